@@ -27,10 +27,12 @@ SIMPLEST_FIRST = (
     *("mean_and_weakest_word", "word_and_phrase", "word_and_token", "word_and_mean", "phrase_and_mean"),
     "rauq",
 )
-REPORTED = ("mean_new_word_else_last", "length")
-"""Shown and used by no rule."""
+REPORTED = ("mean_new_word_else_last", "phrase_and_mean_else_last", "length")
+"""Shown and used by no rule. `else_last`: answers without a new word have the largest number."""
 DEVELOPMENT = ("tqa",)
 CHAT = ("-chat", "-chat-new")
+CHOOSING, FURTHER = "qwen1.5b-chat", "qwen1.5b-chat-new"
+"""The chat answers that chose the headline by PROTOCOL.md, and those that PROTOCOL-2.md asks about it."""
 TOGETHER = "-chat-all"
 """Both chat sets of a model as one; PROTOCOL-2.md has it reported and lets it decide nothing."""
 ENOUGH = 150
@@ -93,7 +95,7 @@ def every_table(folder: Path) -> pd.DataFrame:
     for name, scores in every_set(folder).items():
         chat = name.endswith((*CHAT, TOGETHER))
         references = ["probability", "default", "paper_without_clusters", "paper, shuffled"]
-        references += ["mean_new_word", "weakest_phrase"]
+        references += ["mean_new_word", "weakest_phrase", *(["phrase_and_mean"] if chat else [])]
         for judge in CHAT_JUDGES if chat else SHORT_JUDGES:
             tables.append(cell(scores, judge, references).assign(set=name, chat=chat))
     found = pd.concat(tables, ignore_index=True)
@@ -104,6 +106,10 @@ def every_table(folder: Path) -> pd.DataFrame:
 def every_set(folder: Path) -> dict[str, pd.DataFrame]:
     """The answers of each set by the set's name; then both chat sets of a model as one, where there are two."""
     found = {path.stem: pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
+    for name in [name for name in found if name.endswith(CHAT)]:
+        scores = found[name]
+        last = scores.phrase_and_mean.where(~scores.no_new_word, 1e6)
+        found[name] = scores.assign(phrase_and_mean_else_last=last)
     for name in [name for name in found if name.endswith(CHAT[1])]:
         model = name.removesuffix(CHAT[1])
         if (first := model + CHAT[0]) in found:
@@ -141,12 +147,12 @@ def short_headline(table: pd.DataFrame) -> tuple[str, list[str]]:
     return (simplest_of_the_best(met) if met else "default"), list(met)
 
 
-def chat_headline(table: pd.DataFrame) -> tuple[str, list[str]]:
-    """What the rule for chat answers says, and which candidates met the condition for replacing the two in place.
+def chat_headline(table: pd.DataFrame, sets: Sequence[str] | None = None) -> tuple[str, list[str]]:
+    """What PROTOCOL.md's rule for chat answers says, and which candidates met the condition for replacing the two.
 
-    By PROTOCOL.md, on the sets that were there then: what CHAT[1] says is the business of PROTOCOL-2.md.
+    On these sets, or on all that decide: PROTOCOL-3.md applies the rule to those that came later, too.
     """
-    deciding = table[table.decides & table.chat & ~table["set"].str.endswith(CHAT[1])]
+    deciding = table[table.decides & table.chat & (table["set"].isin(sets) if sets else True)]
     needed = min(2, deciding["set"].nunique())
     lines = {name: deciding[deciding.candidate == name] for name in SIMPLEST_FIRST}
     lines = {name: rows for name, rows in lines.items() if len(rows)}
@@ -160,33 +166,30 @@ def chat_headline(table: pd.DataFrame) -> tuple[str, list[str]]:
     return (simplest_of_the_best(met) if met else _of_the_two(lines)), list(met)
 
 
-def confirmation(table: pd.DataFrame, headline: str) -> dict[str, str]:
-    """PROTOCOL-2.md: what the further chat answers say of the headline beside each reference."""
-    lines = table[table["set"].str.endswith(CHAT[1]) & table.decides & (table.candidate == headline)]
-    if lines.empty:
-        return {}
-    line, verdicts = lines.iloc[0], {}
-    for name in ("probability", "mean_new_word", "weakest_phrase"):
-        low, high = line[f"minus_{name}_low"], line[f"minus_{name}_high"]
+def confirmation(table: pd.DataFrame, headline: str, name: str = FURTHER) -> dict[str, str]:
+    """PROTOCOL-2.md: what further chat answers say of the headline beside each reference."""
+    line = table[(table["set"] == name) & (table.candidate == headline)].iloc[0]
+    verdicts = {}
+    for reference in ("probability", "mean_new_word", "weakest_phrase"):
+        low, high = line[f"minus_{reference}_low"], line[f"minus_{reference}_high"]
         verdict = "confirmed" if low > 0 else "contradicted" if high < 0 else "not shown"
-        verdicts[name] = f"{shown(line, f'minus_{name}')}: {verdict}"
+        verdicts[reference] = f"{shown(line, f'minus_{reference}')}: {verdict}"
     return verdicts
 
 
-def on_both_chat_sets(table: pd.DataFrame) -> list[str]:
-    """PROTOCOL-2.md: the candidates that meet the first protocol's rule for chat answers on both sets."""
-    deciding = table[table.decides & table.chat]
-    met = []
-    for name in SIMPLEST_FIRST:
-        lines = deciding[deciding.candidate == name]
-        if (
-            name not in ("mean_new_word", "weakest_phrase")
-            and len(lines)
-            and replaces(lines, ["mean_new_word", "weakest_phrase"], 2)
-            and (lines["minus_probability_low"] > 0).all()
-        ):
-            met.append(name)
-    return met
+def against_the_one_in_use(table: pd.DataFrame, named: str, in_use: str) -> pd.DataFrame:
+    """The cells in which a number that a rule names stands beside the one in use, with whether it may replace it there.
+
+    PROTOCOL-3.md for chat answers, where the cells that decide count, and PROTOCOL-4.md for short ones, where those
+    with 30 right answers count.
+    """
+    lines = table[
+        (table.candidate == named)
+        & (table.chat == (in_use == "phrase_and_mean"))
+        & ~table["set"].str.endswith((*DEVELOPMENT, TOGETHER))
+    ]
+    lines = lines[lines.decides | (~lines.chat & (lines.right >= 30))]
+    return lines.assign(may_replace=lines[f"minus_{in_use}_low"] > -MARGIN)
 
 
 def _of_the_two(lines: dict[str, pd.DataFrame]) -> str:
@@ -221,6 +224,15 @@ def shown(line: pd.Series, column: str) -> str:
     return f"{line[column]:+.3f} [{line[column + '_low']:+.3f}, {line[column + '_high']:+.3f}]"
 
 
+def report(title: str, named: str, met: list[str], table: pd.DataFrame, in_use: str) -> None:
+    """What a rule says on all deciding sets, and whether the number that it names may replace the one in use."""
+    print(f"\n{title}, all deciding sets: {named}; met the rule: {met}; in use: {in_use}")
+    if named != in_use:
+        for _, line in against_the_one_in_use(table, named, in_use).iterrows():
+            verdict = "may replace it" if line.may_replace else "may not replace it"
+            print(f"  {line['set']}, {line.judge}: {shown(line, f'minus_{in_use}')}, {verdict}")
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -240,11 +252,13 @@ def main() -> None:
             differences = " | ".join(shown(line, column) for column in columns)
             print(f"| {line.candidate} | {line.auroc:.3f} | {differences} |")
     if (table.decides & ~table.chat).any():
-        print("\nshort answers: {}; met the rule: {}".format(*short_headline(table)))
+        report("short answers", *short_headline(table), table, "default")
     if (table.decides & table.chat).any():
-        print("chat answers: {}; met the rule: {}".format(*chat_headline(table)))
-        print("further chat answers:", confirmation(table, chat_headline(table)[0]))
-        print("met the rule on both chat sets:", on_both_chat_sets(table))
+        chosen, met = chat_headline(table, [CHOOSING])
+        print(f"chat answers, {CHOOSING} alone: {chosen}; met the rule: {met}")
+        if (table["set"] == FURTHER).any():
+            print(f"{chosen} on {FURTHER}: {confirmation(table, chosen)}")
+        report("chat answers", *chat_headline(table), table, chosen)
         print("answers without a new word:", without_new_words(options.scores, table))
     if options.csv:
         table.round(5).to_csv(options.csv, index=False)
