@@ -503,3 +503,46 @@ def test_gains_of_the_kept_scores_are_positive_where_the_page_says_so() -> None:
             for column in (f"{kind}_{judge}" for kind in ("states", "cheap")):
                 if column in table:
                     assert metrics.roc_auc_score(wrong, table[column]) > 0.5
+
+
+# ---- typed decisions ----------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
+    figures = {
+        (x["model"], x["kind"], x["reading"], x["figure"]): x
+        for x in lines_of("decisions/figures.csv")
+        if x["orders"] == "1" and not x["alpha"]
+    }
+    text = (FOLDER.parent / "docs" / "decisions.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    seen = 0
+    for name, *cells in rows:
+        if not name.startswith(("SmolLM2, ", "Qwen, ")):
+            continue
+        model, kind, reading = (part.strip("`") for part in name.lower().split(", "))
+        for cell, figure, scale in zip(
+            cells,
+            ("accuracy", "log loss", "log loss, scaled", "ECE", "ECE, chance", "allowed mass"),
+            (100, 1, 1, 1, 1, 1),
+            strict=True,
+        ):
+            line = figures[model, kind.removesuffix("s"), reading, figure]
+            numbers = [float(number) for number in re.findall(r"[0-9.]+", cell)]
+            expected = [scale * float(line[end]) for end in ("value", "low", "high")][: len(numbers)]
+            assert numbers == pytest.approx(expected, abs=0.0052 if figure == "allowed mass" else 0.052 if scale == 100 else 0.00056)  # fmt: skip  # noqa: E501
+        seen += 1
+    assert seen == 8
+
+
+def test_the_gate_that_opens_is_that_of_the_kept_answers() -> None:
+    """AUROC by scikit-learn and the counts that the page gives, on the half that no calibrator was fitted on."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    page = (FOLDER.parent / "docs" / "gate-a-tool-call.md").read_text(encoding="utf-8")
+    apart = pandas.read_csv(FOLDER / "decisions" / "gate.csv").iloc[200:]
+    called_true = apart[apart.probability >= 0.5]
+    assert f"yes to {len(called_true)} of the {len(apart)} calls" in page
+    assert f"{(~called_true.may_run).sum()} of which should not have run" in page
+    assert f"AUROC {metrics.roc_auc_score(apart.may_run, apart.probability):.3f}" in page
+    surest = apart.nlargest(78, "probability")
+    assert f"Of the {len(surest)} that the calibrator accepts {(~surest.may_run).sum()} are wrong" in page
