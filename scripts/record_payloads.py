@@ -213,14 +213,17 @@ def wait_for(client: httpx.Client, process: subprocess.Popen[bytes], log: Any) -
 
 
 def record(client: httpx.Client, engine: str, prefix: str, cases: Any, model: str = "almanac") -> None:
-    """Ask every case and write the replies."""
+    """Ask every case and write the replies; what a person wrote down of an earlier one as `expected` stays."""
     for case in cases:
         reply = ask(client, case, model)
-        recorded = {"engine": engine, "path": case.path, "request": case.body, "reply": reply.json()}
+        path = DATA / f"{prefix}-{case.name}.json"
+        expected = json.loads(path.read_text(encoding="utf-8"))["expected"] if path.exists() else None
+        recorded = {"engine": engine, "expected": expected, "path": case.path, "request": case.body}
+        recorded["reply"] = reply.json()
         if case.streamed:
             recorded["stream"] = ask(client, case, model, stream=True).text
         text = json.dumps(recorded, ensure_ascii=False, separators=(",", ":")) + "\n"
-        (DATA / f"{prefix}-{case.name}.json").write_text(text.replace(model, "almanac"), encoding="utf-8")
+        path.write_text(text.replace(model, "almanac"), encoding="utf-8")
         typer.echo(f"{prefix}-{case.name}: {len(text):,} characters")
 
 

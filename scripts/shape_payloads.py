@@ -97,8 +97,11 @@ def main() -> None:
         *sglang(plain, awkward, thought),
         *llama_cpp(plain, awkward),
     ]:
-        text = json.dumps({"engine": NOT_RUN, **recorded}, ensure_ascii=False, separators=(",", ":"))
-        (DATA / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        path = DATA / f"{name}.json"  # what a person wrote down of an earlier one as `expected` stays
+        expected = json.loads(path.read_text(encoding="utf-8"))["expected"] if path.exists() else None
+        whole = {"engine": NOT_RUN, "expected": expected, **recorded}
+        text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+        path.write_text(text + "\n", encoding="utf-8")
         print(f"{name}: {len(text):,} characters")
 
 

@@ -12,25 +12,8 @@ from semtoken.engine_tokens import TopToken
 from semtoken.payloads import FORMATS, Payload, Segment, read_payload
 from tests.payloads.recorded import NAMES, clusters, recording
 
-FORMATS_OF = {
-    "vllm-chat": "vllm-chat",
-    "vllm-completions": "vllm-completions",
-    "vllm-responses": "vllm-responses",
-    "llama-cpp-python": "openai",  # its server says nothing of itself
-    "transformers": "openai",
-    "openai-chat": "openai-chat",
-    "openai-completions": "openai-completions",
-    "openai-responses": "openai-responses",
-    "sglang": "sglang",
-    "sglang-chat": "sglang-chat",
-    "llama-cpp": "llama-cpp",
-    "llama-cpp-chat": "llama-cpp-chat",
-    "deepseek": "openai-chat",
-    "hidden": "openai-chat",
-}
-SILENT = ("transformers-chat", "transformers-completions", "vllm-chat-silent", "openai-chat-tool")
+SILENT = [name for name in NAMES if not recording(name).expected.steps]
 """Log-probabilities were not asked for, or were dropped."""
-NATIVE = ("llama-cpp", "llama-cpp-chat", "llama-cpp-post-sampling")
 PIECES_WITHOUT_NAMES = ("vllm-chat-awkward", "vllm-chat-cut", "vllm-completions-awkward", "llama-cpp-python-")
 """A piece of a character is called by nothing, or by the character."""
 
@@ -49,10 +32,8 @@ def tokens(name: str) -> list[TopToken]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_format_is_told_from_the_fields(name: str) -> None:
-    prefix = max((p for p in FORMATS_OF if name.startswith(p)), key=len)
-    found = read(name).format
-    assert found in FORMATS
-    assert found.startswith(FORMATS_OF[prefix])
+    assert read(name).format == recording(name).expected.format
+    assert read(name).format in FORMATS
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,24 +44,7 @@ def test_no_step_is_lost_and_every_list_is_one_of_probabilities(name: str) -> No
             total = sum(math.exp(token.log_prob) for token in step.top)
             assert 0 < total <= 1 + 1e-5
             assert max(t.log_prob for t in step.top) >= step.chosen.log_prob
-    reply = recording(name).reply
-    replies = reply if isinstance(reply, list) else [reply]
-    written = sum(len(_items(choice)) for one in replies for choice in one.get("choices", [one]))
-    prompt = 3 if name == "vllm-completions-echo" else 0
-    assert len(steps) == written - prompt
-
-
-def _items(choice: dict) -> list:
-    """The list that holds one entry a step, whatever the shape."""
-    if "meta_info" in choice:
-        return choice["meta_info"]["output_token_logprobs"]
-    if "completion_probabilities" in choice:
-        return choice["completion_probabilities"]
-    if "output" in choice:
-        return choice["output"][-1]["content"][0]["logprobs"]
-    logprobs = choice.get("logprobs") or {}
-    lists = [logprobs.get(key) or [] for key in ("content", "refusal", "reasoning_content")]
-    return logprobs["tokens"] if "tokens" in logprobs else [item for items in lists for item in items]
+    assert len(steps) == recording(name).expected.steps
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SILENT])
@@ -105,8 +69,7 @@ def test_chosen_tokens_spell_the_part_they_belong_to(name: str) -> None:
 def test_ids_are_those_of_the_names(name: str) -> None:
     vocabulary = clusters().vocabulary
     named = [token for token in tokens(name) if token.id is not None]
-    has_ids = name.endswith("-ids") or name in ("sglang", "sglang-no-text", "sglang-batch") or name in NATIVE
-    assert bool(named) == has_ids
+    assert bool(named) == recording(name).expected.ids
     for token in named:
         assert token.id is not None and token.id < vocabulary.size
         if token.bytes is not None:

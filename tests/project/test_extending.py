@@ -392,6 +392,37 @@ def test_a_payload_shape(edited: Copy) -> None:
     assert [ended["semtoken"]["lower"], ended["semtoken"]["upper"]] == found["bounds"]
 
 
+@pytest.mark.slow
+def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) -> None:
+    """A recording of the toy's engine is all that they get; they run on a copy, as the package does."""
+    source = edited(SHAPE)
+    tests = source / "tests"
+    shutil.copytree(Path(__file__).parents[1], tests, ignore=shutil.ignore_patterns("__pycache__"))
+    tokens = [
+        {
+            "token": text,
+            "logprob": at,
+            "top_logprobs": [{"token": text, "logprob": at}, {"token": " x", "logprob": -5.0}],
+        }
+        for text, at in ((" Paris", -0.25), (" is", -0.5))
+    ]
+    events = [
+        {"acme": {"text": token["token"], "tokens": [token], "finish": "stop" if last else None}}
+        for token, last in zip(tokens, (False, True), strict=True)
+    ]
+    recorded = {
+        "engine": "a toy",
+        "expected": {"format": "acme", "steps": 2, "ids": False, "unasked": {"tokens": None}},
+        "reply": {"acme": {"text": " Paris is", "tokens": tokens, "finish": "stop"}},
+        "stream": "".join(f"data: {json.dumps(event)}\n\n" for event in events),
+    }
+    (tests / "payloads" / "data" / "acme.json").write_text(json.dumps(recorded), "utf-8")
+    code = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    over_recordings = ("tests/payloads", "tests/web/test_proxy_shapes.py", "tests/web/test_proxy_editing.py")
+    printed = run(source, code, *over_recordings, "-q", "-k", "acme", "-p", "no:cacheprovider")
+    assert int(re.findall(r"(\d+) passed", printed)[-1]) >= 25, printed
+
+
 def test_the_counts_are_those_of_the_blocks() -> None:
     headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE)
     changed = {heading: {block.file for block in blocks(heading)} for heading in headings}

@@ -26,7 +26,6 @@ from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstrea
 from tests.web.test_proxy_calibrator import made
 from tests.web.test_proxy_transport import without_block
 
-LISTS_OF_SGLANG = ("output_token_logprobs", "output_top_logprobs")
 K = 5
 """Log-probabilities a token in the recordings."""
 OURS = ("llama-cpp", "sglang", "openai-responses", "vllm-responses")
@@ -115,24 +114,6 @@ def events_of(stream: str) -> list[Any]:
     return [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
 
 
-def without_numbers(value: Any) -> Any:
-    """A recorded reply or event as a client gets it that asked for no log-probabilities, by the APIs' documentation."""
-    if isinstance(value, list):
-        return [without_numbers(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    left = {name: without_numbers(one) for name, one in value.items()}
-    for name in ("completion_probabilities", *LISTS_OF_SGLANG):
-        left.pop(name, None)
-    if "n_probs" in left:
-        left["n_probs"] = 0
-    if "top_logprobs" in left and "output" in left:
-        left["top_logprobs"] = None  # of vLLM's responses
-    if "logprobs" in left:
-        left["logprobs"] = [] if isinstance(left["logprobs"], list) else None
-    return left
-
-
 class TestWholeReplies:
     @pytest.mark.parametrize("name", NAMES)
     def test_the_score_is_that_of_the_library(self, proxy: str, almanac_clusters: TokenClusters, name: str) -> None:
@@ -153,7 +134,8 @@ class TestWholeReplies:
     @pytest.mark.parametrize("name", NAMES)
     def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
         answer = json.loads(without_block(post(proxy, name, plain(shape_of(name))).content))
-        assert answer == without_numbers(recording(name).reply)
+        recorded = recording(name)
+        assert answer == recorded.expected.without_numbers(recorded.reply)
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-responses"])
     def test_fewer_are_shown_if_fewer_were_asked_for(self, proxy: str, name: str) -> None:
@@ -194,7 +176,9 @@ class TestStreams:
     @pytest.mark.parametrize("name", STREAMED)
     def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
         got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).content
-        assert events_of(without_block(got).decode()) == without_numbers(events_of(recording(name).stream or ""))
+        recorded = recording(name)
+        expected_events = recorded.expected.without_numbers(events_of(recorded.stream or ""))
+        assert events_of(without_block(got).decode()) == expected_events
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-chat-awkward-ids"])
     def test_values_so_far(self, proxy: str, name: str) -> None:
