@@ -28,7 +28,7 @@ STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
 """Background colours by uncertainty: pale yellow, orange, red; linear between them."""
 LIGHT_TEXT_FROM = 0.75
 SOME_DOUBT, WEAK = 0.15, 0.5
-"""From here on a token is underlined, and from there on bold too: the same levels as on the page, without colours."""
+"""Levels from which on a token is underlined, and bold as well; the page has the same levels in colour."""
 
 
 @dataclass(frozen=True)

@@ -462,7 +462,7 @@ class STC:
         questions: Mapping[int, str] = MappingProxyType({}),
         prompts: Mapping[int, Prompt] = MappingProxyType({}),
     ) -> list[ScoredResponse]:
-        """Those of several answers, by their numbers; what was asked, and the whole prompts, by the same numbers."""
+        """The scores of several answers, whose completions, questions and prompts are given by their numbers."""
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
         scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
         found = [

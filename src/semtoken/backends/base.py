@@ -97,7 +97,7 @@ class JoiningBackend(Protocol):
 
     @property
     def joins(self) -> bool:
-        """Whether it does so with the model that it has."""
+        """Whether answers can begin and end one by one with the loaded model."""
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come, until there are no more of them.

@@ -24,7 +24,7 @@ Relabel = Callable[[TokenClusters, np.random.Generator, npt.NDArray[np.int64]], 
 """Clusters, random numbers and a frequency bin for each token -> other labels for the same tokens."""
 
 PREFIX = "control:"
-"""Before the names of the artifacts of a run that hold controls."""
+"""What the names of artifacts that hold controls begin with."""
 ROW_MEANS = "row_means"
 REPLACEMENT = "\ufffd"
 """Stands for a piece of a character."""

@@ -73,7 +73,7 @@ class CellPlan:
     format: Mapping[str, Any]
     """How prompts are written: arguments of `PromptFormat`."""
     steps: Mapping[str, PlannedStep]
-    """By name, inputs first."""
+    """The steps by name, inputs first."""
     clusterings: tuple[PlannedClustering, ...]
     """The main one first, then those of the sensitivity study."""
     notes: tuple[str, ...] = ()

@@ -81,13 +81,13 @@ class Watcher(Protocol):
     """Progress callbacks of a run. A unit is one question in one work."""
 
     def begin(self, units: int) -> None:
-        """So much is to be done."""
+        """A run begins, with so many units."""
 
     def work(self, title: str, units: int) -> None:
         """A work begins, with so many units."""
 
     def advance(self, units: int) -> None:
-        """So many more are done, or given up."""
+        """So many more units are done, or given up."""
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
         """A `Progress` of `semtoken.clustering`."""
@@ -146,7 +146,7 @@ def run_benchmark(
     watcher: Watcher | None = None,
     directory: Path | None = None,
 ) -> list[Failure]:
-    """Do what is left to do of a run, and say what failed.
+    """Finish a run, and say what failed.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class ClusteringSettings(Strict):
     metric: Metric = "cosine"
     embedding: Embedding = "concatenated"
     n_clusters: PositiveInt | None = None
-    """By default 16,000, and at most half as many as tokens."""
+    """Number of clusters; by default 16,000, and at most half as many as tokens."""
     seed: int = Field(default=0, ge=0)
 
 
@@ -182,7 +182,7 @@ class RunSettings(Strict):
     methods: tuple[str, ...] = tuple(
         name for name, one in METHODS.items() if name == HEADLINE or one.family not in ONE_PASS_FAMILIES
     )
-    """By default those of the paper and the headline; the further numbers of one pass are asked for by name."""
+    """Names of methods, by default those of the paper and the headline; further ones of one pass are asked for by name."""
     outside: tuple[str, ...] = ()
     """Methods from files, `path/to/file.py:function`, which `methods` may name in this way; kept to load them again."""
     decoding: DecodingSettings = DecodingSettings()
@@ -191,7 +191,7 @@ class RunSettings(Strict):
     """Which function words are neutral, if not those of the preset."""
     p_true_spelling: PTrueSpelling = "bare"
     nli: str = DEFAULT_NLI
-    """Where every model is the almanac, the embedded one by default."""
+    """The NLI model; by default the embedded one where every model is the almanac."""
     similarity: str = DEFAULT_SIMILARITY
     """The almanac's own where every model is the almanac."""
     pair_batch_size: PositiveInt = 64

@@ -262,7 +262,7 @@ def generations_of(questions: Sequence[str], shards: Sequence[Mapping[str, Seque
 
 
 def _packed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with hidden states in their small form."""
+    """Columns whose hidden states are in their small form."""
     found = dict(fields)
     if HIDDEN_STATES in found:
         states = found.pop(HIDDEN_STATES)

@@ -62,7 +62,7 @@ class CellWork:
         )
 
     def resolved(self) -> CellWork:
-        """The same with an absolute path of the run."""
+        """The work with an absolute path of the run."""
         return replace(self, run=self.run.resolve())
 
     def loader(self) -> Models:

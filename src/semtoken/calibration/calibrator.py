@@ -76,7 +76,7 @@ class Calibrator:
     scores: tuple[float, ...]
     """Their log scores, ascending: what recent scores are compared with."""
     fingerprint: Fingerprint = NOTHING_KNOWN
-    """Where they came from."""
+    """Where the labelled answers came from."""
     threshold: Threshold | None = None
     """What is decided with it."""
     created: str = ""

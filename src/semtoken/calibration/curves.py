@@ -203,7 +203,7 @@ def fit_platt(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
 
 
 def fit_venn_abers(log_score: FloatArray, correct: FloatArray) -> VennAbers:
-    """Both isotonic fits for every place that a new score can take, by isotonic regression.
+    """Fit Venn-Abers: two isotonic fits for every place that a new score can take.
 
     A new answer taken as wrong pools with the scores up to its own, one taken as right with those from its own on: so
     p0 can only step at a labelled score and p1 just above one.

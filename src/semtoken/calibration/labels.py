@@ -26,7 +26,7 @@ HEADLINE = "headline"
 _HEADLINES = (PRODUCT, "phrase_and_mean")
 """The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
-"""Below these a calibrator makes the chances worse than the score alone."""
+"""With fewer labels a calibrator makes the chances worse than the score alone."""
 
 
 @dataclass(frozen=True, eq=False)

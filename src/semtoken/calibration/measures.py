@@ -190,7 +190,7 @@ class Drift:
     """Kolmogorov-Smirnov distance between two sets of scores: the largest gap between their distribution functions."""
 
     distance: float
-    """In [0, 1]; 0 for equal sets. Two samples of one distribution differ too: read the interval."""
+    """The distance in [0, 1]; 0 for equal sets. Two samples of one distribution differ too: read the interval."""
     low: float
     """Lower end of the 95 % interval of the distance between the distributions that the scores are samples of."""
     high: float

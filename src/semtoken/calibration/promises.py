@@ -26,7 +26,7 @@ GRID_POINTS = 31
 START_SHARE = 0.3
 """The first threshold is chosen for at most this share of the labels."""
 START_MARGIN = 1.1
-"""And a little looser, as the share that it accepts varies."""
+"""The start is a little looser than that, as the share that it accepts varies."""
 ROUNDING = 1e-9
 """alpha * n is meant as a decimal: 0.29 * 100 is 29."""
 
@@ -36,13 +36,13 @@ class Test:
     """One threshold of a fixed sequence."""
 
     threshold: float
-    """In units of -log_score."""
+    """The threshold in units of -log_score."""
     accepted: int
     """Labelled answers that it accepts."""
     wrong: int
     """Wrong ones among them."""
     p_value: float
-    """For "more than alpha of the accepted are wrong"."""
+    """p-value of the hypothesis that more than alpha of the accepted answers are wrong."""
 
 
 SMALLEST_LEVEL = 1e-12  # what is smaller no number of labels could support

@@ -19,7 +19,7 @@ from semtoken.support.inputs import flag, listed, one_of, real, text, whole
 from semtoken.tokens.scored import Flag
 
 ROUNDED = 1e-9
-"""By so much numbers of a block may differ that say the same."""
+"""Numbers of two blocks that differ by less count as equal."""
 NO_TOKENS = "the reply holds the semtoken block alone, and no log-probabilities"
 
 

@@ -119,7 +119,7 @@ def report(
 
 @contextmanager
 def quiet_metrics() -> Iterator[None]:
-    """Without a warning for every method with undefined values: the tables count them."""
+    """Silence the warnings about methods with undefined values: the tables count them."""
     logger = logging.getLogger("semtoken.metrics")
     before = logger.level
     logger.setLevel(logging.ERROR)

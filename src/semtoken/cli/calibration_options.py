@@ -53,7 +53,7 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
 
 
 def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
-    """As `applied_to`, but the model goes on with the number that it gives to its answers now."""
+    """Apply a calibrator to a model that goes on with the number that it gives to its answers now."""
     if directory is None:
         return applied(None, None, abstain_text)
     from semtoken.calibration.apply import CalibratorInUse

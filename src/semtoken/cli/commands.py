@@ -207,7 +207,7 @@ PLACES: Mapping[str, CommandPlace] = {
         "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
     ),
 }
-"""In the order of the help."""
+"""The commands in the order of the help."""
 
 
 class CommandsOnDemand(Mapping[str, Any]):

@@ -262,7 +262,7 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
 
 
 def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> None:
-    """The same by several processes or machines."""
+    """Run the job in several processes or on several machines."""
     from semtoken.score_file.shards import run_in_shards
 
     if (found := _left(job)) is None:

@@ -22,7 +22,7 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_fast(function: Function) -> Function:
-    """The same, with sums in any order: they may be vectorised."""
+    """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
     result: Function = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
     return result
 
@@ -42,7 +42,7 @@ def gather_float32(table, index, factor, out, column):
 
 @compiled
 def gather_bfloat16(table, index, factor, out, column):
-    """The same for bfloat16 given as its bits: the upper half of a float32."""
+    """Gather rows of bfloat16, which is given as its bits: the upper half of a float32."""
     bits = out.view(np.uint32)
     for r in range(len(index)):
         row, f = table[index[r]], factor[r]
@@ -87,7 +87,7 @@ def norms_float32(table, out):
 
 @compiled_fast
 def norms_bfloat16(table, out):
-    """The same for bfloat16 bits."""
+    """Norms of rows of bfloat16, which is given as its bits."""
     bits = np.empty(table.shape[1], np.uint32)
     row = bits.view(np.float32)
     for r in range(len(table)):

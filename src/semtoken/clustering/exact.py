@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 ROUNDING = 4.0 * 2.0**-24
 """Error of a sum of d products in float32, as a part of sqrt(d) times their greatest sum. Found: a quarter of it."""
 FEW_PAIRS = 256
-"""Up to so many pairs of rows are all computed in float64; of more, only those that a product shows to be farthest."""
+"""Up to this many pairs of rows are all computed in float64; of more, only the farthest by their products."""
 CHUNK = 4096
 
 

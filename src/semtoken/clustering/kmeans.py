@@ -90,7 +90,7 @@ def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: in
     blocks = [np.arange(b, min(b + TILE, n)) for b in range(0, n, TILE)]
 
     def for_all(work: Callable[[Ints], None]) -> None:
-        """Have threads work on blocks of rows."""
+        """Call a function for blocks of rows, in threads."""
 
         def job(block: Ints, did: Did) -> None:
             work(block)

@@ -35,7 +35,7 @@ FLOPS_PER_PAIR = 100_000
 FEWEST_PAIRS = 128
 """Pairs per row that are worth having room for even if products are cheap."""
 SMALL = 1_000_000
-"""So many pairs are always worth having room for."""
+"""There is always room for this many pairs."""
 SLOW, HOPELESS = 0.1, 0.002
 """Shares of the clusters: a pass that merges fewer asks for more pairs, or if there is no room for them, to give up."""
 CLOSE_UP_TO = {"cosine": 2.0**-10, "euclidean": 2.0**-6}

@@ -56,7 +56,7 @@ def number_roots(parent: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def by_first_appearance(labels: NDArray[np.integer]) -> NDArray[np.int32]:
-    """The same partition with labels 0, 1, ... in the order in which they first occur.
+    """Rename the labels of a partition to 0, 1, ... in the order in which they first occur.
 
     Examples
     --------

@@ -115,19 +115,19 @@ class MeanRows:
         self._spread = np.where(tiles.rows.zero[nodes], 0.5, 0.0)
 
     def columns(self) -> list[slice]:
-        """For the meaning see `Clusters.columns`, which this implements."""
+        """See `Clusters.columns`."""
         return [slice(b, b + self._tiles.size) for b in range(0, len(self._mean), self._tiles.size)]
 
     def cost(self, slots: Ints) -> Ints:
-        """For the meaning see `Clusters.cost`, which this implements."""
+        """See `Clusters.cost`."""
         return np.ones(len(slots), np.int64)
 
     def left(self, slots: Ints) -> NDArray[np.float32]:
-        """For the meaning see `Clusters.left`, which this implements."""
+        """See `Clusters.left`."""
         return self._mean[slots]
 
     def gaps(self, left: NDArray[np.float32], slots: Ints, columns: slice) -> Gaps:
-        """For the meaning see `Clusters.gaps`, which this implements."""
+        """See `Clusters.gaps`."""
         gap = self._tiles.product(left, self._mean[columns])
         np.subtract(np.float32(1), gap, out=gap)
         halves = np.full(len(left), 0.5, np.float32), np.full(gap.shape[1], 0.5, np.float32)
@@ -139,7 +139,7 @@ class MeanRows:
         return gap
 
     def merge(self, keep: Ints, gone: Ints) -> None:
-        """For the meaning see `Clusters.merge`, which this implements."""
+        """See `Clusters.merge`."""
         apart = self._half_difference(keep, gone)
         a, b = self._weight[keep], self._weight[gone]
         share = b / (a + b)
@@ -151,7 +151,7 @@ class MeanRows:
             self._mean[k] = (1 - s) * self._mean[k] + s * self._mean[g]
 
     def compact(self, used: Ints) -> None:
-        """For the meaning see `Clusters.compact`, which this implements."""
+        """See `Clusters.compact`."""
         for at in range(0, len(used), SOME):  # in place: used[i] >= i
             part = slice(at, min(at + SOME, len(used)))
             self._mean[part] = self._mean[used[part]]
@@ -178,22 +178,22 @@ class WholeRows:
         self._sort(len(nodes))
 
     def columns(self) -> list[slice]:
-        """For the meaning see `Clusters.columns`, which this implements."""
+        """See `Clusters.columns`."""
         return [slice(block.first, block.first + block.clusters) for block in self._blocks]
 
     def cost(self, slots: Ints) -> Ints:
-        """For the meaning see `Clusters.cost`, which this implements."""
+        """See `Clusters.cost`."""
         return self._starts[slots + 1] - self._starts[slots]
 
     def left(self, slots: Ints) -> tuple[Block, list[Any]]:
-        """For the meaning see `Clusters.left`, which this implements."""
+        """See `Clusters.left`."""
         pieces = [self._order[self._starts[s] : self._starts[s + 1]] for s in slots]
         starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
         block = Block(0, np.concatenate(pieces), starts)
         return block, self._tiles.left(block)
 
     def gaps(self, left: tuple[Block, list[Any]], slots: Ints, columns: slice) -> Gaps:
-        """For the meaning see `Clusters.gaps`, which this implements."""
+        """See `Clusters.gaps`."""
         block, factors = left
         other = self._blocks[int(np.searchsorted([b.first for b in self._blocks], columns.start))]
         if self._reduction == "max":
@@ -204,14 +204,14 @@ class WholeRows:
         return gap
 
     def merge(self, keep: Ints, gone: Ints) -> None:
-        """For the meaning see `Clusters.merge`, which this implements."""
+        """See `Clusters.merge`."""
         target = np.arange(len(self._starts) - 1)
         target[gone] = keep
         self._slot = target[self._slot]
         self._sort(len(target))
 
     def compact(self, used: Ints) -> None:
-        """For the meaning see `Clusters.compact`, which this implements."""
+        """See `Clusters.compact`."""
         self._slot = np.searchsorted(used, self._slot)
         self._sort(len(used))
 

@@ -103,7 +103,7 @@ class Rows:
         return self.float64_gaps(first, second).astype(np.float32)
 
     def float64_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The same with all digits of float64."""
+        """The gaps with all digits of float64."""
         gap = np.zeros(len(first))
         for part, scale in zip(self.parts, self.scales, strict=True):
             one, other, factor = first, second, scale

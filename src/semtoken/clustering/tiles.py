@@ -236,7 +236,7 @@ def _cuda() -> bool:
 
 
 class TorchTiles(CpuTiles):
-    """The same tiles by torch: products and comparisons happen on the device, near pairs come back.
+    """Tiles computed by torch: products and comparisons happen on the device, near pairs come back.
 
     The few gaps that call for exact differences are computed on the processor.
     """

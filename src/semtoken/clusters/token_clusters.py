@@ -263,7 +263,7 @@ class TokenClusters:
 
     @cached_property
     def _group(self) -> IdArray:
-        """The same clusters with labels from 0 on, without gaps."""
+        """Number the clusters from 0 on, without gaps."""
         return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
 
     @cached_property
@@ -510,7 +510,7 @@ def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
 
 
 def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values as JSON gives them back, so that saving and loading changes nothing."""
+    """Turn values into what JSON gives back for them, so that saving and loading changes nothing."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(provenance), default=_plain_number))
     except Exception as error:  # objects convert themselves, and raise what they like

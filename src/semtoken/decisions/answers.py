@@ -13,7 +13,7 @@ from semtoken.support.arrays import FloatArray
 from semtoken.tokens.scored import Flag
 
 LEAST_ALLOWED = 0.5
-"""Below this share of the probability on any option, the model wanted to say something else."""
+"""Where all options together have less probability than this, the model wanted to say something else."""
 
 MASS_ELSEWHERE = "mass_elsewhere"
 

@@ -59,7 +59,7 @@ class SideAudit:
     """Accepted and wrong, of those that the promise speaks of: the accepted (`selective`), the wrong ones (`missed`),
     all of this side (`joint`). They chose the threshold, so the share flatters."""
     fired: Share
-    """The same behind the other server."""
+    """Accepted on this side behind the other server, of all its answers to the question."""
     wrong: Share
     """Accepted and wrong, of those there that have a label."""
     drift: Drift | None
@@ -177,7 +177,7 @@ class ServerComparison:
 
     name: str
     agreement: Share
-    """Where both chose the same option."""
+    """Answers in which both chose the same option."""
     rank_correlation: float
     """Spearman's, of the probability of the first option (for other questions than predicates: of the chosen)."""
     shift: float
@@ -185,7 +185,7 @@ class ServerComparison:
     shift_bounds: tuple[float, float]
     """95 % interval, by a percentile bootstrap over the states."""
     open_pairs: Share
-    """Where either server listed too few options, so that its probability is known within bounds only."""
+    """Pairs for which a server listed too few options, so that its probability is known within bounds only."""
     shift_range: tuple[float, float]
     """Least and greatest shift that the bounds of these answers allow."""
 
@@ -265,11 +265,11 @@ class Sensitivity:
 
     name: str
     how: str
-    """Such as "in other words"."""
+    """How the state was changed, for example "in other words"."""
     changed: Share
-    """Where another option is chosen."""
+    """Answers that choose another option."""
     decided_otherwise: Share
-    """Where the calibrator accepts one of the two answers and not the other."""
+    """Pairs of which the calibrator accepts one answer and not the other."""
     moved: Interval
     """Mean distance between the two probabilities of what was chosen first, in [0, 1]."""
 

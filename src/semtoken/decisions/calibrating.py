@@ -94,9 +94,9 @@ class DecisionCalibrator:
 
     sides: Mapping[Key, DecisionSide]
     scales: Mapping[str, OptionScale] = field(default_factory=dict)
-    """By fingerprint: honest probabilities of all options, where labels suffice."""
+    """Probabilities of all options that hold, by fingerprint, where labels suffice."""
     questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
-    """By fingerprint: what was asked, where the answers tell."""
+    """What was asked, by fingerprint, where the answers say it."""
 
     @classmethod
     def fit(
@@ -289,7 +289,7 @@ def _refuse_repeated(name: str, states: Sequence[str]) -> None:
 
 
 def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
-    """None where labels are too few, which the sides say."""
+    """Fit the scale of a question; None where its labels are too few."""
     labels = [one.label for one in records if one.label is not None]
     try:
         return OptionScale.fit([one.probabilities for one in records], labels, [str(v) for v in records[0].values])

@@ -70,7 +70,7 @@ class InquiryAnswers:
     """What became of an inquiry."""
 
     answers: tuple[AnsweredQuestion, ...]
-    """In the order of the questions."""
+    """The answers in the order of the questions."""
     input_tokens: int
     """Tokens that the model had to read: what the prompts share counts once."""
 
@@ -98,7 +98,7 @@ class PreparedInquiry:
 def decide_about(
     backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
 ) -> list[AnsweredQuestion] | dict[str, AnsweredQuestion]:
-    """As `STC.decide`: questions of any form about a state of any form.
+    """Answer questions of any form about a state of any form; see `STC.decide`.
 
     Raises
     ------

@@ -129,7 +129,7 @@ class DecisionJob:
         return written
 
     def run_in_shards(self, load: Callable[[], Asker], executor: Executor, size: int = LINES_IN_SHARD) -> int:
-        """The same by several processes or machines, under whose paths the files must lie; `keep` is not asked.
+        """Run the job in several processes or on machines that see the files at the same paths; `keep` is not asked.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class AskedAgain:
     """What a server says to the questions of a calibrator."""
 
     records: Sequence[DecisionRecord]
-    """To the questions as they are."""
+    """Answers to the unchanged questions."""
     variants: Mapping[str, Sequence[DecisionRecord]]
     """How else they were asked, and the answers."""
 
@@ -309,7 +309,7 @@ class DecisionWork(LinesWork):
     job: DecisionJob
 
     def resolved(self) -> DecisionWork:
-        """The same with absolute paths."""
+        """The work with absolute paths."""
         job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve(), keep=None)
         return replace(self, job=job, folder=self.folder.resolve())
 

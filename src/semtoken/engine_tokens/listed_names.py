@@ -32,12 +32,12 @@ class ListedNames:
 
     def __init__(self) -> None:
         self.texts: list[str] = [""]
-        """As the engine spells them, "" for a piece of a character that it does not spell."""
+        """The texts as the engine spells them, "" for a piece of a character that it does not spell."""
         self.in_files: list[str] = [""]
-        """As they read if the engine spells them as the tokenizer's files do."""
+        """The texts if the engine spells them as the tokenizer's files do."""
         self.pieces: list[bytes] = [b""]
         self.ids: list[int] = [-1]
-        """As the engine gives them, -1 for none."""
+        """The ids that the engine gives, -1 where it gives none."""
         self.blank: list[bool] = [True]
         """White space, and nothing at all."""
         self.alone: list[bool] = [True]

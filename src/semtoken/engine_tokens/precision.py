@@ -12,9 +12,9 @@ from semtoken.engine_tokens.top_steps import is_given
 from semtoken.support.arrays import FloatArray
 
 ROUNDING = 1e-5
-"""By which any log-probability may be off: engines compute in float32."""
+"""How far any log-probability may be off: engines compute in float32."""
 ALL_DECIMALS, ALL_DIGITS = 7, 8
-"""So many mean "in full"."""
+"""From this many decimals or digits on, a number is written in full."""
 BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 MANY_NUMBERS = 10  # fewer numbers of one digit each were written by hand rather than rounded
 CLOSE = 2e-7  # relative error of a number that was computed in float32
@@ -49,7 +49,7 @@ class Rounding:
 
 
 IN_FULL = Rounding()
-"""That of numbers that are written in full."""
+"""Precision of numbers that are written in full."""
 
 
 class Precision:

@@ -167,7 +167,7 @@ def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
 
 
 def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
-    """None where the engine says that it has none; an item without the field is no item."""
+    """The log-probability of an item, which must have the field; None where the engine says that it has none."""
     if "logprob" in item:
         return optional(as_log_prob, item["logprob"], f"{where}.logprob")
     if "prob" not in item:
@@ -277,7 +277,7 @@ class BorrowedNames:
         """The last step ends inside a character."""
 
     def without(self, steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
-        """The same steps under names of their own."""
+        """Steps whose tokens have the names without the mark."""
         return tuple(map(self._one, steps))
 
     def _one(self, step: TopStep) -> TopStep:

@@ -41,11 +41,11 @@ class NameMatches:
     likely: tuple[int, ...]
     """The likely ones among them; see `TokenNames.likely`."""
     any_special: bool
-    """It tells of a token that it is special, and no more."""
+    """The name says only that the token is special."""
     fits: bool
-    """It agrees with the id that is given beside it."""
+    """The name agrees with the id that is given beside it."""
     shared: bool
-    """It is a string alone, which several tokens share."""
+    """The name is a text alone, which several tokens share."""
     blanks: Literal["begins", "lacks", "left_out"] | None
     """What the engine does with blanks; `TokenNames.about_blanks` finds it out."""
     clear: int
@@ -84,7 +84,7 @@ class TokenNames:
 
     @cached_property
     def matches_without_blank(self) -> KeptByName[NameMatches]:
-        """The same of engines that name tokens without the blank that they begin with."""
+        """Whether a name fits a token, for engines that leave out the blank that it begins with."""
         return KeptByName(partial(self._matches_of, blanks_left_out=True))
 
     def _matches_of(

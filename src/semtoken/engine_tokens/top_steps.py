@@ -82,7 +82,7 @@ class TopStep:
         return tuple(TopToken(value, *name) for value, name in zip(self.log_probs[1:], self.names[1:], strict=True))
 
     def renamed(self, names: Iterable[Name]) -> TopStep:
-        """The same step under other names."""
+        """The step with other names for its tokens."""
         return TopStep.of_columns(tuple(names), self.log_probs)
 
     def __eq__(self, other: object) -> bool:
@@ -196,7 +196,7 @@ def as_number(value: Any, where: str) -> float:
 
 
 def optional(read: Callable[[Any, str], T], value: Any, where: str) -> T | None:
-    """None as it is, anything else through `read`."""
+    """Read a value that may be None."""
     return None if value is None else read(value, where)
 
 

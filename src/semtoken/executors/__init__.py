@@ -16,7 +16,7 @@ class Work(Protocol):
     """Files that are made shard by shard: plain data, which can be sent to another process or machine."""
 
     def resolved(self) -> Work:
-        """The same with absolute paths, as other processes need them."""
+        """The work with absolute paths, as other processes need them."""
 
     def loader(self) -> Any:
         """What loads and holds the models that it needs, made where it is opened."""

@@ -37,7 +37,7 @@ class LinesWork(ABC):
 
     @abstractmethod
     def resolved(self) -> Self:
-        """The same with absolute paths."""
+        """The work with absolute paths."""
 
     def loader(self) -> Callable[[], Any]:
         """What loads the model."""
@@ -53,7 +53,7 @@ class LinesWork(ABC):
 def append_in_order(
     work: LinesWork, executor: Executor, first: int, last: int, append: Callable[[list[bytes]], None]
 ) -> None:
-    """Have the lines from one to another made in shards, and append them in their order.
+    """Make some lines in shards, and append them in their order.
 
     Parameters
     ----------

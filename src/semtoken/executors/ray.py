@@ -29,7 +29,7 @@ class RayExecutor:
     workers: int = 1
     """Shards that are made at the same time."""
     cpus_per_worker: float | None = None
-    """By default the cores of the cluster, shared out among the workers."""
+    """Cores of each worker; by default those of the cluster are shared out among the workers."""
     gpus_per_worker: float = 0
     """1 for a model on a GPU; 0.5 lets two workers share one."""
     address: str | None = None

@@ -362,7 +362,7 @@ def _not_a_table(source: Path, error: Exception) -> InvalidInput:
 
 
 def _all_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows, the first with every field of all: pyarrow takes the columns from the first."""
+    """Give the first row every field that any row has: pyarrow takes the columns from the first."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: rows[0].get(name) for name in names}, *rows[1:]]
 

@@ -221,7 +221,7 @@ class ReplyWatch:
             yield from self._of_place(fields, choice, ended=choice.get("finish_reason") is not None)
 
     def _of_other(self, fields: Mapping[str, Any]) -> Iterator[Attributes]:
-        """The same of an event without choices: of the Responses API, whose last event holds the whole, and others."""
+        """Read an event without choices, as the Responses API sends them: its last event holds the whole reply."""
         whole = as_mapping(fields.get("response"))
         if whole:
             yield from self._of_place(whole, whole, ended=True)

@@ -49,7 +49,7 @@ _ALL = (
     Host("mcp", "mcp", "mcp", "2.3", "3", "2.3.0"),
 )
 HOSTS = {host.name: host for host in _ALL}
-"""By the name of the module below `semtoken.integrations`."""
+"""The hosts by the name of their module below `semtoken.integrations`."""
 
 
 def require_host(name: str) -> None:

@@ -83,7 +83,7 @@ def _with_interval(metric: str, uncertainty: npt.ArrayLike, target: npt.ArrayLik
 def _with_uncertainty(
     uncertainty: npt.ArrayLike, quality: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Both arrays without the answers that have no uncertainty: those say nothing of how good it is."""
+    """Leave out the answers that have no uncertainty: they say nothing of how good it is."""
     scores, graded = np.asarray(uncertainty, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     if scores.shape != graded.shape or scores.ndim != 1:
         raise InvalidInput(

@@ -73,7 +73,7 @@ class JournalEntry:
     """Seconds since 1970, UTC."""
     source: str
     sampled: bool = False
-    """In the random sample."""
+    """Whether it is in the random sample."""
     seen_twice: bool = False
     """Two people are to be asked about it."""
     model: str | None = None
@@ -85,7 +85,7 @@ class JournalEntry:
     unscored: str | None = None
     """Why there is no score."""
     log_score: float | None = None
-    """None for a blank answer, whose log score is minus infinity, and where there is no score."""
+    """The log score; None for a blank answer, whose log score is minus infinity, and where there is no score."""
     log_score_low: float | None = None
     log_score_high: float | None = None
     method: str | None = None
@@ -128,7 +128,7 @@ class JournalEntry:
         return {name: _plain(getattr(self, name)) for name in COLUMNS}
 
     def line(self) -> bytes:
-        """The same as a line of JSON."""
+        """The entry as a line of JSON."""
         try:
             return (_ENCODER.encode(vars(self)) + "\n").encode()  # most entries are as plain as they stand
         except (ValueError, TypeError):

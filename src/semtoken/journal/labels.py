@@ -39,7 +39,7 @@ class LabelAgreement:
     twice: int
     """Answers that two people or more labelled right or wrong."""
     disagreed: int
-    """Those of them on which the labels disagree."""
+    """The answers on which the labels disagree."""
 
     @property
     def sentence(self) -> str:

@@ -33,7 +33,7 @@ class Size:
     labels: int
     reviewers: int
     bytes: int
-    """On disk, with indexes."""
+    """Size on disk in bytes, with indexes."""
     first: float | None
     """Seconds since 1970 of the oldest entry."""
     last: float | None
@@ -47,7 +47,7 @@ class InUse:
     since: float
     calibrator: Calibrator
     file: bytes = field(repr=False)
-    """As it was loaded, byte for byte."""
+    """The calibrator's file, byte for byte."""
 
 
 class Journal:

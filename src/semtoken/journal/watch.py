@@ -26,7 +26,7 @@ WHAT = {
     "missed": ("labelled wrong answers", "were accepted"),
     "joint": ("labelled answers", "were accepted and are wrong"),
 }
-"""By promise: the answers that it is about, and what it limits."""
+"""The answers that each promise is about, and what it limits."""
 
 
 @dataclass(frozen=True)

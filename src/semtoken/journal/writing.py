@@ -27,7 +27,7 @@ from semtoken.journal.store import Journal
 TOGETHER = 2_000
 """Entries of one transaction."""
 NICE = 10
-"""By how much the process stands back where the machine has too little for all."""
+"""The process's niceness: others go first where the machine is busy."""
 ENDED = "The process that writes it has ended."
 
 

@@ -27,7 +27,7 @@ class Method:
     name: str
     """Key in `METHODS`; for the methods that STC is compared with, also the name of the function."""
     title: str
-    """As tables print it."""
+    """The method's name in tables."""
     family: str
     """What it reads: a name of `FAMILIES`, or another."""
     function: Callable[..., float]
@@ -47,9 +47,9 @@ class Method:
     overhead: Overhead
     """Cost beyond the greedy generation."""
     arguments: Arguments | None = None
-    """For a function with other arguments: a generation that has what is needed -> these, by name."""
+    """Turns a generation into the arguments of a function that does not take the fields themselves, by name."""
     monotone: bool = True
-    """It moves one way with each array that it reads, so that bounds of the array give bounds of the uncertainty."""
+    """The uncertainty moves one way with each array that it reads, so bounds of the array give bounds of it."""
 
     def of(self, generation: Generation, **options: Any) -> float:
         """The uncertainty of a record that has what is needed."""

@@ -30,7 +30,7 @@ class RejectionAreas:
     area: float
     """Area under the rejection curve of the order that the uncertainty gives."""
     oracle: float
-    """The same area for the best possible order."""
+    """The area for the best possible order."""
     random: float
     """Expected for an uncertainty that knows nothing."""
 

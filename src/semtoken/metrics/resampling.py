@@ -92,9 +92,9 @@ class ResampledMetric:
     """A metric on the answers as given and on resamples of them; see `resample`."""
 
     value: float
-    """On the answers as given; NaN if undefined."""
+    """The metric on the answers as given; NaN if undefined."""
     values: FloatArray
-    """On every resample, [n_resamples], NaN where undefined; empty if `value` is."""
+    """The metric on every resample, [n_resamples], NaN where undefined; empty if `value` is undefined."""
     n: int
     """How many answers counted."""
     n_left_out: int

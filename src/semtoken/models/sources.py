@@ -119,7 +119,7 @@ def catalogued(name: str) -> CatalogueModel:
 FACTS = "semtoken.json"
 """File of a fetched model that says where it came from."""
 FILES = "files"
-"""In it: the SHA-256 of each other file."""
+"""A fetched model's file with the SHA-256 of each of its other files."""
 BLOCK = 1 << 20
 SETTLED = 2 * 10**9
 """Nanoseconds; file systems tell changes apart that are further from each other."""

@@ -80,7 +80,7 @@ class LastStates(Observer):
 
 @statistic("answer_state", Layout("float32", 1, "", "array"))
 class AnswerState(LastStates, Statistic):
-    """The same as a field of a record, of the layer that numbers are learned from."""
+    """States of the layer that numbers are learned from, as a field of a record."""
 
     reads = frozenset({states(DEPTH)})
 

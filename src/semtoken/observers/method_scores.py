@@ -95,7 +95,7 @@ def readable_with(names: Sequence[str]) -> frozenset[str]:
 
 
 def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
-    """The same names, each once.
+    """Check that all methods need one pass only; returns their names, each once.
 
     Raises
     ------
@@ -229,7 +229,7 @@ class _Records:
 
     middle: Generation
     corners: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    """By field: values below and above the exact one."""
+    """Values below and above the exact one, by field."""
 
 
 def scores_of_steps(

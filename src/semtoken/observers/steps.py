@@ -73,7 +73,7 @@ NEVER_GIVEN: Mapping[str, frozenset[Readable]] = {
     "llama-cpp": frozenset({"states", "attention"}),
     "vllm": frozenset({"states", "attention"}),
 }
-"""By the name of a backend: what it gives of no model, which is known before one is loaded."""
+"""Readings that a backend gives of no model, by the backend's name: this is known before a model is loaded."""
 
 
 _GIVEN_BY: Mapping[Readable, str] = {
@@ -128,7 +128,7 @@ class Step:
     ends: Sequence[bool] = ()
     """[n] whether the token is one that ends its answer, such as an end-of-sequence token."""
     states: Mapping[float, Any] = field(default_factory=dict)
-    """By the depths that observers asked for: [m, H] output of that layer at the position that predicts the token."""
+    """Outputs [m, H] of layers at the position that predicts the token, by the depths that observers asked for."""
     attention: Any = None
     """[m, L, heads] if an observer asked for it: how much the position that predicts the token attends to the token
     before, which is the newest one. Of the first step of an answer it is about the prompt and means nothing."""

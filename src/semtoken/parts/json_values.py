@@ -33,7 +33,7 @@ class JsonPlace:
     """A place in a JSON value: the last step of the way to it, and the place before."""
 
     before: JsonPlace | None = None
-    """None for the whole value."""
+    """The place that it lies in; None for the whole value."""
     name: str = ""
     """A key, or the number of an item."""
 
@@ -85,7 +85,7 @@ class JsonText:
 
     @property
     def complete(self) -> bool:
-        """It was found and not cut off."""
+        """Whether the value was found and is not cut off."""
         return self.end is not None
 
     @property

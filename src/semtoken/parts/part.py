@@ -83,9 +83,9 @@ class AnswerTokens:
     prose: Equality = "meaning"
     """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
     bounds: Mapping[Equality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    """By equality: lower and upper log masses, where only the best tokens of a step are known."""
+    """Lower and upper log masses by equality, where only the best tokens of a step are known."""
     endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
-    """By `Ending`, then by step: lower and upper probability that a value which came before ends at that step."""
+    """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -40,7 +40,7 @@ class PayloadChoice:
     index: int
     """The number of the choice in its reply, from 0."""
     segments: tuple[Segment, ...]
-    """In the order in which the model wrote them, at most one of each kind."""
+    """Segments in the order in which the model wrote them, at most one of each kind."""
     finish_reason: str | None = None
     """Why the engine ended it, in the engine's words; None if it does not say."""
     flags: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Payload:
     distribution: Distribution
     """What the log-probabilities are: `raw`, `processed` or `unknown`."""
     choices: tuple[PayloadChoice, ...]
-    """In the order of their index."""
+    """The choices in the order of their index."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class SpelledText:
     """What a step adds to the text; a character that several steps spell belongs to the last of them."""
 
     text: str | None
-    """None where the engine does not say: an id alone, a piece of a character without its bytes."""
+    """The text; None where the engine does not say: an id alone, a piece of a character without its bytes."""
     at_most: float = 0
     """How many characters an unknown piece may stand for."""
     goes_on: bool = False
-    """It ends inside a character."""
+    """Whether it ends inside a character."""
 
 
 def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
@@ -272,7 +272,7 @@ class RawChoice:
     index: int
     texts: Mapping[SegmentKind, str]
     steps: StepList
-    """Those of everything that the model wrote, or of a part of it."""
+    """The steps of everything that the model wrote, or of a part of it."""
     finish_reason: str | None = None
     flags: tuple[str, ...] = ()
     apart: Mapping[SegmentKind, StepList] = field(default_factory=dict)

@@ -313,7 +313,7 @@ class Document:
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         self._entries: dict[int, Mapping[str | int, LocatedValue]] = {}
-        """Those of objects and arrays, by where these begin."""
+        """The entries of objects and arrays, by where these begin."""
 
     @property
     def value(self) -> Any:

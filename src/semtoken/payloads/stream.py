@@ -55,7 +55,7 @@ class Frame(NamedTuple):
     choice: int
     """The index of the choice that goes on."""
     texts: tuple[str, ...]
-    """Before the first place, between one and the next, and behind the last."""
+    """The texts before the first place, between each and the next, and behind the last."""
     names: tuple[str, ...]
     """What stands at each place, in their order: "text", "steps", "ids", or "" for what says nothing."""
 

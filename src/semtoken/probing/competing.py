@@ -56,7 +56,7 @@ class Dispute:
     part: Part
     """The phrase (or the word) that it belongs to."""
     competitors: tuple[Competitor, ...]
-    """Those that say different things, the most probable first; branches that say the same are one."""
+    """The meanings that compete, the most probable first; branches that say the same are one."""
     disagreement: float
     """Mass of the competitors that say something else than the answer, in [0, 1]."""
     unheard: float
@@ -128,7 +128,7 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
 
 
 def competing_in_record(answer: ScoredResponse, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
-    """The same from the tokens that the answer's record lists for the step: what is not listed is left out.
+    """Meanings that compete at a step, by the tokens that the answer's record lists for it; others are left out.
 
     Raises
     ------

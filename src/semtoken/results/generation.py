@@ -194,11 +194,11 @@ class Generation:
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """`ScoredResponse.log_score` of the greedy answer."""
     stc_no_clustering_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """The same without embedding clusters."""
+    """Log score without embedding clusters."""
     stc_no_prefix_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """The same without prefix matching."""
+    """Log score without prefix matching."""
     default_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """The same under the preset `default`, whatever the preset of the others."""
+    """Log score under the preset `default`, whatever the preset of the others."""
 
     further: Mapping[str, Any] = field(default_factory=dict)
     """Fields that other packages have declared (`declare_field`), by name; they read like the others."""

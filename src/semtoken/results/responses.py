@@ -46,7 +46,7 @@ class Running:
     n_tokens: int
     """How many tokens there are so far."""
     log_score_bounds: tuple[float, float]
-    """The same bounds as log scores, for long answers: their uncertainty is 1 to all digits. The upper one never rises
+    """Bounds of the log score, for long answers: their uncertainty is 1 to all digits. The upper one never rises
     as the answer goes on."""
 
     def exceeds(self, limit: float) -> bool:
@@ -139,7 +139,7 @@ class ScoredResponse:
     decision: Decision | None = None
     """Whether to give the answer, with the promise; None without a threshold."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """By the methods that were asked for: the answer's uncertainty, higher is riskier, in the method's own units."""
+    """The answer's uncertainty by each method that was asked for; higher is riskier, in the method's own units."""
     score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """An interval around the exact value of each score that is not exact, since only the k best tokens of each step are
     known."""
@@ -205,7 +205,7 @@ class ScoredResponse:
         return vars(self) | {"tokens": self.tokens}
 
     def with_fields(self, **changed: Any) -> ScoredResponse:
-        """The same answer with some fields changed. Unlike `dataclasses.replace`, it makes no records of the tokens."""
+        """The answer with some fields changed. Unlike `dataclasses.replace`, this makes no records of the tokens."""
         return replace(self, **{"tokens": vars(self)["tokens"], **changed})
 
     @property

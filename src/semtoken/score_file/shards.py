@@ -69,7 +69,7 @@ class ScoringWork(LinesWork):
     job: ScoringJob
 
     def resolved(self) -> ScoringWork:
-        """The same with absolute paths."""
+        """The work with absolute paths."""
         job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve())
         return replace(self, job=job, folder=self.folder.resolve())
 
@@ -100,7 +100,7 @@ class Source:
         self._open = False
 
     def lines(self, first: int, count: int) -> Sequence[Item | BadLine]:
-        """So many lines from `first` on, fewer at the end."""
+        """Number of lines from `first` on; the last shard may have fewer."""
         if not self._open or first < self._at:
             self._items, self._at, self._open = read_items(self._path), 0, True
         found = list(islice(self._items, first - self._at, first - self._at + count))

@@ -95,7 +95,7 @@ class ScoringRules:
 
     @property
     def effective_function_words(self) -> FunctionWords:
-        """Where nothing else counts the score is the sequence probability, so nothing is neutral either."""
+        """Function words; where nothing else counts, none: the score is the sequence probability then."""
         counts_others = self.clustering or self.prefix_matching or self.same_spelling
         return self.function_words if counts_others else "off"
 

@@ -45,7 +45,7 @@ class StepTables(NamedTuple):
     paper_neutral: BoolArray
     """[V] neutral under the paper's rules."""
     neutral_ids: IdArray
-    """Those tokens, if the rules or clusters ask for them; else none."""
+    """The neutral tokens, if the rules or clusters ask for them; else none."""
     neutral_weights: npt.NDArray[np.float32]
     """1 for those of them that are neutral under the rules where they open an answer, and elsewhere; else 0 [2, n]."""
     candidates: IdArray
@@ -152,7 +152,7 @@ class Scorer:
         )
         """What decides the numbers, in one line: the rules, and the clusters that they read."""
         self.identity = f"vocab:{vocabulary.fingerprint[:8]}|{self.signature}"
-        """The same with the vocabulary, for what two processes must agree on."""
+        """Signature and vocabulary together: what two processes must agree on."""
         self.open_ended = open_ended
         """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
         self.looks_ahead = rules.prefix_matching or clusters is not None
@@ -174,7 +174,7 @@ class Scorer:
 
     @cached_property
     def tables(self) -> StepTables:
-        """The same as tables for the compiled kernel."""
+        """What the compiled kernel reads, as tables."""
         return _step_tables(self)
 
     @cached_property

@@ -81,7 +81,7 @@ class ReducedSteps:
         return ReducedSteps(**columns, candidates=self.candidates[places])
 
     def without_candidates(self, left_out: BoolArray) -> ReducedSteps:
-        """The same, but those of some steps are left out."""
+        """These steps without the candidates of some of them."""
         columns = {name: getattr(self, name) for name in COLUMNS}
         columns["counts"] = np.where(left_out, 0, self.counts)
         return ReducedSteps(**columns, candidates=self.candidates[~np.repeat(left_out, self.counts)])

@@ -177,11 +177,11 @@ class ListedScorer(Scorer):
 
 
 class GrowingScorer(ListedScorer):
-    """The same while tokens come: it has no vocabulary, and knows what running values need."""
+    """Scores an answer while its tokens come: it has no vocabulary, and knows what running values need."""
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
-        """As in `Scorer`, of the tokens so far."""
+        """The kinds of the tokens so far; see `Scorer`."""
         return self._related_kinds
 
     def _related_kinds(self, token: int) -> Mapping[int, int]:

@@ -296,7 +296,7 @@ def _logs(masses: FloatArray) -> FloatArray:
 
 
 def _logs_of(masses: Sequence[float]) -> list[float]:
-    """The same to all digits, one by one where they are so few that arrays would cost more."""
+    """Logarithms to all digits, one by one where they are so few that arrays would cost more."""
     if len(masses) > VERY_FEW:
         return _logs(np.array(masses)).tolist()  # type: ignore[no-any-return]
     return [float(np.log(min(mass, 1.0))) if mass else -math.inf for mass in masses]

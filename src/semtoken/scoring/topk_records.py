@@ -27,7 +27,7 @@ from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import BoolArray
 
 FEW = 64
-"""So many steps are scored one by one, more of them in arrays."""
+"""Up to this many steps are scored one by one, more of them in arrays."""
 
 
 @dataclass(eq=False)
@@ -41,11 +41,11 @@ class ListedSteps:
     neutrality: bool
     """Whether neutral tokens count as consistent."""
     rounding: Rounding
-    """By how much each log-probability may be off."""
+    """How far each log-probability may be off."""
 
     @cached_property
     def lists(self) -> StepLists:
-        """The same in columns."""
+        """The numbers in columns."""
         return step_lists(self.steps, self.prefixes, self.scorer.vocabulary.size)
 
     @cached_property

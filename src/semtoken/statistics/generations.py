@@ -213,7 +213,7 @@ def record_samples(
     timings: Timings,
     progress: Progress | None = None,
 ) -> list[Generation]:
-    """The same generations, one for each prompt, with `decoding.n_samples` sampled answers.
+    """Add `decoding.n_samples` sampled answers to each generation.
 
     The arguments are those of `record_greedy`. Of `needs` only "hidden_states" matters: texts, ids and
     log-probabilities are always recorded. Seconds go to `sampling`, `sample_likelihoods` and `hidden_states`.

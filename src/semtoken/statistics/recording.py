@@ -119,7 +119,7 @@ class _Run:
 
     @property
     def tokens(self) -> Tokens:
-        """Those of the model that answers."""
+        """The tokens of the model that answers."""
         return Tokens(backend_of(self.model).vocabulary.decode, special_token_ids(backend_of(self.model).tokenizer))
 
     def fill(self, generations: list[Generation], step: str, statistics: Statistics) -> list[Generation]:

@@ -81,12 +81,12 @@ class RecordingStep:
     watch: type[Statistic] | None = None
     """The observer of the answering model that records the field, in the pass that gives the answer or in another."""
     rules: Mapping[str, Any] | None = None
-    """For what a scored answer holds: the fields of `ScoringRules` that differ from those of the run."""
+    """Fields of `ScoringRules` that differ from those of the run, for what a scored answer holds."""
     of_answer: OfAnswer = _log_score
     """With rules: a scored answer and its question -> the fields that it adds."""
 
     inside: frozenset[Readable] = frozenset()
-    """For a step without `watch`: what it reads that not every backend gives."""
+    """What a step without `watch` reads that not every backend gives."""
 
     @property
     def reads(self) -> frozenset[Readable]:
@@ -182,7 +182,7 @@ _OWN: tuple[RecordingStep, ...] = (
         pairs=_sample_relevance,
     ),
 )
-"""In an order in which every step comes after those that fill what it needs."""
+"""Our own steps; each comes after those that fill what it needs."""
 
 
 STEPS: list[RecordingStep] = []
@@ -238,15 +238,15 @@ add_statistics()
 require_filled()
 
 PAIR_STEPS = tuple(step for step in STEPS if step.pairs is not None)
-"""Those that ask a model about pairs of texts."""
+"""The steps that ask a model about pairs of texts."""
 STC_STEPS = tuple(step for step in STEPS if step.rules is not None)
-"""Those that read a scored greedy answer; all of them share one pass of the model."""
+"""The steps that read a scored greedy answer; all of them share one pass of the model."""
 EVERYTHING = frozenset(name for method in METHODS.values() for name in method.needs)
 """All fields of `Generation` that some method of this package needs."""
 
 
 def watch_steps() -> list[RecordingStep]:
-    """Those that watch the answering model; all of them can share one pass of it."""
+    """The steps that watch the answering model; all of them can share one pass of it."""
     add_statistics()
     return [step for step in STEPS if step.watch is not None]
 

@@ -199,7 +199,7 @@ def log_sum_exp(values: npt.NDArray[np.floating[Any]]) -> float:
 
 
 def _log_sum_exp_of_few(values: list[float]) -> float:
-    """The same without the overhead of array operations."""
+    """Log-sum-exp of few numbers, without the overhead of array operations."""
     highest = max(values, default=-math.inf)
     if not math.isfinite(highest):
         return -math.inf if highest == -math.inf else math.nan

@@ -39,7 +39,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "vllm": ("vllm",),
     "llama-cpp": ("llama_cpp",),
 }
-"""By extra: the modules that it brings, each named with the first extra that has it."""
+"""The modules that each extra brings; each module is named with the first extra that has it."""
 
 
 OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "fetch": ("transformers", "gguf"),
     "serve": ("serve", "transformers"),
 }
-"""By command: the extras that it needs, where the first module that is missed does not name them all."""
+"""The extras that each command needs, where the first module that is missing does not name them all."""
 
 
 def install_line(extra: str) -> str:
@@ -74,7 +74,7 @@ def installed_first(extra: str) -> str:
 
 
 def require_installed(module: str, *, extra: str) -> None:
-    """As `require`, without importing it: for what is needed only after hours.
+    """Check that a module can be imported, without doing so: for what is needed only after hours.
 
     Raises
     ------

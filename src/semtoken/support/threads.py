@@ -16,7 +16,7 @@ def usable_threads() -> int:
 
 
 def in_threads(work: Callable[[slice], None], count: int, least: int) -> None:
-    """Do a work of so many equal pieces, in as many threads as there are, each of which has at least `least` pieces."""
+    """Call `work` for ranges of equal pieces, in as many threads as there are; each gets at least `least` pieces."""
     parts = min(usable_threads(), count // least)
     if parts <= 1:
         work(slice(0, count))

@@ -28,9 +28,9 @@ class Flag:
     """Something about an answer or its score that its reader should know."""
 
     code: str
-    """For programs: "no_alternatives", "shared_vocabulary" and so on."""
+    """The flag's name for programs: "no_alternatives", "shared_vocabulary" and so on."""
     message: str
-    """For people, one sentence."""
+    """One sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class ValueEnds:
     """
 
     number: tuple[float, float] | None = None
-    """That a number in JSON ends: no digit and none of . e E + - follows."""
+    """A number in JSON ends: no digit and none of . e E + - follows."""
     digits: tuple[float, float] | None = None
-    """That a number in prose ends: no digit follows."""
+    """A number in prose ends: no digit follows."""
     quote: tuple[float, float] | None = None
-    """That a string ends: a quotation mark follows."""
+    """A string ends: a quotation mark follows."""
     array: tuple[float, float] | None = None
-    """That an array ends: a bracket follows, not a comma."""
+    """An array ends: a bracket follows, not a comma."""
 
 
 class TokenMark(NamedTuple):
@@ -112,10 +112,10 @@ class ScoredToken:
     log_agreeing_probability: float
     """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
     log_surface_probability: float
-    """The same under the equality `surface`: tokens of the same spelling up to case and blanks."""
+    """Log-probability of all tokens of the same spelling up to case and blanks (the equality `surface`)."""
     log_meaning_probability: float | None
-    """The same under the paper's rules: its cluster, the beginnings of what follows, and function words. None if the
-    answer was scored without clusters."""
+    """Log-probability of all that counts as the token under the paper's rules: its cluster, the beginnings of what
+    follows, and function words. None if the answer was scored without clusters."""
     neutral: bool
     """Counted as certain since it is a function word, white space or a special token."""
     cluster_probability: float
@@ -127,13 +127,13 @@ class ScoredToken:
     alternatives: tuple[Alternative, ...]
     """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
     value_ends: ValueEnds | None = None
-    """Where a number, a string or an array comes before: how probable it was that it ends here."""
+    """How probable it was that a number, a string or an array ends here, where one comes before."""
     log_agreeing_bounds: tuple[float, float] | None = None
-    """Where only the k best tokens of the step are known: an interval around the exact `log_agreeing_probability`."""
+    """An interval around the exact `log_agreeing_probability`, where only the k best tokens of the step are known."""
     log_surface_bounds: tuple[float, float] | None = None
-    """The same around the exact `log_surface_probability`."""
+    """An interval around the exact `log_surface_probability`."""
     log_meaning_bounds: tuple[float, float] | None = None
-    """The same around the exact `log_meaning_probability`."""
+    """An interval around the exact `log_meaning_probability`."""
     ambiguous_probability: float = 0.0
     """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
     unmapped_probability: float = 0.0

@@ -142,7 +142,7 @@ class CalibratorSlot(Generic[Kind]):
             return told
 
     def reload_or_log(self) -> None:
-        """As `reload`, for a signal: the log says what happened. One of several processes goes back with the others."""
+        """Reload for a signal: the log says what happened. One of several processes goes back with the others."""
         try:
             with self._lock:
                 logger.warning(self._follow())

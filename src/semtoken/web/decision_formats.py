@@ -27,7 +27,7 @@ class WireFormat:
     error: Callable[[ApiError], JSONResponse]
     """A failure in the format's own shape."""
     refusal: Callable[[WireError], JSONResponse]
-    """The same of a request that the format does not allow."""
+    """The reply to a request that the format does not allow."""
 
     def answers(self, asked: DecisionRequest, reply: Any) -> list[AnsweredQuestion]:
         """The answers in another server's reply; raises `InvalidInput` where they are none."""

@@ -34,7 +34,7 @@ BACKLOG = 128  # asyncio accepts so many at once; where no file is left it repor
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 SECONDS_TO_START = 120
 SECONDS_TO_STOP = 5
-"""That a process has beyond the time of its running answers."""
+"""Seconds that a process has beyond the time of its running answers."""
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Where the processes of one server keep their figures, for Prometheus' client."""
 BROKEN_OFF = "ASGI callable returned without completing response."
@@ -206,7 +206,7 @@ def run_workers(
 
 
 def on_hangup(action: Callable[[], None]) -> None:
-    """Do something when SIGHUP comes, in a thread of its own: what it loads must not keep requests waiting."""
+    """Call a function on SIGHUP, in a thread of its own: what it loads must not keep requests waiting."""
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=action, daemon=True).start())
 

@@ -190,7 +190,7 @@ def _key(decoding: Decoding, prompt: Sequence[int], sample: int) -> list[int]:
 
 
 def _warpers(top_p: float, top_k: int, min_p: float) -> list[Any]:
-    """In the order in which transformers applies them."""
+    """The warpers of these settings, in the order in which transformers applies them."""
     found: list[Any] = []
     if top_k > 0:
         found.append(TopKLogitsWarper(top_k))

@@ -134,7 +134,7 @@ class GrowingTree:
             ids, read, first = ids[stop - first :], stop - first, stop
 
     def _forget(self, new: Sequence[tuple[int, int]], size: int, seen: BoolArray, cache: Any) -> None:
-        """Be as it was before some nodes were read."""
+        """Return to the state before some nodes were read."""
         for key in new:
             del self._nodes[key]
         del self._positions[size:]

@@ -26,7 +26,7 @@ def inner_model(model: Any) -> Any:
 
 @contextmanager
 def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
-    """Have `hook` called after every forward pass of a module, until the block ends."""
+    """Call `hook` after every forward pass of a module, until the block ends."""
     handle = module.register_forward_hook(hook)
     try:
         yield
@@ -36,7 +36,7 @@ def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
 
 @contextmanager
 def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Have every forward pass of a model happen inside a `clock()` of its own, until the block ends."""
+    """Put every forward pass of a model inside a `clock()` of its own, until the block ends."""
     running: list[AbstractContextManager[None]] = []
 
     def begin(module: Any, args: Any) -> None:
@@ -131,9 +131,9 @@ class Inside:
     depths: Collection[float] = field(init=False)
     attention: bool = field(init=False)
     _states: dict[float, torch.Tensor] = field(default_factory=dict)
-    """By depth: [B, T, H]."""
+    """States [B, T, H] by depth."""
     _attended: dict[int, torch.Tensor] = field(default_factory=dict)
-    """By layer: [B, heads, T]."""
+    """Attention [B, heads, T] by layer."""
 
     def __post_init__(self) -> None:
         wanted = readings(self.observers)
@@ -166,7 +166,7 @@ class Inside:
         return self._fields(lambda states: states[:, position], lambda attended: attended[:, :, position])
 
     def at_places(self, places: torch.Tensor) -> dict[str, Any]:
-        """The same with a row for each of several positions of a pass that has one row."""
+        """Fields of a `Step` with a row for each of several positions of a pass that has one row."""
         return self._fields(lambda states: states[0, places], lambda attended: attended[0][:, places].T)
 
     def _fields(self, of_states: Pick, of_attended: Pick) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _to_newest(output: Any) -> torch.Tensor:
 
 @contextmanager
 def plain_attention(model: Any) -> Iterator[None]:
-    """Have a model compute its attention in the plain way, which keeps the weights, until the block ends."""
+    """Let a model compute its attention in the plain way, which keeps the weights, until the block ends."""
     inner = inner_model(model)
     before = inner.config._attn_implementation
     inner.set_attn_implementation(PLAIN_ATTENTION)

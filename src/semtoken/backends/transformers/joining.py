@@ -76,7 +76,7 @@ class _WaitingAnswer:
     row: BatchRow
     arrival: Arrival
     cache: Any = None
-    """Of the pieces of the prompt that have been read, if any."""
+    """Keys and values of the pieces of the prompt that have been read, if any."""
     read: int = 0
     """Tokens of the prompt that are in it."""
     _compared: SharedPrefix | None = None

@@ -229,7 +229,7 @@ class TransformersBackend:
         self._shared_prefix(encode_prompts(self.tokenizer, prompts))
 
     def timed_passes(self, clock: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
-        """Have every pass of the model happen inside a `clock()` of its own, until the block ends."""
+        """Put every pass of the model inside a `clock()` of its own, until the block ends."""
         return timed_passes(self.model, clock)
 
     def _shared_prefix(self, encoded: Sequence[Sequence[int]]) -> SharedPrefix | None:
@@ -556,7 +556,7 @@ def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows:
 
 
 def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
-    """As few beginnings as can be read for all continuations, each with the numbers of those that it serves.
+    """The fewest beginnings that serve all continuations, each with the numbers of its continuations.
 
     A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
 

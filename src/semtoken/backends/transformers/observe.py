@@ -35,7 +35,7 @@ class BatchRow:
     """One row of a batch: an answer that is being written."""
 
     answer: int
-    """Its number among all answers of the call."""
+    """The answer's number among all answers of the call."""
     max_new_tokens: int
     stop_ids: frozenset[int] = frozenset()
     """Tokens that end the answer."""

@@ -25,7 +25,7 @@ class PromptTree:
     seen: BoolArray
     """[N, K + N] which of the known tokens, and of those of the tree, each of them sees: itself and those before it."""
     columns: Sequence[Sequence[int]]
-    """For each prompt the place of every token among all K + N."""
+    """The place of every token among all K + N, for each prompt."""
 
     @property
     def last(self) -> IdArray:

@@ -52,7 +52,7 @@ class WatchedRequest:
     unwritten: bool = False
     """Something has changed since its record was written."""
     left: bool = False
-    """It is in the batch no more."""
+    """The request has left the batch."""
     error: str | None = None
     """Why it was given up."""
 

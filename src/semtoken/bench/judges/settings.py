@@ -26,7 +26,7 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str | None = None
-    """In files and tables; the kind if not given. Two judges of a kind need different ones."""
+    """The judge's name in files and tables; its kind if not given. Two judges of a kind need different ones."""
 
 
 class ExactSettings(_Settings):

@@ -150,7 +150,7 @@ def extreme_answers(
     chances: Sequence[CellChances],
     calibrators: Sequence[CellCalibrator] = (),
 ) -> list[ExtremeAnswer]:
-    """Those of every cell that has texts, verdicts and the report's method; the furthest off first."""
+    """The answers that are furthest off, of every cell that has texts, verdicts and the report's method."""
     own = {(one.model, one.dataset): one for one in chances}
     applied = {(one.model, one.dataset): one for one in calibrators}
     found: list[ExtremeAnswer] = []

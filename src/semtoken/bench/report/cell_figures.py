@@ -53,7 +53,7 @@ class TestedDifference:
     p_adjusted: float
     """The p-value adjusted by Holm's procedure for the comparisons of its family; NaN without a value."""
     enough: bool = True
-    """There are answers enough of either kind for a verdict."""
+    """Whether there are enough answers of either kind for a verdict."""
 
     @property
     def verdict(self) -> Literal["higher", "lower", "not shown", "too few answers"]:
@@ -90,7 +90,7 @@ class MethodFigures:
     seconds: float
     """Seconds beyond the greedy generation; NaN if not measured."""
     percent: float
-    """Those seconds in percent of the greedy generation; NaN if either was not measured."""
+    """The seconds in percent of the greedy generation; NaN if either was not measured."""
 
     @property
     def title(self) -> str:
@@ -124,7 +124,7 @@ class CellFigures:
     """Verdicts of the judge in use."""
     greedy_seconds: float
     methods: Mapping[str, MethodFigures]
-    """In the order of `METHODS`, ablations included."""
+    """The methods in the order of `METHODS`, ablations included."""
     variants: Mapping[str, Quality]
     """AUROC of STC with other clusterings than the one that methods use, to which `to_stc` is the difference."""
     agreements: tuple[Agreement, ...]
@@ -134,7 +134,7 @@ class CellFigures:
     reference: str = STC
     """Name of the method that the report is about."""
     controls: Mapping[str, ControlFigures] = field(default_factory=dict)
-    """By name, in the order of `CONTROLS`; empty in a run without them."""
+    """The controls by name, in the order of `CONTROLS`; empty in a run without them."""
 
     @property
     def title(self) -> str:

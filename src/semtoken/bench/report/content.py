@@ -234,7 +234,7 @@ def _sections(
 
 
 def _plots_of(kind: str, drawn: Sequence[Plot]) -> tuple[Plot, ...]:
-    """Those of a section: their names begin with its kind."""
+    """The plots of a section: their names begin with its kind."""
     return tuple(plot for plot in drawn if plot.name.startswith(kind))
 
 

@@ -60,7 +60,7 @@ def amount(value: float) -> str:
 
 
 def signed_amount(value: float) -> str:
-    """The same for differences: `+1.03`, `-374`."""
+    """A difference as `amount` writes it, with its sign: `+1.03`, `-374`."""
     return f"+{amount(value)}" if value > 0 else amount(value)
 
 
@@ -110,7 +110,7 @@ class Table:
     note: str = ""
     """What a reader must know of it."""
     left: int = 1
-    """So many columns of text on the left; the others hold numbers."""
+    """Number of columns of text on the left; the others hold numbers."""
 
     @property
     def alignments(self) -> tuple[Alignment, ...]:
@@ -189,7 +189,7 @@ _REPLACED = {
 _LIGATURE = re.compile("-(?=-)")
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 _LAST_LETTER = "\u00ff"
-"""Up to here every LaTeX has glyphs."""
+"""The last letter for which every LaTeX has a glyph."""
 _LATEX_SIGNS = {"": "", "≈": r"\levelsign{}", "*": r"\mainsign{}"}
 
 

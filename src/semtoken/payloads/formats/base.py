@@ -103,7 +103,7 @@ class Delta(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """It adds to the answer and to nothing else."""
+        """Whether it adds to the answer and to nothing else."""
         return len(self.texts) == 1 and "answer" in self.texts and not (self.calls or self.apart or self.ended)
 
     @property
@@ -168,7 +168,7 @@ class Shape:
     """
 
     name: ClassVar[str]
-    """For people and for `semtoken doctor`."""
+    """The shape's name for people and for `semtoken doctor`."""
     path: ClassVar[str]
     """Where servers answer in this shape."""
     below_v1: ClassVar[bool] = True

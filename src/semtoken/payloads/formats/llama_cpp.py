@@ -53,13 +53,13 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """It has probabilities or says how it stopped."""
+        """Whether it has probabilities or says how it stopped."""
         first = replies[0]
         return "completion_probabilities" in first or ("content" in first and "stop" in first)
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """It says whether it stopped."""
+        """Whether it says that it stopped or goes on."""
         return "content" in chunk and "stop" in chunk
 
     @classmethod
@@ -152,7 +152,7 @@ class LlamaCppCompletion(Shape):
         return self._model
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
-        """After the samplers where that was asked for."""
+        """The distribution after the samplers where that was asked for."""
         return super().distribution(engine, temperature, masked=masked or self._post_sampling)
 
 

@@ -60,7 +60,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """It has choices, and they hold no messages."""
+        """Whether it has choices that hold no messages."""
         choices = choices_of(replies)
         return choices is not None and not holds_messages(replies[0], choices)
 

@@ -72,7 +72,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """It has an output."""
+        """Whether it has an output."""
         reply = replies[0]
         return len(replies) == 1 and (reply.get("object") == "response" or isinstance(reply.get("output"), list))
 
@@ -98,7 +98,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """They are included, with a number."""
+        """Include log-probabilities, with their number."""
         included = body.get("include") or []
         more = [] if LOG_PROBS in included else [LOG_PROBS]
         return {"include": [*included, *more], "top_logprobs": as_many(top, cls.requested({"input": "", **body}))}

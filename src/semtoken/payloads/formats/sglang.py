@@ -59,12 +59,12 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """It has facts about the generation."""
+        """Whether it has facts about the generation."""
         return "meta_info" in replies[0]
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """It has facts about the generation."""
+        """Whether it has facts about the generation."""
         return "meta_info" in chunk
 
     @classmethod
@@ -94,7 +94,7 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def temperature(cls, body: Reply) -> float | None:
-        """That of the sampling."""
+        """The temperature of the sampling."""
         return super().temperature(_sampling(body))
 
     @classmethod

@@ -36,7 +36,7 @@ class HttpReply:
 
     @property
     def missing(self) -> bool:
-        """There is no such endpoint."""
+        """Whether there is no such endpoint."""
         return self.status in MISSING_PAGE
 
     @property
@@ -111,7 +111,7 @@ class Connection:
         return self._answer("POST", (self.root if at_root else self.base_url) + path, body)
 
     def stream(self, path: str, body: Mapping[str, Any]) -> tuple[HttpReply, list[bytes]]:
-        """The same, with the pieces in which the body came."""
+        """Ask for a stream; returns the reply with the pieces in which its body came."""
         with self._failures_told(), self._opened("POST", self.base_url + path, body) as reply:
             pieces = list(self._pieces(reply))
         return self._shown(reply.status_code, b"".join(pieces)), pieces

@@ -47,7 +47,7 @@ class Page:
 
     @property
     def silent(self) -> bool:
-        """It took a request for log-probabilities and left them out."""
+        """Whether it took a request for log-probabilities and left them out."""
         return any(one.asked and one.given == 0 for one in self.tried) and not self.most
 
 
@@ -70,7 +70,7 @@ class Streaming:
     streams: bool
     log_probs: bool = False
     complete: bool = False
-    """As many steps as the same reply unstreamed."""
+    """The stream has as many steps as the whole reply."""
     reason: str | None = None
 
 
@@ -120,7 +120,7 @@ class Diagnosis:
     base_url: str
     model: str
     models: tuple[str, ...]
-    """Those that the server lists."""
+    """The models that the server lists."""
     pages: tuple[Page, ...]
     best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
@@ -133,7 +133,7 @@ class Diagnosis:
     prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
     tokenizer: Tokenizer | None = None
-    """None if neither clusters nor a tokenizer were given, or nothing could be compared."""
+    """What was found out about the tokenizer; None without clusters or tokenizer, or if nothing could be compared."""
     trials: tuple[Trial, ...] = ()
     requests: int = 0
     """How many were sent."""

@@ -101,6 +101,6 @@ async def refusal(answer: Answer) -> str | None:
 
 
 def without_compression(request: Request) -> Request:
-    """The same request for an answer that is not compressed."""
+    """A request for an answer that is not compressed."""
     headers = [(name, value) for name, value in request.headers if name.lower() != b"accept-encoding"]
     return replace(request, headers=[*headers, (b"accept-encoding", b"identity")])

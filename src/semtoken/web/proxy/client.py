@@ -29,7 +29,7 @@ class Client:
         self.method, self.path = str(scope["method"]), str(scope["path"])
         """The HTTP method, and the path decoded."""
         self.headers: Headers = scope["headers"]
-        """Those of the request, in order."""
+        """The headers of the request, in order."""
         found = scope.get("client")
         self.address = str(found[0]) if found else ""
         """Where the client is."""

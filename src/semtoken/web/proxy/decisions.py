@@ -36,7 +36,7 @@ from semtoken.web.wire import ApiError
 
 NO_ROUTE = (404, 405)
 ABSENT_SECONDS = 300.0
-"""For how long a path at which the upstream had nothing is not asked again."""
+"""Seconds for which a path at which the upstream had nothing is not asked again."""
 LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""

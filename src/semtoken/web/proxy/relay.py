@@ -128,7 +128,7 @@ class Piece:
     content_of: int | None = None
     """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
     done: bool = False
-    """It says that the stream is complete."""
+    """Whether the event says that the stream is complete."""
     ends = False
     """Its answers' last steps have been scored."""
 

@@ -32,7 +32,7 @@ class AnswerRequest:
     body: Mapping[str, Any]
     """What the client sent, without the field `semtoken`."""
     sent: bytes
-    """The same as it goes to the upstream where nothing is asked for beyond it."""
+    """The request as it goes to the upstream where nothing more is asked for."""
     options: BlockOptions
     """What the client wants of the block."""
     kept: int | None

@@ -69,7 +69,7 @@ class AnswerScoring:
         return self.calibrators.current
 
     def as_of_now(self) -> AnswerScoring:
-        """The same for one reply: another calibrator that comes into use while it is written does not touch it."""
+        """A scorer for one reply, which another calibrator that comes into use meanwhile does not change."""
         return replace(self, calibrators=CalibratorSlot(self.calibrators.current))
 
     def running(self) -> TopkAnswer:
@@ -90,7 +90,7 @@ class _WrittenChoice:
 
     answer: TopkAnswer
     steps: list[TopStep] = field(default_factory=list)
-    """Those that the answer has taken in."""
+    """The steps that the answer has taken in."""
     ended: bool = False
 
 
@@ -309,7 +309,7 @@ class ReplyScorer:
             return result, str(error)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
-        """Do it; whatever goes wrong is a reason, never an end of the answer.
+        """Run a piece of work; whatever goes wrong becomes a reason and never ends the answer.
 
         Raises
         ------

@@ -195,7 +195,7 @@ class _Rows(Observer):
         self._rows: dict[int, _Row] = {}
         """Rows that are not complete, by the numbers of their answers."""
         self._new: list[int] = []
-        """Those of them that have not begun."""
+        """The answers that have not begun."""
         self._to_ask: list[tuple[_Row, RowEnd]] = []
         """Complete answers that the model is to be asked about, once it is free."""
         self._complete: dict[int, Completion] = {}

@@ -74,7 +74,7 @@ class ShownFields:
     logprobs: bool = False
     token_ids: bool = False
     usage: bool = False
-    """In a stream; a whole reply always has it."""
+    """Whether a stream ends with the usage; a whole reply always has it."""
 
 
 class Reply(ABC):
