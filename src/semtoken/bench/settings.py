@@ -182,7 +182,7 @@ class RunSettings(Strict):
     methods: tuple[str, ...] = tuple(
         name for name, one in METHODS.items() if name == HEADLINE or one.family not in ONE_PASS_FAMILIES
     )
-    """Names of methods, by default those of the paper and the headline; further ones of one pass are asked for by name."""
+    """Names of methods, by default those of the paper and the headline; others of one pass are asked for by name."""
     outside: tuple[str, ...] = ()
     """Methods from files, `path/to/file.py:function`, which `methods` may name in this way; kept to load them again."""
     decoding: DecodingSettings = DecodingSettings()

@@ -35,8 +35,8 @@ class Threshold:
     """
 
     uncertainty: float | None
-    """The threshold in nats: -log_score, minus the log of the headline's confidence, or ln(1 + e^U) of another method's U.
-    An answer there is still accepted (`strict`: just not). None: none may be."""
+    """The threshold in nats: -log_score, minus the log of the headline's confidence, or ln(1 + e^U) of another method's
+    U. An answer there is still accepted (`strict`: just not). None: none may be."""
     promise: Promise
     """`selective`, `missed` or `joint`; see `fit`."""
     alpha: float

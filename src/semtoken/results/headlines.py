@@ -31,8 +31,8 @@ class Headline:
     value: float
     """The answer's uncertainty by that method, as in `ScoredResponse.scores`: higher is riskier."""
     confidence: float
-    """The headline's confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It is
-    no chance of being right: a calibrator gives that."""
+    """The headline's confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It
+    is no chance of being right: a calibrator gives that."""
     sentence: str
     """What the confidence is."""
     confidence_bounds: tuple[float, float] | None = None
