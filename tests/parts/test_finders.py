@@ -33,6 +33,7 @@ def test_function_words_with_marks_around_them_are_function_words() -> None:
     assert texts("_the_ tower", "phrase") == ["tower"]
     assert texts("I don’t like Oslo", "phrase") == ["like Oslo"]
     assert texts("I don't like Oslo", "phrase") == ["like Oslo"]
+    assert texts("I donʼt like Oslo", "phrase") == ["like Oslo"]
 
 
 def test_phrases_are_runs_of_content_words() -> None:
@@ -75,6 +76,26 @@ def test_sentences_do_not_end_at_abbreviations() -> None:
         ("1,200,300 or 1.200,5", [("1,200,300", "number"), ("1.200,5", "number")]),
         ("v2.0, 2.0.1 and 192.168.0.1", []),
         ("1990-1995", [("1990", "number"), ("1995", "number")]),
+        (
+            "at 60 km/h or 5 m/s",
+            [("60 km/h", "quantity"), ("60", "number"), ("5 m/s", "quantity"), ("5", "number")],
+        ),
+        ("$5bn and £3.2 million", [("$5bn", "money"), ("5", "number"), ("£3.2 million", "money"), ("3.2", "number")]),
+        ("$5 bananas", [("$5", "money"), ("5", "number")]),
+        ("CHF 1’234.50", [("CHF 1’234.50", "money"), ("1’234.50", "number")]),
+        ("₹12,34,567.50 or 1,00,000", [("₹12,34,567.50", "money"), ("12,34,567.50", "number"), ("1,00,000", "number")]),
+        ("12\u00a0% of 5\u00a0€", [("12\u00a0%", "percent"), ("12", "number"), ("5\u00a0€", "money"), ("5", "number")]),
+        ("at 10:30\u202fPM", [("10:30\u202fPM", "time")]),
+        ("2024-05-03T10:00:00.5+02:00", [("2024-05-03T10:00:00.5+02:00", "date")]),
+        ("価格は100円、2024年5月3日に", [("100", "number"), ("2024年5月3日", "date")]),
+        ("重さは3kgの箱", [("3kg", "quantity"), ("3", "number")]),
+        ("총100원", [("100", "number")]),
+        ("ราคา100บาท", [("100", "number")]),
+        ("٥٫٥ و ٣٬٥٠٠", [("٥٫٥", "number"), ("٣٬٥٠٠", "number")]),
+        (".5 and -.25, not 1.5.5", [(".5", "number"), ("-.25", "number")]),
+        ("_42_ and **7**", [("42", "number"), ("7", "number")]),
+        ("0x1F, 1_000 and a_5", []),
+        ("3 μm", [("3 μm", "quantity"), ("3", "number")]),
     ],
 )
 def test_figures(text: str, expected: list[tuple[str, str]]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+_APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ＇", "'"))
+
 
 @cache
 def english_stopwords() -> frozenset[str]:
@@ -20,4 +22,4 @@ def is_function_word(word: str) -> bool:
 
 def plain_word(word: str) -> str:
     """A word in lower case, without the marks of emphasis around it and with a plain apostrophe."""
-    return word.strip("_").lower().replace("’", "'")
+    return word.strip("_").lower().translate(_APOSTROPHES)
