@@ -143,6 +143,12 @@ SPELLINGS = (
     "/v1/chat\\completions.",
     "/v1/completion",
     "/v1/responses",
+    "/v1beta/models/almanac:generateContent",
+    "/v1/models/almanac:streamGenerateContent",
+    "/v1/generations",
+    "/v1/batches",
+    "/v2/models/almanac/infer",
+    "/predict",
 )
 
 

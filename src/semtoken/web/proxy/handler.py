@@ -30,10 +30,10 @@ from semtoken.web.wire import ApiError
 DECODED = 3
 """Times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
 ANSWERING = frozenset(
-    {"chat", "conversations", "generate", "generatestream", "infill", "invocations", "messages", "responses"}
-    | {"slots", "threads"}
+    {"batch", "batches", "chat", "conversations", "edits", "infer", "infill", "interactions", "invocations", "messages"}
+    | {"predict", "responses", "slots", "threads"}
 )
-"""Segments of the paths at which servers give answers, besides those that hold "completion"."""
+"""Segments of the paths at which servers give answers, besides those that hold "completion" or "generat"."""
 
 
 def check_target(target: bytes) -> None:
@@ -66,7 +66,7 @@ def shows_answers(path: str) -> bool:
         path = unquote(path)
     segments = re.split(r"[/\\]", normalize("NFKC", path).casefold())
     names = ["".join(filter(str.isalpha, segment.partition(";")[0])) for segment in segments]
-    return any(name in ANSWERING or "completion" in name for name in names)
+    return any(name in ANSWERING or "completion" in name or "generat" in name for name in names)
 
 
 logger = logging.getLogger("semtoken.proxy")
