@@ -68,6 +68,8 @@ def test_odd_arguments_of_calibrators_are_refused(calibrator: st.Calibrator) -> 
             calibrator.compare(SCORES, seed=seed)  # type: ignore[arg-type]
         with pytest.raises(SemtokenError, match="seed"):
             calibrator.report(SCORES, RIGHT, seed=seed)  # type: ignore[arg-type]
+    with pytest.raises(SemtokenError, match="All answers are blank"):
+        calibrator.report(np.full(60, -np.inf), RIGHT)
     with pytest.raises(SemtokenError, match="'known' must be a Fingerprint"):
         calibrator.flags(ANSWER, "model")  # type: ignore[arg-type]
     assert calibrator.flags(ANSWER.log_score, Fingerprint(model="m")) is not None
@@ -87,6 +89,9 @@ def test_odd_arguments_of_a_model_are_refused(stc: st.STC) -> None:
         {"stop_at_newline": "yes"},
         {"no_such_option": 1},
         {"do_sample": True, "temperature": -1.0},
+        {"num_return_sequences": 2**31},
+        {"logits_processor": ["a"]},
+        {"logits_processor": [[]]},
     ]
     for options in odd:
         with pytest.raises(SemtokenError, match=r"\w"):
@@ -113,6 +118,26 @@ def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.STC) -> Non
     assert not isinstance(raised.value, SemtokenError)
 
 
-def test_a_threshold_of_another_kind_is_refused(stc: st.STC) -> None:
+def test_a_threshold_or_a_calibrator_of_another_kind_is_refused(stc: st.STC) -> None:
     with pytest.raises(SemtokenError, match="'threshold' must be a Threshold"):
         st.STC(stc.backend, threshold=range(3))  # type: ignore[arg-type]
+    for odd in (range(3), 0, 1j, b""):
+        with pytest.raises(SemtokenError, match="'calibrator' must be a Calibrator"):
+            st.STC(stc.backend, calibrator=odd)  # type: ignore[arg-type]
+
+
+def test_a_device_of_another_kind_is_refused() -> None:
+    for odd in ([], True, {"a": 1}, 1e308):
+        with pytest.raises(SemtokenError, match="no device of torch"):
+            st.STC.from_pretrained("almanac", device=odd)  # type: ignore[arg-type]
+
+
+def test_odd_arguments_of_statistics_are_refused(stc: st.STC) -> None:
+    from semtoken.statistics import record
+    from semtoken.statistics.p_true import p_true_log_probs
+
+    for needs in ([1, 2], [[]], range(3)):
+        with pytest.raises(SemtokenError, match="needs"):
+            record(stc, ["Who?"], needs=needs)  # type: ignore[arg-type]
+    with pytest.raises(SemtokenError, match="spelling"):
+        p_true_log_probs(stc, ["Who?"], ["Ada"], spelling=np.array([]))  # type: ignore[arg-type]

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 OnResult = Callable[[int, ScoredResponse], None]
 
+MOST_SAMPLES = 10_000
+"""Answers to one prompt in one call: more would be a slip, and would fill the memory before the first is there."""
+
 
 class STC:
     """A model whose answers come with an uncertainty, from the one generation made anyway.
@@ -97,7 +100,9 @@ class STC:
         self.backend = _as_backend(model, tokenizer)
         self.rules = as_rules(preset)
         self._progress = progress
-        self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
+        if isinstance(calibrator, str | Path):
+            calibrator = Calibrator.load(calibrator)
+        self.calibrator = None if calibrator is None else instance(calibrator, Calibrator, "calibrator")
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
@@ -428,7 +433,7 @@ class STC:
         samples = own.pop("num_return_sequences", None)
         return Decoding(
             max_new_tokens=max_new_tokens,
-            n=1 if samples is None else whole(samples, "num_return_sequences", low=1),
+            n=1 if samples is None else whole(samples, "num_return_sequences", low=1, high=MOST_SAMPLES),
             stop_at_newline=flag(stop_at_newline, "stop_at_newline"),
             stop_strings=tuple(text(one, "stop_strings") for one in stops),
             batch_size=batch_size,

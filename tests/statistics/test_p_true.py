@@ -66,5 +66,5 @@ def test_continuations_share_forward_passes() -> None:
 
 
 def test_an_unknown_spelling_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="spelling must be one of 'bare', 'with blank', 'both'"):
+    with pytest.raises(InvalidInput, match="'spelling' must be one of 'bare', 'with blank', 'both'"):
         p_true_log_probs(models.answering(), ["q"], ["a"], spelling="upper")  # type: ignore[arg-type]

@@ -234,9 +234,16 @@ class Calibrator:
         """How good the chances are on labelled answers, against always giving the base rate.
 
         On the answers that it was fitted on, chances come from ten-fold cross-validation.
+
+        Raises
+        ------
+        InvalidInput
+            All answers are blank.
         """
         seed = whole(seed, "seed", low=0)
         answers = labelled(scored, correct, by=self.fingerprint.method)
+        if not answers.n:
+            raise InvalidInput("All answers are blank, so there is no chance to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
         if tuple(np.sort(answers.log_score).tolist()) == self.scores:
             chances, base = cross_validated(answers, self.method, seed=seed)

@@ -13,7 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.statistics.decoding import backend_of
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray
-from semtoken.support.inputs import listed, text, whole
+from semtoken.support.inputs import listed, one_of, text, whole
 
 PROMPT = (
     "Question: {question}\n"
@@ -59,10 +59,7 @@ def p_true_log_probs(
     ----------
     Kadavath et al. 2022, P(True). Prompt as in LM-Polygraph's `PTrue`.
     """
-    if spelling not in get_args(PTrueSpelling):
-        raise InvalidInput(
-            f"spelling must be one of {', '.join(map(repr, get_args(PTrueSpelling)))}, got {spelling!r}."
-        )
+    one_of("spelling", spelling, get_args(PTrueSpelling))
     questions, answers = listed(questions, "questions"), listed(answers, "answers")
     if len(questions) != len(answers):
         raise InvalidInput(f"There are {len(questions)} questions and {len(answers)} answers; each needs one.")

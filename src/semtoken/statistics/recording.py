@@ -78,7 +78,8 @@ def record(
     questions = [text(question, "questions") for question in listed(questions, "questions")]
     given: list[Prompt] = list(questions) if prompts is None else listed(prompts, "prompts")
     decoding = AnswerSettings() if decoding is None else instance(decoding, AnswerSettings, "decoding")
-    fields = frozenset(listed(list(needs) if isinstance(needs, frozenset | set) else needs, "needs"))
+    wanted = listed(list(needs) if isinstance(needs, frozenset | set) else needs, "needs")
+    fields = frozenset(text(name, "needs") for name in wanted)
     if not questions or len(given) != len(questions):
         raise InvalidInput(f"There are {len(questions)} questions and {len(given)} prompts; each question needs one.")
     run = _Run(model, fields, decoding, timings or Timings(), progress)

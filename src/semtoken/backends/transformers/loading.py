@@ -12,6 +12,7 @@ from semtoken.backends.transformers.model import TransformersBackend, check_mode
 from semtoken.errors import InvalidInput, ModelError, SemtokenError
 from semtoken.models.gguf import load_tokenizer
 from semtoken.support.extras import quiet_gguf, require
+from semtoken.support.inputs import shown
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -104,10 +105,10 @@ def check_device(device: str | None) -> torch.device:
     """
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    where = f"The model cannot be loaded on {device!r}"
+    where = f"The model cannot be loaded on {shown(device)}"
     try:
         found = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ModelError(f"{where}, which is no device of torch. Use 'cpu', 'cuda' or 'cuda:1'.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"{where}: torch sees no CUDA device here. Use 'cpu'.")

@@ -276,6 +276,8 @@ class TransformersBackend:
         answers = [AnswerChoices.of(d, ids, i) for ids, d in zip(prompts, decodings, strict=True) for i in range(n)]
         options = self._options(decodings[0], rows)
         processors = listed(options.pop("logits_processor", ()), "logits_processor")
+        if not all(map(callable, processors)):
+            raise InvalidInput("'logits_processor' must be a list of processors, each of which can be called.")
         inputs = self._inputs(prompts, options["pad_token_id"], n, prefix)
         with watch.watching(self.model):
             while True:
