@@ -68,7 +68,7 @@ def main() -> None:
     table = found.table
     for judge, correct in found.correct.items():
         for kind, readings in found.readings.items():
-            table[f"{kind}_{judge}"] = cross_fitted(readings, correct)
+            table[f"{kind}_{judge}"] = cross_fitted(readings, correct).risk
     plain = {name: np.float32 for name in table if table[name].dtype == np.float64}
     (HERE / "scores").mkdir(exist_ok=True)
     (HERE / "runs").mkdir(exist_ok=True)

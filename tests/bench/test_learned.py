@@ -68,7 +68,7 @@ def test_states_that_a_run_kept_are_read_and_equal_what_the_library_learns() -> 
     risk = with_column.cells[0].uncertainty["learned"]
     kept = np.arange(400) != 7
     assert np.isnan(risk[7])
-    assert (risk[kept] == cross_fitted(Readings(headline[kept, None], states[kept]), correct[kept])).all()
+    assert (risk[kept] == cross_fitted(Readings(headline[kept, None], states[kept]), correct[kept]).risk).all()
     assert auroc(risk[kept], correct[kept]) > auroc(headline[kept], correct[kept]) + 0.1
     assert "the headline and 12 dimensions of hidden state" in with_column.notes[-1]
 

@@ -254,10 +254,17 @@ class Calibrator:
         )
 
     def compare(self, scores: Any, *, seed: int = 0) -> Drift:
-        """How far recent scores are from those that it was fitted on: a distance with an interval, no alarm."""
+        """How far recent scores are from those that it was fitted on: a distance with an interval, no alarm.
+
+        Where a number was learned, they are compared with the scores that it gives new answers like the labelled ones
+        (`LearnedNumber.expected`).
+        """
         self.fingerprint.require_same(fingerprint_of(scores))
         recent = log_scores(scores, self.fingerprint.method)
-        return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
+        fitted = np.array(self.scores)
+        if self.learned is not None and self.learned.expected.size:
+            fitted = -np.logaddexp(0.0, self.learned.expected)  # as `log_scores` takes a risk
+        return drift(fitted, recent[np.isfinite(recent)], seed=seed)
 
     def compare_states(self, scored: Any, *, seed: int = 0) -> Drift:
         """How far the hidden states of recent answers lie from those that a number was learned on; see `compare`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ LEARNED = "learned"
 """The name of the method, a key of `ScoredResponse.scores`."""
 DISTANCE = "state_distance"
 """The name of the distance of an answer's state from those that the labels were learned on."""
+ARRAYS = ("weights", "state_weights", "centre", "spread", "distances", "expected")
+"""The fields of a `LearnedNumber` that are arrays."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ class LearnedNumber:
     """[n] distances of the labelled states, ascending; [0] where no states are read."""
     origin: LearnedFrom = LearnedFrom()
     """Where the labelled answers came from."""
+    expected: FloatArray = field(default_factory=lambda: np.empty(0))
+    """[n] risks of new answers like the labelled ones, ascending: what recent ones are compared with. [0]: unknown."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LearnedNumber) and learned_values(self) == learned_values(other)
@@ -174,9 +178,9 @@ def distances(states: FloatArray, centre: FloatArray, spread: FloatArray) -> Flo
 def learned_values(learned: LearnedNumber) -> dict[str, Any]:
     """Plain values for a file."""
     arrays = {
-        field.name: getattr(learned, field.name).tolist()
-        for field in fields(LearnedNumber)
-        if isinstance(getattr(learned, field.name), np.ndarray)
+        one.name: getattr(learned, one.name).tolist()
+        for one in fields(LearnedNumber)
+        if isinstance(getattr(learned, one.name), np.ndarray)
     }
     origin = {name: value for name, value in asdict(learned.origin).items() if value is not None}
     return {"names": list(learned.names), "intercept": learned.intercept, **arrays, "origin": origin}
@@ -193,9 +197,9 @@ def learned_from(values: Any) -> LearnedNumber:
     try:
         given: Mapping[str, Any] = dict(values)
         names, origin = tuple(given["names"]), LearnedFrom(**given["origin"])
-        arrays = {name: _plain(given[name]) for name in ("weights", "state_weights", "centre", "spread", "distances")}
+        arrays = {name: _plain(given[name]) for name in ARRAYS}
         found = LearnedNumber(names=names, intercept=float(_plain(given["intercept"])), origin=origin, **arrays)
-        known = set(given) == {field.name for field in fields(LearnedNumber)}
+        known = set(given) == {one.name for one in fields(LearnedNumber)}
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError("The calibrator's learned number has missing or unknown fields.") from error
     flat = all(one.ndim == 1 and bool(np.isfinite(one).all()) for one in arrays.values())
@@ -206,7 +210,7 @@ def learned_from(values: Any) -> LearnedNumber:
     )
     if not (known and flat and alike and texts and math.isfinite(found.intercept) and bool((found.spread > 0).all())):
         raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
-    ascending = bool((np.diff(found.distances, prepend=0.0) >= 0).all())
+    ascending = bool((np.diff(found.distances, prepend=0.0) >= 0).all() and (np.diff(found.expected) >= 0).all())
     depth = found.origin.depth
     of_states = depth is None if not found.reads_states else depth is not None and 0 < depth <= 1
     of_states &= (found.distances.size > 0) == found.reads_states

@@ -90,13 +90,15 @@ def learn(
             f"kept the headline: learning takes at least {FEWEST_TO_LEARN} labels, {FEWEST_OF_EITHER_TO_LEARN} of them "
             f"right and {FEWEST_OF_EITHER_TO_LEARN} wrong; you have {n}, {right} right and {n - right} wrong",
         )
-    risk = cross_fitted(readings, correct, seed=seed)
+    unseen = cross_fitted(readings, correct, seed=seed)
+    risk = unseen.risk
     gain = gain_over(headline, risk, correct, seed=seed)
     told = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
     if not gain.low > 0:
         return Learning(None, risk, gain, f"kept the headline: your labels do not show a gain ({told})")
+    learned = fit(names, readings, correct, origin, seed=seed)
     return Learning(
-        fit(names, readings, correct, origin, seed=seed),
+        replace(learned, expected=unseen.expected(learned.risk(readings))),
         risk,
         gain,
         f"uses the learned number: it ranks labelled answers that it did not see better than the headline ({told})",
@@ -131,15 +133,38 @@ def fit(
     return LearnedNumber(tuple(names), weights, intercept, state_weights, centre, spread, far, origin)
 
 
-def cross_fitted(readings: Readings, correct: FloatArray, *, seed: int = 0) -> FloatArray:
-    """Log-odds of being wrong of each answer, by the whole recipe fitted on the other folds, [n]."""
-    found = np.empty(correct.size)
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """What the whole recipe says of answers that it did not see, fitted on the other folds."""
+
+    risk: FloatArray
+    """[n] log-odds of being wrong."""
+    standing: FloatArray
+    """[n] the same in standard deviations from the mean of the answers that the fold's fit had seen."""
+
+    def expected(self, seen: FloatArray) -> FloatArray:
+        """Risks of new answers by a fit on all labels, which gave these to the ones that it has seen; [n], ascending.
+
+        The fits on four fifths of the labels spread new answers less than that on all of them does, by 5 % with 400
+        labels. Taking `risk` itself for this would call answers of the same world moved two or three times too often.
+        """
+        return np.sort(seen.mean() + self.standing * seen.std())
+
+
+def cross_fitted(readings: Readings, correct: FloatArray, *, seed: int = 0) -> CrossFitted:
+    """Every answer by the whole recipe fitted on the other folds."""
+    risk, standing = np.empty(correct.size), np.empty(correct.size)
     for rest, held in _folds(correct, seed):
-        weights, intercept, state_weights = _fitted(readings.part(rest), correct[rest], seed)
-        found[held] = readings.numbers[held] @ weights + intercept
-        if readings.states is not None:
-            found[held] += readings.states[held] @ state_weights
-    return found
+        model = _fitted(readings.part(rest), correct[rest], seed)
+        seen, unseen = (_risk_of(readings.part(places), *model) for places in (rest, held))
+        risk[held], standing[held] = unseen, (unseen - seen.mean()) / (seen.std() or 1.0)
+    return CrossFitted(risk, standing)
+
+
+def _risk_of(readings: Readings, weights: FloatArray, intercept: float, state_weights: FloatArray) -> FloatArray:
+    """Log-odds of being wrong, [n]."""
+    found = readings.numbers @ weights + intercept
+    return np.asarray(found if readings.states is None else found + readings.states @ state_weights)
 
 
 def _fitted(readings: Readings, correct: FloatArray, seed: int) -> tuple[FloatArray, float, FloatArray]:
