@@ -66,7 +66,7 @@ def main() -> None:
             error = float((1 / (1 + np.exp(-references[name].log_odds)))[inside].mean()) if inside.any() else 0.0
             recent = world(generator, RECENT).readings
             moved = (
-                drift(np.sort(own), scores(learned.risk(recent))),
+                drift(scores(learned.expected), scores(learned.risk(recent))),
                 drift(learned.distances, learned.distance(recent)),
             )
             found[name].append((error > ALPHA, error, inside.mean(), *(one.low > 0 for one in moved)))
