@@ -236,6 +236,42 @@ class TestALoopOfOnesOwn:
         assert_right(stc, results)
 
 
+@pytest.mark.parametrize("asked", ["twice", "never again", "for other rows"])
+def test_a_pass_that_need_not_be_that_of_the_step_is_not_called_the_models_own(stc: st.STC, asked: str) -> None:
+    recorder = st.Recorder(stc.clusters)
+    ids = torch.tensor([stc.tokenizer(PROMPTS[0])["input_ids"]])
+    other = torch.full_like(ids, 7)
+    with recorder.watching(stc.model), torch.no_grad():
+        logits = stc.model(ids).logits[:, -1]
+        for _ in range(4):
+            if asked == "twice":
+                logits = stc.model(ids).logits[:, -1]
+                logits = 2 * logits - stc.model(other).logits[:, -1]  # guidance by another prompt
+            elif asked == "for other rows":
+                unguided, own = stc.model(torch.cat([other, ids])).logits[:, -1:].unbind(0)
+                logits = 2 * own - unguided
+            token = recorder(ids, logits).argmax(-1)
+            ids, other = torch.cat([ids, token[:, None]], 1), torch.cat([other, token[:, None]], 1)
+    [result] = recorder.results(ids)
+    assert result.distribution == "unknown"
+
+
+def _sample(model: Any, input_ids: Any, logits_processor: Any, generation_config: Any, **others: Any) -> Any:
+    """Somebody's copy of transformers' loop, with a temperature of its own."""
+    unfinished_sequences = torch.ones(len(input_ids), dtype=torch.long)
+    while input_ids.shape[1] < generation_config.max_length:
+        outputs = model(input_ids)
+        scores = logits_processor(input_ids, outputs.logits[:, -1] / 2)
+        input_ids = torch.cat([input_ids, (scores.argmax(-1) * unfinished_sequences)[:, None]], 1)
+    return input_ids
+
+
+def test_nothing_is_claimed_of_a_copy_of_the_loop(stc: st.STC) -> None:
+    recorder = st.Recorder(stc.clusters)
+    [result] = recorder.results(generated(stc, recorder, prompts=PROMPTS[:1], custom_generate=_sample))
+    assert result.distribution == "unknown"
+
+
 def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
     stc: st.STC, newline: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

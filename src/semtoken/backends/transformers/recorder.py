@@ -74,13 +74,18 @@ def loop_step(rows: int) -> LoopStep | None:
             break
         if frame.f_code.co_name == ASSISTED:
             raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
-        found = _variables(frame) if frame.f_code.co_name in (LOOP, "_beam_search") else {}
+        found = _variables(frame) if frame.f_code.co_name in (LOOP, "_beam_search") and _is_theirs(frame) else {}
         if (getattr(found.get("generation_config"), "num_beams", 1) or 1) > 1:
             raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
         if len(found) == len(WANTED):
             return _step(found, rows)
         frame = frame.f_back
     return None
+
+
+def _is_theirs(frame: FrameType) -> bool:
+    """Whether a call is one of transformers' own: a loop that somebody copied may change what it had copied."""
+    return str(frame.f_globals.get("__name__")).startswith("transformers.")
 
 
 def _variables(frame: FrameType) -> dict[str, Any]:
@@ -201,6 +206,8 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         self._together = 1
         """Steps that are taken in at once."""
         self._watched: torch.Tensor | None = None
+        self._passes = 0
+        """Passes of the watched model since the last step."""
         self._watches = False
         self._prompt_length = 0
         self._masked = False
@@ -215,10 +222,16 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
-        """Score the model's own logits, taken where the model returns them, before any processor."""
+        """Score the model's own logits, taken where the model returns them, before any processor.
+
+        In a decoding loop of your own the model must be asked once for each step, for the rows of the step and no
+        others. Elsewhere (guidance that asks it twice, a prompt read in pieces) nobody knows which pass the step
+        belongs to: what the recorder was given is scored then, and the results say `unknown`.
+        """
 
         def keep(module: Any, args: Any, output: Any) -> None:
             self._watched = output.logits[:, -1].detach()
+            self._passes += 1
 
         self._watches = True
         try:
@@ -263,9 +276,10 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     def _logits(self, scores: torch.Tensor, step: LoopStep | None) -> tuple[torch.Tensor, Distribution]:
         """The logits to score, and what they are."""
+        passes, self._passes = self._passes, 0
         if self._watches and step is not None:  # the newest pass may be one of a processor that asks the model, too
             return step.logits, "raw"
-        if self._watches and self._watched is not None:
+        if self._watches and self._watched is not None and passes == 1 and len(self._watched) == len(scores):
             return self._watched, "raw"
         if step is None:
             return scores, "unknown"
