@@ -141,6 +141,28 @@ def test_a_gguf_file_whose_counts_cannot_be_true_is_refused_at_once(
     assert time.process_time() - start < 2
 
 
+FLAGS = text("") + struct.pack("<IIQ", 9, 7, 2**19) + bytes(2**19)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (header(0, 20, FLAGS * 20), "4,718,592 elements in its arrays"),
+        (header(0, 10**5, (text("") + struct.pack("<IB", 0, 0)) * 10**5), "100,000 fields"),
+        (header(10**5, 0, (text("") + struct.pack("<IIQ", 0, 0, 0)) * 10**5), "100,000 tensors"),
+    ],
+    ids=["elements", "fields", "tensors"],
+)
+def test_a_gguf_file_of_much_that_takes_long_to_read_is_refused_at_once(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.gguf").write_bytes(content)
+    start = time.process_time()
+    with pytest.raises(ModelError, match=said):
+        GgufFile(tmp_path / "odd.gguf")
+    assert time.process_time() - start < 2
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"GGUF", header(0, 1), array(9, 1, NESTED), array(77, 1), tensor(*[1] * 9)],

@@ -29,7 +29,10 @@ WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value, by the number of its type."""
 STRING, ARRAY = 8, 9
 LEAST_FIELD, LEAST_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8  # bytes of the shortest ones
-MOST_ELEMENTS = 2**24  # of one array; a large vocabulary has 2^18 tokens and twice as many merges
+MOST_ELEMENTS = 2**22
+"""Of all arrays together. A vocabulary of 2^18 tokens has 2^20, merges included; a reader takes 10 microseconds and 700
+bytes for each."""
+MOST_TENSORS = 2**16  # and fields; the largest models have some thousands
 MOST_DIMENSIONS = 8
 ELEMENTS_A_BYTE = 8  # of tensors, at most
 
@@ -62,6 +65,7 @@ class _Header:
         self._data = data
         self._at = len(MAGIC)
         self._order = "<"
+        self._elements = 0
 
     def check(self) -> None:
         """Raise ValueError or struct.error unless every count fits."""
@@ -70,6 +74,8 @@ class _Header:
         tensors, fields = self._number("Q"), self._number("Q")
         self._require(tensors, LEAST_TENSOR, "tensors")
         self._require(fields, LEAST_FIELD, "fields")
+        if max(tensors, fields) > MOST_TENSORS:
+            raise ValueError(f"{tensors:,} tensors and {fields:,} fields; {MOST_TENSORS:,} of each are allowed")
         for _ in range(fields):
             self._skip(self._count(1, "bytes in a name"))
             self._value(self._number("I"))
@@ -93,8 +99,9 @@ class _Header:
         if kind != STRING and kind not in WIDTHS:
             raise ValueError(f"there is no type {kind} of values")
         count = self._count(WIDTHS.get(kind, 8), "elements in an array")
-        if count > MOST_ELEMENTS:
-            raise ValueError(f"{count:,} elements in an array; {MOST_ELEMENTS:,} are allowed")
+        self._elements += count
+        if self._elements > MOST_ELEMENTS:
+            raise ValueError(f"{self._elements:,} elements in its arrays; {MOST_ELEMENTS:,} are allowed")
         if kind != STRING:
             self._skip(count * WIDTHS[kind])
             return
