@@ -50,7 +50,7 @@ def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
     assert "The run in runs/tiny is complete" in done.stderr and done.stdout == ""
     (share,) = re.findall(r"^Greedy answers: (\d+)% of the time was spent in the model\.$", done.stderr, re.MULTILINE)
     assert 0 < int(share) < 100
-    after = invoke(settings, "--dry-run", "--engine", "local")  # the former name of --executor
+    after = invoke(settings, "--dry-run", "--executor", "local")
     assert "35 of 35 answers x steps" in after.stdout
     more = invoke(settings, "--dry-run", "--methods", "stc,perplexity,p_true")
     assert "28 of 42 answers x steps" in more.stdout  # P(True) and the scores are left

@@ -111,7 +111,7 @@ def as_methods(given: str | None) -> tuple[str, ...]:
 ExecutorName = Literal["local", "ray"]
 ExecutorOption = Annotated[
     ExecutorName,
-    typer.Option("--executor", "--engine", help="What runs the shards: this process, or Ray Data jobs."),
+    typer.Option("--executor", help="What runs the shards: this process, or Ray Data jobs."),
 ]
 RayWorkersOption = Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")]
 RayGpusOption = Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs per worker; 0.5 shares one.")]
