@@ -58,14 +58,17 @@ class HostGuard:
     def _may_call(self, origin: str, host: str) -> bool:
         if ANY in self._origins or origin in self._origins:
             return True
-        name = host_name(origin.partition("://")[2])
-        return bool(name) and (name in self._hosts or name == host_name(host))
+        scheme, _, address = origin.partition("://")
+        name = host_name(address)
+        return bool(scheme and name) and (name in self._hosts or name == host_name(host))
 
 
 def host_name(host: str) -> str:
     """The name in a `Host` header, without the port; "" where there is none, or the header is malformed."""
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        parts = urlsplit(f"//{host}")
+        whole = parts.netloc == host and parts.username is None and (parts.port or 0) >= 0  # asking checks the port
+        return (parts.hostname or "").lower() if whole else ""
     except ValueError:
         return ""
 
