@@ -43,14 +43,23 @@ def read_questions(path: Path) -> dict[str, Question]:
     """
     yaml = require("yaml", extra="bench")
     with reading_errors(path):
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     try:
         found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} is not YAML: {error}") from error
     if not isinstance(found, dict) or not found:
         raise InvalidInput(f"{path} must hold questions by their names.")
-    return {str(name): as_question(question, str(name)) for name, question in found.items()}
+    return {str(name): _question(path, str(name), question) for name, question in found.items()}
+
+
+def _question(path: Path, name: str, found: Any) -> Question:
+    try:
+        return as_question(found, name)
+    except InvalidInput as error:
+        place = ".".join(str(part) for part in getattr(error, "place", ()) if part != name)
+        field = f", {place}" if place else ""
+        raise InvalidInput(f"{path}, question {name!r}{field}: {str(error).rstrip('.')}.") from error
 
 
 def asker_of_model(backend: Backend) -> Asker:

@@ -1,0 +1,28 @@
+"""A file of questions that is wrong somewhere says where."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from semtoken.decisions.running import read_questions
+from semtoken.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"refund: {type: predicate}", r"questions.yaml, question 'refund', predicate\.instructions: Field required\."),
+        (b"refund: {type: boolean}", r"questions.yaml, question 'refund': .*'boolean'"),
+        (b"refund: yes", r"questions.yaml, question 'refund': .*got bool"),
+        (b"refund: {type: \xff}", r"questions.yaml is not YAML: .*"),
+        (b"[1, 2]", r"questions.yaml must hold questions by their names"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "questions.yaml").write_bytes(content)
+    with pytest.raises(InvalidInput) as caught:
+        read_questions(tmp_path / "questions.yaml")
+    assert re.search(said, str(caught.value))
