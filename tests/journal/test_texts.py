@@ -7,6 +7,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import semtoken as st
@@ -72,3 +73,19 @@ def test_a_function_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mo
 def test_rules_that_make_no_sense_are_refused(keep: bool, patterns: list[str]) -> None:
     with pytest.raises(InvalidInput):
         text_rule(keep, patterns)
+
+
+def test_an_entry_is_a_line_of_json_whatever_texts_and_numbers_come() -> None:
+    """Half characters, NUL, NaN, infinities and NumPy's scalars: the standard library reads all of it back."""
+    recording = Recording(AnswerOrigin("score"), SamplingRule("seed", 1), b"salt", TextRule(True))
+    block = {"chance": math.nan, "reason": "half \ud83d", "decision": "answer"}
+    answer = scored(["a\0", "b"]).with_fields(scores={"own": np.float32(0.5), "none": -math.inf})
+    about = {"prompt": "\udc00 half", "question": "\udc00 half", "identifier": "line \ud83d", "model": "m\ud83d"}
+    line = recording.entry(answer, block, **about).line()
+    read = json.loads(line, parse_constant=lambda name: pytest.fail(name))
+    assert line.endswith(b"\n") and line.count(b"\n") == 1
+    assert read["numbers"] == {"own": [0.5, None, None], "none": [None, None, None]} and read["chance"] is None
+    assert (read["id"], read["model"], read["reason"]) == ("line ?", "m?", "half ?")
+    assert (
+        read["answer"] == "a\N{REPLACEMENT CHARACTER}b" and read["question"] == "? half" and len(read["prompt"]) == 16
+    )

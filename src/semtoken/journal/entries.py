@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import time
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.texts import TextRule, storable
@@ -64,8 +66,7 @@ class AnswerOrigin:
     """Best tokens that were asked for at each step, where only these were known."""
 
 
-@dataclass(frozen=True)
-class JournalEntry:
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer. Everything that is not known is None."""
 
     id: str
@@ -104,7 +105,7 @@ class JournalEntry:
     uncertainty: float | None = None
     uncertainty_low: float | None = None
     uncertainty_high: float | None = None
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Scores by further methods, with the bounds of those that have some: name -> [value, low, high]."""
     n_tokens: int | None = None
     truncated: bool | None = None
@@ -124,20 +125,18 @@ class JournalEntry:
     answer: str | None = None
 
     def values(self) -> dict[str, Any]:
-        """Plain values, without NaN and infinities."""
-        return {name: _plain(getattr(self, name)) for name in COLUMNS}
+        """Plain values, with None for NaN and infinities."""
+        found: dict[str, Any] = msgspec.json.decode(self.line())
+        return found
 
     def line(self) -> bytes:
-        """The entry as a line of JSON."""
-        try:
-            return (_ENCODER.encode(vars(self)) + "\n").encode()  # most entries are as plain as they stand
-        except (ValueError, TypeError):
-            return (_ENCODER.encode(self.values()) + "\n").encode()
+        """The entry as a line of JSON, with null for NaN and infinities."""
+        return _ENCODER.encode(self) + b"\n"
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=str)
-COLUMNS = tuple(one.name for one in fields(JournalEntry))
+_ENCODER = msgspec.json.Encoder(enc_hook=float)  # NumPy's scalars
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=str)  # takes half characters, too
+COLUMNS = JournalEntry.__struct_fields__
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ class Recording:
                 "chance_low": block.get("chance_lower"),
                 "chance_high": block.get("chance_upper"),
                 "decision": block.get("decision"),
-                "reason": block.get("reason"),
+                "reason": None if (reason := block.get("reason")) is None else storable(reason),
                 "calibrator": None if applied is None or "chance" not in block else applied.checksum,
                 **(more or {}),
             },
@@ -310,7 +309,7 @@ class Recording:
         answer: str | None,
         found: Mapping[str, Any],
     ) -> JournalEntry:
-        name = identifier or uuid.uuid4().hex
+        name = storable(identifier) if identifier else os.urandom(16).hex()
         sampled = "unscored" not in found and self.sampling.takes(name)
         origin = self.origin
         values = {
@@ -377,15 +376,3 @@ def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _name(value: Any) -> str | None:
     return storable(value)[:LONGEST_NAME] if isinstance(value, str) and value else None
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value
