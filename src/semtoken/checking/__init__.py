@@ -5,6 +5,7 @@ own.py         numbers that `semtoken serve` and `proxy` have put into replies w
 answers.py     replies -> scored answers, ranked by the number that ranks them best
 doubts.py      the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it
 fields.py      fields of JSON answers: value, confidence, what else was likely, whether to look
+shards.py      the same by several processes or machines
 tables.py      ranked answers as rows for CSV, Markdown and the page
 
 Enter by `check_replies`.

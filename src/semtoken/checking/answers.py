@@ -118,20 +118,50 @@ def check_replies(
     named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
     replies, joined = list(saved_replies(named)), ""
     if not replies:
-        raise InvalidInput("'sources' names no reply: give a file, a folder or a glob.")
+        raise InvalidInput(NO_REPLY)
     if questions is not None:
         replies, joined = with_questions(replies, read_questions(_path(questions)))
+    return ranked([check_reply(reply, format, calibrator, schema) for reply in replies], joined)
+
+
+NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
+
+
+def check_reply(
+    reply: SavedReply, format: str | None, calibrator: CalibratorInUse | None, schema: Mapping[str, Any] | None
+) -> Sequence[CheckedAnswer] | RefusedReply:
+    """The answers of one reply, or why it cannot be scored; see `check_replies`.
+
+    Raises
+    ------
+    CalibratorMismatch
+        The calibrator was fitted on scores of another kind.
+    """
+    try:
+        return _answers(reply, format, calibrator, schema)
+    except CalibratorMismatch:
+        raise
+    except SemtokenError as error:
+        return RefusedReply(reply.where, str(error))
+
+
+def ranked(found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "") -> CheckedReplies:
+    """What was found of the replies in their order, the most doubtful answer first.
+
+    Raises
+    ------
+    InvalidInput
+        No reply could be scored.
+    """
     answers: list[CheckedAnswer] = []
     refused: list[RefusedReply] = []
-    for reply in replies:
-        try:
-            answers += _answers(reply, format, calibrator, schema)
-        except CalibratorMismatch:
-            raise
-        except SemtokenError as error:
-            refused.append(RefusedReply(reply.where, str(error)))
+    for one in found:
+        if isinstance(one, RefusedReply):
+            refused.append(one)
+        else:
+            answers += one
     if not answers:
-        raise InvalidInput(f"None of {len(replies):,} replies can be scored. {refused[0].where}: {refused[0].reason}")
+        raise InvalidInput(f"None of {len(found):,} replies can be scored. {refused[0].where}: {refused[0].reason}")
     return CheckedReplies(_ranked(answers), tuple(refused), joined)
 
 

@@ -43,6 +43,36 @@ class SavedReply:
     """What was asked, where it was saved beside the reply."""
 
 
+@dataclass(frozen=True)
+class FoundReply:
+    """A reply that was found in a file and not read yet."""
+
+    where: str
+    """File and line, for messages."""
+    name: str
+    """Its identifier, if it holds none itself."""
+    value: Any
+    """The reply with what was saved beside it, as plain values or the text of a stream; the text of a line of JSON."""
+    is_line: bool = False
+    """It is a line of JSON."""
+    asked: str | None = None
+    """The question of the request that lies beside its file."""
+
+    def read(self) -> SavedReply:
+        """The reply.
+
+        Raises
+        ------
+        InvalidInput
+            Its line is no JSON.
+        """
+        value = _parsed(self.value) if self.is_line else self.value
+        if value is None:
+            raise InvalidInput(f"{self.where} is no JSON. Give a reply as JSON, one a line, or a saved stream.")
+        reply = _saved(self.where, self.name, value)
+        return reply if self.asked is None or reply.question is not None else replace(reply, question=self.asked)
+
+
 def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
     """The replies of files, folders and globs in the order given; in a folder, in the order of the names.
 
@@ -59,6 +89,17 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
     InvalidInput
         A path does not exist, a file cannot be read, or a line is no JSON.
     """
+    return (one.read() for one in found_replies(sources))
+
+
+def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
+    """The same replies, whose lines are not read yet: passing one over costs little.
+
+    Raises
+    ------
+    InvalidInput
+        A path does not exist, or a file cannot be read.
+    """
     for source in sources:
         if source == STANDARD_INPUT:
             yield from _of_text("standard input", "reply", sys.stdin.buffer.read())
@@ -71,7 +112,7 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
             name = path.name.partition(".")[0]
             asked = _asked_beside(path.with_name(f"{name}{REQUEST}"))
             for reply in _of_text(str(path), name, data):
-                yield reply if asked is None or reply.question is not None else replace(reply, question=asked)
+                yield reply if asked is None else replace(reply, asked=asked)
 
 
 def _asked_beside(path: Path) -> str | None:
@@ -99,7 +140,7 @@ def _paths(source: str) -> list[Path]:
     return found
 
 
-def _of_text(where: str, name: str, data: bytes) -> Iterator[SavedReply]:
+def _of_text(where: str, name: str, data: bytes) -> Iterator[FoundReply]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -107,21 +148,22 @@ def _of_text(where: str, name: str, data: bytes) -> Iterator[SavedReply]:
     if not text.strip():
         raise InvalidInput(f"{where} is empty.")
     if is_stream_text(text):
-        yield SavedReply(where, text, name)
+        yield FoundReply(where, name, text)
+        return
+    stripped = text.strip()
+    if stripped[0] == "{" and "\n" not in stripped:  # one reply
+        yield FoundReply(where, name, stripped, is_line=True)
         return
     whole = _parsed(text)
     if whole is not None:
         listed = whole if isinstance(whole, list) and _all_lines(whole) else [whole]
         several = len(listed) > 1
         for number, value in enumerate(listed, start=1):
-            yield _saved(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
+            yield FoundReply(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # `splitlines` would cut texts, such as at U+2028
         if line.strip():
-            value = _parsed(line)
-            if value is None:
-                raise InvalidInput(f"{where}:{number} is no JSON. Give a reply as JSON, one a line, or a saved stream.")
-            yield _saved(f"{where}:{number}", f"{name}-{number}", value)
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True)
 
 
 def _parsed(text: str) -> Any:

@@ -12,7 +12,13 @@ import typer
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.options import SchemaOption
+from semtoken.cli.options import (
+    ExecutorOption,
+    RayAddressOption,
+    RayWorkersOption,
+    SchemaOption,
+    ray_executor,
+)
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 
@@ -44,6 +50,9 @@ def check(
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
+    executor: ExecutorOption = "local",
+    ray_workers: RayWorkersOption = 1,
+    ray_address: RayAddressOption = None,
     *,
     keeping: JournalChoice,
 ) -> None:
@@ -60,22 +69,38 @@ def check(
     - `semtoken check replies/ --questions questions.jsonl --top 20 -o page.html`
     - `semtoken check replies/ --schema invoice.schema.json -o fields.csv`
     - `cat batch_output.jsonl | semtoken check - -o doubtful.csv`
+    - `semtoken check million.jsonl -o doubtful.csv --executor ray --ray-workers 8`
     """
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.promises import USUAL
     from semtoken.checking import check_replies
     from semtoken.checking.fields import read_schema
     from semtoken.checking.own import NO_TOKENS
+    from semtoken.checking.shards import Checking, check_in_shards
     from semtoken.checking.tables import NOTE, field_table, page_rows
+    from semtoken.files.safe_files import check_writable
 
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     if output is not None and output.suffix.lower() == ".parquet":
         require("pyarrow", extra="frames")
+    distributed = None
+    if executor == "ray":
+        if keeping.journal is not None:
+            raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
+        if output is None or "-" in sources:
+            raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
+        check_writable(output)
+        distributed = ray_executor(ray_workers, 0, ray_address)
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
-        checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
+        if distributed is None or output is None:
+            checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
+        else:
+            folder = output.with_name(f"{output.name}.shards")
+            how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)
+            checked = check_in_shards(sources, how, distributed, folder, questions=questions)
         if keeper is not None:
             if checked.own:
                 raise InvalidInput(f"{checked.own:,} answers cannot be kept in the journal: {NO_TOKENS}.")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ESSENTIAL: dict[str, tuple[str, ...]] = {
     "ask": ("model", "tokens", "also", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
     "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
+    "check": ("questions", "top", "output", "schema", "calibrator", "format", "journal", "journal_texts"),
     "calibrate": ("output", "journal", "alpha", "delta", "promise", "label", "model", "overwrite"),
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
     "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),

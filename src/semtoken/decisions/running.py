@@ -28,7 +28,7 @@ from semtoken.decisions.records import (
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
-from semtoken.executors.lines import LINES_IN_SHARD, LinesWork, append_in_order
+from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
 from semtoken.support.extras import require
 
@@ -327,10 +327,11 @@ class DecisionWork(LinesWork):
     ) -> Callable[[int], None]:
         """Load the model; what is returned answers the lines of one shard."""
         ask = loader()
+        source = InputLines(partial(read_json_lines, self.job.source))
 
         def make(shard: int) -> None:
-            lines = []
-            for line in islice(read_json_lines(self.job.source), shard * self.size, (shard + 1) * self.size):
+            lines: list[bytes] = []
+            for line in source.lines(shard * self.size, self.size):
                 lines.append(self.job.answered(line, ask))
                 answered(len(lines))
             replace_text(self.file(shard), b"".join(lines).decode())

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from semtoken.executors import Executor
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # Python 3.10 has none of its own
+
+T = TypeVar("T")
 
 LINES_IN_SHARD = 256
 
@@ -82,3 +85,26 @@ def append_in_order(
 
     executor.run(work, range(first // work.size, -(-last // work.size)), done)
     work.folder.rmdir()
+
+
+class InputLines(Generic[T]):
+    """The lines of an input, which is read once as long as they are asked for in their order.
+
+    Parameters
+    ----------
+    read
+        Begins to read the input.
+    """
+
+    def __init__(self, read: Callable[[], Iterator[T]]) -> None:
+        self._read = read
+        self._items: Iterator[T] | None = None
+        self._at = 0
+
+    def lines(self, first: int, count: int) -> Sequence[T]:
+        """Number of lines from `first` on; the last shard may have fewer."""
+        if self._items is None or first < self._at:
+            self._items, self._at = self._read(), 0
+        found = list(islice(self._items, first - self._at, first - self._at + count))
+        self._at = first + len(found)
+        return found

@@ -5,16 +5,15 @@ A shard is a run of whole batches, so that the output is that of a job in one pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path
+from functools import partial
 from typing import TypeAlias
 
 from semtoken.executors import Executor
-from semtoken.executors.lines import LINES_IN_SHARD, LinesWork, append_in_order
+from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import replace_text
-from semtoken.score_file import Annotate, BadLine, Item, OnProgress, Progress, ScoreItems, ScoringJob, read_items
+from semtoken.score_file import Annotate, OnProgress, Progress, ScoreItems, ScoringJob, read_items
 
 Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]
 """Loads a model, and gives what scores with it and what it adds to a line; sent to other processes."""
@@ -77,7 +76,7 @@ class ScoringWork(LinesWork):
         """Load the model; what is returned scores one shard."""
         score, annotate = loader()
         job = replace(self.job, annotate=annotate)
-        source = Source(job.source)
+        source = InputLines(partial(read_items, job.source))
 
         def make(shard: int) -> None:
             items = source.lines(shard * self.size, self.size)
@@ -88,21 +87,3 @@ class ScoringWork(LinesWork):
             replace_text(self.file(shard), b"".join(lines).decode())
 
         return make
-
-
-class Source:
-    """The lines of an input, read once as long as they are asked for in their order."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._items: Iterator[Item | BadLine] = iter(())
-        self._at = 0
-        self._open = False
-
-    def lines(self, first: int, count: int) -> Sequence[Item | BadLine]:
-        """Number of lines from `first` on; the last shard may have fewer."""
-        if not self._open or first < self._at:
-            self._items, self._at, self._open = read_items(self._path), 0, True
-        found = list(islice(self._items, first - self._at, first - self._at + count))
-        self._at = first + len(found)
-        return found
