@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 from scipy.stats import binomtest
 
-from semtoken.calibration.learned import Readings
+from semtoken.calibration.learned_number import Readings
 from semtoken.calibration.learning import learn
 
 SIZES = (150, 200, 400)

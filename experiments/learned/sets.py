@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from semtoken.calibration.learned import Readings
+from semtoken.calibration.learned_number import Readings
 from semtoken.calibration.learning import CHEAP, WITH_STATES, readings_of
 
 HERE = Path(__file__).parent

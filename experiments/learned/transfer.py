@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sets import the_set
 
-from semtoken.calibration.learned import Readings
+from semtoken.calibration.learned_number import Readings
 from semtoken.calibration.learning import fit
 from semtoken.calibration.measures import drift
 from semtoken.metrics import paired_difference

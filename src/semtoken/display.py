@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from semtoken.support.text import CUT_OFF, END, NEWLINE, number, visible, with_bounds
-from semtoken.tokens.scored import describe_alternatives
+from semtoken.tokens.scored_token import describe_alternatives
 
 if TYPE_CHECKING:
     from rich.table import Table

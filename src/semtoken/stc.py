@@ -17,7 +17,7 @@ from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.calibration.labels import HEADLINE
-from semtoken.calibration.learned import LEARNED, LearnedFrom, LearnedNumber
+from semtoken.calibration.learned_number import LEARNED, LearnedFrom, LearnedNumber
 from semtoken.calibration.learning import PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, Preset, Reading

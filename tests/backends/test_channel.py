@@ -27,7 +27,7 @@ from semtoken.backends.vllm.channel import (
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, WatchedRow
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
-from semtoken.files.unfinished import WORKING
+from semtoken.files.temporary import WORKING
 from semtoken.scoring import LogitsAnswer, score_logits, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary

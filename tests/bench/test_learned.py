@@ -11,7 +11,7 @@ import pytest
 from semtoken.bench.further_scores import with_learned
 from semtoken.bench.report.content import build_report
 from semtoken.bench.results import answers_table, read_answers
-from semtoken.calibration.learned import Readings
+from semtoken.calibration.learned_number import Readings
 from semtoken.calibration.learning import cross_fitted
 from semtoken.errors import InvalidInput
 from semtoken.metrics import auroc

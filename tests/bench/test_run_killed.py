@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from semtoken.bench.read_results import collect
 from semtoken.cli.app import app
-from semtoken.files.unfinished import WORKING
+from semtoken.files.temporary import WORKING
 from tests.bench.runs import same, shards, tiny_settings
 
 COMMAND = (sys.executable, "-c", "from semtoken.cli import main; main()", "bench", "run")

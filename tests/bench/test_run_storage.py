@@ -31,7 +31,7 @@ from semtoken.bench.storage import (
     write_shard,
 )
 from semtoken.errors import InvalidInput
-from semtoken.files.unfinished import WORKING
+from semtoken.files.temporary import WORKING
 from semtoken.methods import eigenscore
 from semtoken.results.generation import Generation
 from semtoken.statistics.steps import STEPS

@@ -21,7 +21,7 @@ from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput
-from semtoken.files.unfinished import WORKING
+from semtoken.files.temporary import WORKING
 from semtoken.methods import METHODS, score
 from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, record

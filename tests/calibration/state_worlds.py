@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from semtoken.calibration.labels import FloatArray
-from semtoken.calibration.learned import Readings
+from semtoken.calibration.learned_number import Readings
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 from semtoken.calibration import learn_from
 from semtoken.calibration.labels import AnswerRecord, answer_record, log_scores
-from semtoken.calibration.learned import DISTANCE, LEARNED
+from semtoken.calibration.learned_number import DISTANCE, LEARNED
 from semtoken.calibration.learning import shared_ends
 from semtoken.errors import ArtifactError, BackendError, CalibratorMismatch, InvalidInput
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInput
-from semtoken.files import safe_files, unfinished
+from semtoken.files import safe_files, temporary
 
 NAMES = ("a", "b", "c")
 
@@ -184,11 +184,11 @@ def test_a_lock_is_held_by_one_process(tmp_path: Path) -> None:
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    (tmp_path / "below" / f"{unfinished.WORKING}0-file").write_text("half")
-    (tmp_path / f"{unfinished.WORKING}1-folder").mkdir()
-    (tmp_path / f"{unfinished.WORKING}1-folder" / "file").write_text("half")
+    (tmp_path / "below" / f"{temporary.WORKING}0-file").write_text("half")
+    (tmp_path / f"{temporary.WORKING}1-folder").mkdir()
+    (tmp_path / f"{temporary.WORKING}1-folder" / "file").write_text("half")
     (tmp_path / "file").write_text("whole")
-    unfinished.remove_leftovers(tmp_path)
+    temporary.remove_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["below", "file"]
 
 

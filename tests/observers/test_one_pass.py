@@ -26,7 +26,7 @@ from semtoken.observers.method_scores import MethodScores, one_pass_methods, sco
 from semtoken.observers.steps import Observer, Step
 from semtoken.results.headlines import headline_of
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
-from semtoken.tokens.scored import TokenMark
+from semtoken.tokens.scored_token import TokenMark
 
 CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
 WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]

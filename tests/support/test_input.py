@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import TokenClusters, Vocabulary, score_logits
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
-from semtoken.methods.prompted import p_true
+from semtoken.methods.self_evaluation import p_true
 from semtoken.methods.semantic import semantic_entropy
 from semtoken.metrics.resampling import resample
 from semtoken.metrics.significance import holm

@@ -8,6 +8,7 @@ base.py          what semtoken asks of a model: `Backend`, `Decoding`, `Step`, `
 load.py          a backend by name, for `--backend`
 prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length
 scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
+pace.py          how much of a long prompt is read between two steps of other answers
 detokenize.py    the text of an answer as its tokens come
 transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),
                  cache.py (prompts read once), trees.py (several prompts in one pass), joining.py (answers that begin

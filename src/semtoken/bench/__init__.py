@@ -7,6 +7,7 @@ models.py               models that answer, one at a time, and what is asked of 
 works.py, recorders.py  one pass over the questions as plain data, for an executor (`semtoken.executors`) to run
 judges/                 right or wrong
 read_results.py         a run read back into the numbers (results.py) that report/ turns into tables, figures and a page
+estimate.py             how long a run will take, from a trial on a few questions
 further_scores.py       scores that somebody brings, or that are learned from the run's labels
 
 Enter by `semtoken bench run` and `bench report` (or `compare`, the same in a temporary folder), in Python by

@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken.bench.results import Cell, FloatArray, RunResults
 from semtoken.calibration.labels import HEADLINE
-from semtoken.calibration.learned import LEARNED, Readings
+from semtoken.calibration.learned_number import LEARNED, Readings
 from semtoken.calibration.learning import learn
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_rows

@@ -29,7 +29,7 @@ from semtoken.bench.storage import (
 from semtoken.bench.works import CellWork
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor, LocalExecutor
-from semtoken.files.unfinished import WORKING
+from semtoken.files.temporary import WORKING
 from semtoken.statistics.steps import STEPS
 from semtoken.support.extras import require
 

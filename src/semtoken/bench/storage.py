@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.files import safe_files, unfinished
+from semtoken.files import safe_files, temporary
 from semtoken.results.generation import LAYOUTS, Generation, Layout
 from semtoken.statistics.steps import STEPS
 from semtoken.support.extras import require
@@ -201,7 +201,7 @@ def locked(run: Path) -> Iterator[None]:
 
 def remove_leftovers(run: Path) -> None:
     """Delete what a killed run left half-written; only the holder of the lock may."""
-    unfinished.remove_leftovers(run)
+    temporary.remove_leftovers(run)
     for path in run.rglob(f"*{PROBLEM}"):
         path.unlink(missing_ok=True)
 

@@ -1,13 +1,15 @@
 """From a ranking to a decision: chances, thresholds with a promise, and the file that carries both.
 
-    labels.py       scored answers and labels -> checked arrays, or a refusal with the number that is missing
-    curves.py       maps from log_score to a chance (numpy alone), and how they are fitted
-    promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
-    calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
-    learned.py      a number that was learned from labels: its arrays, and how it is applied (numpy alone)
-    learning.py     what it reads of answers, how it is fitted, and the gate that it must pass (scikit-learn)
-    measures.py     Brier score, log loss, reliability; how far recent scores are from the labelled ones
-    fingerprint.py  where the labelled answers came from, and what does not belong
+    labels.py          scored answers and labels -> checked arrays, or a refusal with the number that is missing
+    curves.py          maps from log_score to a chance (numpy alone), and how they are fitted
+    promises.py        the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
+    calibrator.py      `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
+    learned_number.py  a number learned from labels: its arrays, and how it is applied (numpy alone)
+    learning.py        what that number reads of answers, its fit, and the gate that it must pass (scikit-learn)
+    measures.py        Brier score, log loss, reliability; how far recent scores are from the labelled ones
+    fingerprint.py     where the labelled answers came from, and what does not belong
+    apply.py           the chance, decision and flags of one answer by a calibrator, for every command and server
+    report_page.py     the report of a calibration as one page
 
 Fitting needs the extra `calibrate` (scipy, for learning scikit-learn); applying a saved calibrator needs numpy alone.
 """

@@ -37,7 +37,7 @@ from semtoken.calibration.labels import (
     log_scores,
     require_enough,
 )
-from semtoken.calibration.learned import DISTANCE, LEARNED, LearnedNumber, learned_from, learned_values
+from semtoken.calibration.learned_number import DISTANCE, LEARNED, LearnedNumber, learned_from, learned_values
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
@@ -47,7 +47,7 @@ from semtoken.files.safe_files import dump_json, parse_json, reading_errors, rep
 from semtoken.results import Decision
 from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 from semtoken.version import __version__
 
 NAME = "calibrator.json"

@@ -11,7 +11,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
 from semtoken.support.inputs import instance, text, whole
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 ELSEWHERE = "calibrated_elsewhere"
 """Code of the flags that say that answers may not be of the kind that was labelled."""

@@ -12,8 +12,8 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import HEADLINE
 from semtoken.checking.doubts import Doubt, doubts_of, sentence_of, worst_of
 from semtoken.checking.fields import field_records
-from semtoken.checking.own import NO_TOKENS, answer_of_block, doubts_of_block, own_blocks
 from semtoken.checking.replies import SavedReply, read_questions, saved_replies, with_questions
+from semtoken.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload
@@ -182,7 +182,7 @@ def _answers(
     try:
         scored = score_payload(payload, question=reply.question or "")
     except SemtokenError:
-        if not (blocks := own_blocks(reply.reply)):
+        if not (blocks := blocks_of_reply(reply.reply)):
             raise
         return [
             _own_answer(reply, name, choice, blocks.get(choice.index), calibrator, schema)

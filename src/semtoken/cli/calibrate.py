@@ -271,7 +271,7 @@ def _fitted(
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
     """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
     from semtoken.calibration import Calibrator, Threshold, learn_from
-    from semtoken.calibration.learned import LEARNED
+    from semtoken.calibration.learned_number import LEARNED
     from semtoken.calibration.learning import with_learned
     from semtoken.calibration.threshold import FEWEST_UNLABELLED
 

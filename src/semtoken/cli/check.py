@@ -75,7 +75,7 @@ def check(
     from semtoken.calibration.promises import USUAL
     from semtoken.checking import check_replies
     from semtoken.checking.fields import read_schema
-    from semtoken.checking.own import NO_TOKENS
+    from semtoken.checking.saved_blocks import NO_TOKENS
     from semtoken.checking.shards import Checking, check_in_shards
     from semtoken.checking.tables import NOTE, field_table, page_rows
     from semtoken.files.safe_files import check_writable

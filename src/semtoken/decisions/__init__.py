@@ -9,7 +9,8 @@ lookups.py     log-probabilities behind prompts: as one tree, or by any engine
 deciding.py    questions about states, of any form, answered together by a model in this process
 answers.py     probabilities, confidence, allowed mass, spread over orders
 wire/          the two wire formats
-remote.py      questions to a server; listed.py reads the lists of best tokens that it gives
+remote.py      questions to a server
+top_tokens.py  the mass of each option from the lists of best tokens that a server gives
 records.py     answers as lines of files; running.py makes them
 calibrating.py chances and promises from labelled answers (scaling.py: probabilities of all options)
 auditing.py    whether a calibrator holds behind another server

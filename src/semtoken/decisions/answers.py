@@ -10,7 +10,7 @@ import numpy as np
 
 from semtoken.decisions.questions import Question, Value
 from semtoken.support.arrays import FloatArray
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 LEAST_ALLOWED = 0.5
 """Where all options together have less probability than this, the model wanted to say something else."""

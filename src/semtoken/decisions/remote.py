@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, refused
-from semtoken.decisions.listed import listed_masses, tokens_to_read
 from semtoken.decisions.prompts import OrderedQuestion, continued_text, orders_of, prompt_text, without_markup
 from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
 from semtoken.decisions.spellings import surfaces_of
+from semtoken.decisions.top_tokens import masses_from_top_tokens, tokens_to_read
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.files.safe_files import dump_json
 from semtoken.payloads import Payload, read_payload
@@ -116,7 +116,7 @@ class AskedText:
         steps = [step for segment in segments for step in segment.steps]
         if not steps:
             raise InvalidInput(segments[0].problem or "The reply holds no log-probabilities.")
-        low, high = listed_masses(self.shown.answers, steps, exact=self.exact)
+        low, high = masses_from_top_tokens(self.shown.answers, steps, exact=self.exact)
         back = np.argsort(self.shown.order)
         return low[back], high[back]
 

@@ -1,6 +1,7 @@
 """What runs the shards of a work: here, one after another; elsewhere, many at a time.
 
-`LocalExecutor` runs them in this process, `RayExecutor` (ray.py) on the cores and GPUs of a machine or a cluster. The
+`LocalExecutor` runs them in this process, `RayExecutor` (ray.py) on the cores and GPUs of a machine or a cluster, and
+lines.py makes a file of lines shard by shard with either. The
 benchmark and the scoring of files enter by `Executor.run`; an executor of your own is a class with its members.
 """
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from semtoken.errors import InvalidInput
-from semtoken.files.unfinished import make_in_use, remove_abandoned, working_name
+from semtoken.files.temporary import make_locked, remove_abandoned, working_name
 
 FORMER = ".former-"
 """Beginning of the name of a folder that is being replaced where two folders cannot be exchanged in one step."""
@@ -108,7 +108,7 @@ def replacing_file(
             remove_abandoned(path)
         make = functools.partial(os.open, working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         kept.callback(working.unlink, missing_ok=True)
-        handle = make_in_use(working, make, kept)
+        handle = make_locked(working, make, kept)
         with open(handle, "wb") as file:
             yield file
             file.flush()
@@ -142,7 +142,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(path)
         kept.callback(shutil.rmtree, working, ignore_errors=True)
-        make_in_use(working, working.mkdir, kept)
+        make_locked(working, working.mkdir, kept)
         yield working
         for file in working.rglob("*"):
             _sync(file)

@@ -41,8 +41,8 @@ from semtoken.methods.likelihood import (
     stc,
     weakest_token,
 )
-from semtoken.methods.prompted import p_true
 from semtoken.methods.relevance import sar, sentence_sar, token_sar, token_sar_of_samples
+from semtoken.methods.self_evaluation import p_true
 from semtoken.methods.semantic import conu, nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.table import METHODS, ONE_PASS_FAMILIES, Method, method, score
 from semtoken.methods.words import headline, mean_new_word, phrase_and_mean, weakest_phrase

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from semtoken.parts.part import AnswerTokens, Ending, Equality, FloatArray, FoundPart, IdArray, Part
-from semtoken.tokens.scored import Flag, ScoredToken, TokenMark
+from semtoken.tokens.scored_token import Flag, ScoredToken, TokenMark
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""

@@ -16,7 +16,7 @@ from semtoken.parts.budget import Budget
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
 from semtoken.parts.part import Ending, Equality, FoundPart
 from semtoken.parts.prose import is_figure, is_reference
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 SHORT = 3
 """A string of so many words at most is a name or a label: spelled one way."""

@@ -28,7 +28,7 @@ from semtoken.parts.part import AnswerTokens, Equality, FoundPart, Part, Parts
 from semtoken.parts.prose import find_figures, find_phrases, find_references, find_sentences, find_words, negations
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
-from semtoken.tokens.scored import NO_MEANING
+from semtoken.tokens.scored_token import NO_MEANING
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.support.text import card, counted, element, note, number, shortened, table, with_bounds
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]

@@ -4,7 +4,8 @@ formats/       one class a shape, and the registry that knows which one a reply 
 reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py: server-sent events
 segments.py    `Payload` and its parts; the steps of a choice -> reasoning, answer, tool calls
 score.py       `score_payload`
-blocks.py      the numbers that our own servers have put into a reply
+splice.py      JSON text with values replaced, dropped or added, and every other character as it was
+blocks.py      the `semtoken` blocks that our own servers have put into a reply
 
 Enter by `score_payload`, `read_payload` or `PayloadStream`.
 

@@ -17,7 +17,7 @@ from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import new_answer, tokens_or_none
 from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.support.inputs import one_of, text
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 

@@ -26,7 +26,7 @@ from semtoken.results import ScoredResponse
 from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, instance, listed, real, whole
-from semtoken.tokens.scored import ScoredToken
+from semtoken.tokens.scored_token import ScoredToken
 from semtoken.tokens.stopwords import english_stopwords, is_function_word, plain_word
 from semtoken.tokens.vocabulary import normalize
 

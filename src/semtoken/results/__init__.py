@@ -3,7 +3,7 @@
 They know no model and no file format; in a notebook they show themselves.
 
 headlines.py    the number on top of an answer
-responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored)
+responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored_token)
 cards.py        pieces of the card that an answer shows in a notebook
 generation.py   everything recorded of one answer for the methods; what a model held inside at its end
 """
@@ -22,7 +22,7 @@ from semtoken.results.responses import (
     TokensLater,
     to_frame,
 )
-from semtoken.tokens.scored import Alternative, Flag, MassShares, ScoredToken, Source, ValueEnds
+from semtoken.tokens.scored_token import Alternative, Flag, MassShares, ScoredToken, Source, ValueEnds
 
 __all__ = [
     "SLACK",

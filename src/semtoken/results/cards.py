@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from semtoken.parts.part import SOME_DOUBT, Part, confidence_text, level_of
 from semtoken.support.text import END, NEWLINE, Html, element, folded, joined, note, number, table, with_bounds
-from semtoken.tokens.scored import ScoredToken, describe_alternatives
+from semtoken.tokens.scored_token import ScoredToken, describe_alternatives
 
 MARKS = {
     "weak": ("under 50 %", "background:rgba(214,69,45,.22);text-decoration:underline wavy"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.prose import LONG, phrases
 from semtoken.support.text import percentage
-from semtoken.tokens.scored import ScoredToken, TokenMark
+from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
 SHORT_SAID = f"Probability of an answer that agrees with this one (under {LONG} tokens)."
 LONG_SAID = f"Probability of the weakest phrase times that of a typical token ({LONG} tokens or more)."

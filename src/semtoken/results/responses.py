@@ -20,7 +20,7 @@ from semtoken.results.headlines import Headline, headline_of
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, one_of, whole
 from semtoken.support.text import CUT_OFF, card, counted, element, joined, last_of_user, note, number, shortened, table
-from semtoken.tokens.scored import Flag, MassShares, ScoredToken, TokenMark, shared_out
+from semtoken.tokens.scored_token import Flag, MassShares, ScoredToken, TokenMark, shared_out
 
 if TYPE_CHECKING:
     import pandas as pd

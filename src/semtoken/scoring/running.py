@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.borrowed import CONFIDENT, borrowed_flags
+from semtoken.scoring.mass_flags import CONFIDENT, borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 
 class LogMass(NamedTuple):

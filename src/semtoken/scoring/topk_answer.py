@@ -24,7 +24,7 @@ from semtoken.scoring.scorer import ANY_NUMBER, Scorer
 from semtoken.scoring.topk_bounds import PlacedStep
 from semtoken.scoring.topk_records import FEW, ListedSteps, listed_flags
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.scored import Flag, ScoredToken, TokenMark
+from semtoken.tokens.scored_token import Flag, ScoredToken, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
 
 

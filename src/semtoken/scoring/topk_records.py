@@ -16,13 +16,13 @@ from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.engine_tokens.precision import Rounding
 from semtoken.errors import BackendError
 from semtoken.results import Alternative, ScoredToken, ValueEnds
-from semtoken.scoring.borrowed import RIVAL
+from semtoken.scoring.mass_flags import RIVAL
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
 from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import BoolArray
 

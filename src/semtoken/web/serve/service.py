@@ -13,7 +13,7 @@ import anyio.to_thread
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.learned import LEARNED
+from semtoken.calibration.learned_number import LEARNED
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores, readable_with
 from semtoken.parts.budget import MAX_SECONDS

@@ -1,4 +1,7 @@
-"""Replies of `semtoken serve` and `proxy` that were saved without log-probabilities: the numbers of their block."""
+"""The semtoken blocks of saved replies, from which an answer is ranked where no log-probabilities were saved.
+
+`semtoken serve` and `semtoken proxy` put such a block into each reply.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.headlines import Headline
 from semtoken.results.responses import TokensLater
 from semtoken.support.inputs import flag, listed, one_of, real, text, whole
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 ROUNDED = 1e-9
 """Numbers of two blocks that differ by less count as equal."""
 NO_TOKENS = "the reply holds the semtoken block alone, and no log-probabilities"
 
 
-def own_blocks(reply: Any) -> dict[int, Mapping[str, Any]]:
-    """The blocks of a reply by the index of the choice; none where the reply is not one of ours.
+def blocks_of_reply(reply: Any) -> dict[int, Mapping[str, Any]]:
+    """The semtoken block of each choice of a reply, by the index of the choice; empty for replies of other servers.
 
     Parameters
     ----------
     reply
-        Plain values, or the text of a stream, of which only final blocks are taken.
+        The reply as plain values, or the text of a stream. Of a stream only final blocks are taken.
     """
     if isinstance(reply, str):
         reader = EventReader()
@@ -48,16 +51,16 @@ def _choices(reply: Any) -> list[Mapping[str, Any]]:
 
 
 def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
-    """The answer with the numbers of its block. It has no tokens: whoever asks for them gets `InvalidInput`.
+    """An answer with the numbers of its block. It has no tokens, and reading them raises `InvalidInput`.
 
     Parameters
     ----------
     choice
-        As it was read.
+        A choice of the reply.
     block
-        Its block.
+        The semtoken block of that choice.
     question
-        What was asked.
+        The question that the reply answers, where it is known.
 
     Raises
     ------
@@ -125,12 +128,12 @@ def _headline(given: Any, uncertainty: float) -> Headline:
 
 
 def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:
-    """The parts of the block, the most doubtful first; none where the request asked for none.
+    """The parts of an answer that its block lists, the least confident first; empty where the request asked for none.
 
     Raises
     ------
     InvalidInput
-        They are damaged.
+        The parts in the block are damaged.
     """
     try:
         found = [_doubt(one) for one in _mappings(block, "parts") if one["confidence"] is not None]

@@ -52,7 +52,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class MassShares:
-    """What a agreeing probability or a confidence is made of: four probabilities whose sum it is.
+    """How much of an agreeing probability, or of a confidence, comes from each of four sources. The four add up to it.
 
     A token's agreeing probability is such a sum as it stands. The confidence of an answer is a product; what it gains
     over the plain sequence probability is shared out by how much each source raises the logs of the steps.
@@ -61,11 +61,12 @@ class MassShares:
     own: float
     """The probability of the chosen tokens themselves."""
     cluster: float
-    """Lent by other tokens of their clusters."""
+    """The probability of other tokens in the clusters of the chosen ones."""
     prefix: float
-    """Lent by tokens that spell the beginning of what follows."""
+    """The probability of tokens that spell the beginning of the text that follows."""
     function_words: float
-    """Lent by function words, white space and special tokens; all that a token lacks which counts as certain."""
+    """The probability of function words, white space and special tokens. A chosen token of these kinds counts as
+    certain; all that its own probability lacks of 1 is here."""
 
 
 @dataclass(frozen=True)

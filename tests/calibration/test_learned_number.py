@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.calibration.learned import LearnedFrom, LearnedNumber, Readings, learned_from, learned_values
+from semtoken.calibration.learned_number import LearnedFrom, LearnedNumber, Readings, learned_from, learned_values
 from semtoken.calibration.learning import cross_fitted, fit, learn
 from semtoken.calibration.measures import drift
 from semtoken.errors import ArtifactError, CalibratorMismatch

@@ -27,7 +27,7 @@ ARRAYS = ("weights", "state_weights", "centre", "spread", "distances", "expected
 
 @dataclass(frozen=True)
 class LearnedFrom:
-    """What left the states and numbers that were labelled. None: not known."""
+    """The model and the form of the prompts behind labelled answers. A field is None where that is not known."""
 
     weights: str | None = None
     """Hash of samples of the model's weights, which differs between models and precisions."""
@@ -91,12 +91,12 @@ class LearnedFrom:
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What is read of n answers."""
+    """The numbers and hidden states of n answers that a `LearnedNumber` reads."""
 
     numbers: FloatArray
-    """[n, numbers]"""
+    """[n, numbers] numbers of the answers, in the order of `LearnedNumber.names`."""
     states: FloatArray | None = None
-    """[n, H]"""
+    """[n, H] hidden state at the position that chose the last token; None where no states are read."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -108,19 +108,22 @@ class Readings:
 
 @dataclass(frozen=True, eq=False)
 class LearnedNumber:
-    """A fitted number. Fit one with `semtoken.calibration.learning.learn`."""
+    """The log-odds that an answer is wrong, linear in its numbers and hidden state, with weights fitted to labels.
+
+    Fit one with `semtoken.calibration.learning.learn`.
+    """
 
     names: tuple[str, ...]
     """The numbers that it reads; see `semtoken.calibration.learning`."""
     weights: FloatArray
-    """[numbers]"""
+    """[numbers] the weight of each number."""
     intercept: float
     state_weights: FloatArray
-    """[H]; [0] where no states are read."""
+    """[H] the weight of each dimension of the hidden state; [0] where no states are read."""
     centre: FloatArray
     """[H] mean of the labelled states."""
     spread: FloatArray
-    """[H] their standard deviation; 1 where they do not differ."""
+    """[H] standard deviation of the labelled states; 1 in dimensions in which they do not differ."""
     distances: FloatArray
     """[n] distances of the labelled states, ascending; [0] where no states are read."""
     origin: LearnedFrom = LearnedFrom()
@@ -171,12 +174,12 @@ class LearnedNumber:
 
 
 def distances(states: FloatArray, centre: FloatArray, spread: FloatArray) -> FloatArray:
-    """Mean squared distance from a centre in standard deviations, [n]."""
+    """How far states [n, H] lie from a centre: the mean over H of the squared distance in standard deviations, [n]."""
     return np.asarray(np.square((states - centre) / spread).mean(axis=1))
 
 
 def learned_values(learned: LearnedNumber) -> dict[str, Any]:
-    """Plain values for a file."""
+    """A learned number as plain values that JSON can hold; `learned_from` reads them back."""
     arrays = {
         one.name: getattr(learned, one.name).tolist()
         for one in fields(LearnedNumber)
@@ -187,7 +190,7 @@ def learned_values(learned: LearnedNumber) -> dict[str, Any]:
 
 
 def learned_from(values: Any) -> LearnedNumber:
-    """A learned number from the plain values of a file.
+    """Make a learned number from the plain values that `learned_values` wrote to a file.
 
     Raises
     ------

@@ -6,7 +6,7 @@ behind the token that the server chose the next one, since it shows how options 
 
 >>> from semtoken.engine_tokens import TopStep, TopToken
 >>> yes, no = TopToken(math.log(0.7), text="Yes"), TopToken(math.log(0.2), text=" no")
->>> low, high = listed_masses(["Yes", "No"], [TopStep(yes, [yes, no])], exact=False)
+>>> low, high = masses_from_top_tokens(["Yes", "No"], [TopStep(yes, [yes, no])], exact=False)
 >>> low.round(3).tolist(), high.round(3).tolist()
 ([0.7, 0.2], [0.8, 0.3])
 """
@@ -32,7 +32,7 @@ BLANKS = str.maketrans(dict.fromkeys("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\
 
 @dataclass(frozen=True)
 class _BestTokens:
-    """The best tokens at one place: the probability of each by its spelling, and what is not known."""
+    """The best tokens of one step: the probability of each spelling, and how much probability is not listed."""
 
     named: dict[bytes, tuple[float, float]]
     """Least and greatest: several tokens of one spelling may be meant or one of them."""
@@ -45,24 +45,26 @@ class _BestTokens:
     """that of each of them at most."""
 
 
-def listed_masses(texts: Sequence[str], steps: Sequence[TopStep], *, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """Least and greatest mass of each option, [n] each in [0, 1].
+def masses_from_top_tokens(
+    texts: Sequence[str], steps: Sequence[TopStep], *, exact: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper bound of the probability of each option, two arrays [n] of numbers in [0, 1].
 
     Parameters
     ----------
     texts
-        What the model is to say for each option.
+        The text of each of the n options.
     steps
-        What it did say, with the best tokens of each step; one step or several.
+        One step or more of the answer, each with the best tokens that the server listed for it.
     exact
-        Just as they stand; else in any case, and with or without a blank before.
+        True: an option counts only as it is spelled. False: also in upper or lower case and behind a blank.
 
     Raises
     ------
     InvalidInput
         Two options cannot be told apart, or one has no text.
     InvalidLogits
-        The lists hold something else than log-probabilities.
+        A list holds a number that is no log-probability.
     """
     reading = _ListReading(texts, exact)
     for number, step in enumerate(steps):
@@ -202,5 +204,5 @@ def _is_same(chosen: TopToken, entry: TopToken) -> bool:
 
 
 def tokens_to_read(texts: Sequence[str], most: int) -> int:
-    """How many tokens of an answer to ask for: as many as can matter, and `most` at most."""
+    """How many tokens of an answer to ask a server for: enough to spell the longest option, and `most` at most."""
     return min(most, max(map(len, texts)))

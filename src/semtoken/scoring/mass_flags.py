@@ -1,4 +1,4 @@
-"""Flags for answers whose confidence is carried by mass that other tokens lent."""
+"""Flags of answers whose score rests on the probability of other tokens than their own."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
 from semtoken.scoring.rules import SAME_LETTERS
 from semtoken.support.text import number
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.vocabulary import normalize
 
 DECIDES = 0.5
-"""The share of the confidence from which on what was borrowed from one source decides."""
+"""An answer is flagged if at least this share of its confidence comes from one source other than its own tokens."""
 CONFIDENT = 0.1
-"""An answer of less confidence is doubtful with what it borrowed and without."""
+"""An answer of less confidence gets no flag: it is doubtful either way."""
 RIVAL = 0.1
-"""The probability from which on another token is a rival of the chosen one."""
+"""Another token of at least this probability is a rival of the chosen one."""
 
 
 def borrowed_flags(response: ScoredResponse) -> tuple[Flag, ...]:
-    """What a reader should know of the mass that other tokens lent to a score.
+    """Flags of an answer whose score rests on tokens other than its own; none for most answers.
 
     `carried_by_cluster`, `carried_by_function_words`
-        The confidence is at least 0.1, and at least half of it was lent by tokens of the chosen ones' clusters, or by
-        function words, white space and special tokens.
+        The confidence is at least 0.1, and at least half of it is the probability of tokens in the clusters of the
+        chosen ones, or of function words, white space and special tokens.
     `rivals_counted`
         At some step another word of at least 0.1 counted as agreeing only because it shares the chosen token's
         cluster: "Sydney" beside "Canberra". Tokens that share their first three characters are no rivals.

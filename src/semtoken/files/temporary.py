@@ -1,7 +1,7 @@
-"""Files and folders that are being written under another name, and what is left of them where a process was killed.
+"""Temporary files and folders: they are written under another name and renamed once they are whole.
 
-Each is locked while somebody writes it. The system releases the lock when the process ends, however it ends: what
-nobody holds a lock on is abandoned.
+Each is locked while somebody writes it. The system releases the lock when the process ends, however it ends. A
+temporary file that nobody holds a lock on was therefore left by a process that was killed, and can be deleted.
 """
 
 from __future__ import annotations
@@ -18,29 +18,39 @@ from uuid import uuid4
 
 T = TypeVar("T")
 WORKING = ".writing-"
-"""Beginning of their names. A kill leaves such files behind; whoever writes the same file next deletes them, and so
-does `remove_leftovers`."""
+"""What the names of temporary files begin with. A killed process leaves them behind; the next one that writes the
+same file deletes them, and so does `remove_leftovers`."""
 ATTEMPTS = 20
 NAME = 100  # characters of the name of the finished file that are kept
 _locks: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 def working_name(path: Path) -> str:
-    """A new name for a file or folder that will be called otherwise when it is finished."""
+    """A new temporary name, in the same folder, for a file or folder that is going to be renamed to `path`."""
     return f"{WORKING}{uuid4().hex}-{path.name[-NAME:]}"
 
 
-def make_in_use(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
-    """Make a file or folder and lock it.
+def make_locked(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
+    """Make a temporary file or folder, and lock it so that no other process takes it for an abandoned one.
 
     Parameters
     ----------
     working
-        Its place.
+        Where it is made.
     make
-        Makes it, and gives a descriptor or nothing.
+        A function that makes it and returns an open descriptor or None.
     kept
-        Releases the lock in the end.
+        The stack that releases the lock when it is closed.
+
+    Returns
+    -------
+    T
+        What `make` returned.
+
+    Raises
+    ------
+    OSError
+        Other processes deleted it each time before it could be locked.
     """
     for _ in range(ATTEMPTS):
         made = make()
@@ -58,7 +68,7 @@ def make_in_use(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Delete what killed processes left of their attempts to write a file or folder."""
+    """Delete the temporary files that killed processes left when they wrote the file or folder `path`."""
     if _locks is None:
         return
     ending = f"-{path.name[-NAME:]}"
@@ -78,7 +88,7 @@ def _remove_unless_locked(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete what killed runs left half-written below a folder. Only whoever has locked the folder may call this."""
+    """Delete every temporary file below a folder. Call this only while you hold the lock of the folder."""
     for path in sorted(folder.rglob(f"{WORKING}*")):
         with suppress(OSError):
             _remove(path)

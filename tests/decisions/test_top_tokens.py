@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.answers import OptionMasses, answered
 from semtoken.decisions.deciding import completed, prepare, read_masses
-from semtoken.decisions.listed import listed_masses
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.decisions.remote import AskedText, asked_texts
+from semtoken.decisions.top_tokens import masses_from_top_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInput, InvalidLogits
@@ -72,7 +72,9 @@ def listed(state: str, question: Question, options: ReadingOptions, k: int, draw
     for order in orders_of(question, options.orders):
         shown = OrderedQuestion(question, order, options.reading)
         prompt = prompt_tokens(tiny().tokenizer, prompt_text(state, shown))
-        low, high = listed_masses(shown.answers, lists_of(prompt, k, 4, draw), exact=options.reading == "labels")
+        low, high = masses_from_top_tokens(
+            shown.answers, lists_of(prompt, k, 4, draw), exact=options.reading == "labels"
+        )
         back = np.argsort(order)
         rows.append((low[back], high[back]))
     return OptionMasses(*(np.stack(side) for side in zip(*rows, strict=True)))
@@ -132,16 +134,18 @@ def step(*tokens: tuple[str, float], chosen: int = 0) -> TopStep:
 
 class TestByHand:
     def test_an_option_that_is_not_listed_has_at_most_the_last_of_the_list(self) -> None:
-        low, high = listed_masses(["A", "B"], [step(("A", 0.6), ("x", 0.1), ("y", 0.05))], exact=True)
+        low, high = masses_from_top_tokens(["A", "B"], [step(("A", 0.6), ("x", 0.1), ("y", 0.05))], exact=True)
         assert low == pytest.approx([0.6, 0])
         assert high == pytest.approx([0.6, 0.05])
 
     def test_or_what_is_left(self) -> None:
-        _, high = listed_masses(["A", "B"], [step(("A", 0.6), ("x", 0.39))], exact=True)
+        _, high = masses_from_top_tokens(["A", "B"], [step(("A", 0.6), ("x", 0.39))], exact=True)
         assert high == pytest.approx([0.6, 0.01])
 
     def test_spellings_of_a_word_are_summed(self) -> None:
-        low, high = listed_masses(["Yes", "No"], [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))], exact=False)
+        low, high = masses_from_top_tokens(
+            ["Yes", "No"], [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))], exact=False
+        )
         assert low == pytest.approx([0.7, 0.2])
         assert high == pytest.approx([0.8, 0.3])
 
@@ -150,13 +154,13 @@ class TestByHand:
             step((" New", 0.8), (" Rome", 0.1)),
             step((" York", 0.75), (" Delhi", 0.25)),
         ]
-        low, high = listed_masses(["New York", "New Delhi", "Rome"], steps, exact=False)
+        low, high = masses_from_top_tokens(["New York", "New Delhi", "Rome"], steps, exact=False)
         assert low == pytest.approx([0.6, 0.2, 0.1])
         assert high == pytest.approx([0.7, 0.3, 0.2])
 
     def test_a_word_counts_as_far_as_the_model_stops_there(self) -> None:
         steps = [step(("York", 0.9)), step(("<|end|>", 0.7), (" City", 0.2))]
-        low, high = listed_masses(["York", "York City"], steps, exact=False)
+        low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
         assert low == pytest.approx([0.9 * 0.7, 0.9 * 0.2])
         assert high == pytest.approx([0.9 * 0.8 + 0.1, 0.9 * (0.2 + 0.1) + 0.1])
 
@@ -164,7 +168,7 @@ class TestByHand:
         pieces = TopStep(
             TopToken(math.log(0.5), text="A"), [TopToken(math.log(0.5), text="A"), TopToken(math.log(0.4), id=7)]
         )
-        low, high = listed_masses(["A", "B"], [pieces], exact=True)
+        low, high = masses_from_top_tokens(["A", "B"], [pieces], exact=True)
         assert low == pytest.approx([0.5, 0])
         assert high == pytest.approx([0.5, 0.4])
 
@@ -172,7 +176,7 @@ class TestByHand:
         for value in (math.nan, 0.7):
             wrong = TopToken(value, text="A")
             with pytest.raises(InvalidLogits):
-                listed_masses(["A", "B"], [TopStep(wrong, [wrong])], exact=True)
+                masses_from_top_tokens(["A", "B"], [TopStep(wrong, [wrong])], exact=True)
 
 
 class TestTexts:
