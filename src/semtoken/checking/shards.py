@@ -31,7 +31,7 @@ from semtoken.files.safe_files import dump_json, parse_json, replace_text
 from semtoken.results import ScoredResponse
 from semtoken.results.headlines import Headline
 from semtoken.results.responses import TokensLater
-from semtoken.tokens.scored import Flag
+from semtoken.tokens.scored_token import Flag
 
 Check: TypeAlias = Callable[[SavedReply], "Sequence[CheckedAnswer] | RefusedReply"]
 NO_TOKENS = "another process checked the reply, and sent no tokens"
