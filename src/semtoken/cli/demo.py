@@ -59,7 +59,7 @@ def demo_real(
     stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion] = REAL_QUESTIONS
 ) -> list[ScoredResponse]:
     """Ask, mark, and say what else the model considered."""
-    console.print(Text(f"{name} answers. The redder a word, the less sure the model is of it.", style="bold"))
+    console.print(Text(f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it.", style="bold"))
     answers = []
     for asked in questions:
         prompt = [{"role": "user", "content": f"{INSTRUCTION} {asked.question}"}]
