@@ -59,7 +59,8 @@ def demo_real(
     stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion] = REAL_QUESTIONS
 ) -> list[ScoredResponse]:
     """Ask, mark, and say what else the model considered."""
-    console.print(Text(f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it.", style="bold"))
+    beginning = f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it."
+    console.print(Text(beginning, style="bold"))
     answers = []
     for asked in questions:
         prompt = [{"role": "user", "content": f"{INSTRUCTION} {asked.question}"}]
