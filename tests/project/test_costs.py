@@ -32,3 +32,18 @@ def test_a_reply_costs_what_was_measured() -> None:
     low, high = claimed("scoring a reply that lists 20 log-probabilities")
     spent = [0.1 * ratio for what, ratio in RATIOS.items() if what.startswith("score_payload")]
     assert len(spent) == 3 and all(low <= round(one, 2) <= high for one in spent), spent
+
+
+def test_workers_of_ray_cost_what_was_measured_and_lose_nothing() -> None:
+    runs = json.loads((ROOT / "benchmarks" / "results" / "machines.json").read_text())["runs"]
+    assert {(one["command"], one["workers"], one["killed"]) for one in runs} >= {
+        (command, *how)
+        for command in ("score", "check", "decide", "bench")
+        for how in ((0, False), (1, False), (2, False), (4, False), (2, True))
+    }
+    assert all(one["same"] for one in runs)
+    cost = {one["command"]: one["cpu_ms"] for one in runs if one["workers"] == 1}
+    page = (ROOT / "docs" / "cluster-of-machines.md").read_text(encoding="utf-8")
+    for command in ("check", "score"):
+        said = re.search(rf"`semtoken {command} --executor ray`\) \| ([\d.]+) ms of processor time", page)
+        assert said and float(said[1]) == round(cost[command]), (command, cost[command])

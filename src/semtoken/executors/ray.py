@@ -51,13 +51,15 @@ class RayExecutor:
             return
         ray = self._ready()
         data = require("ray.data", extra="ray")
-        cpus = self.cpus_per_worker or max(1.0, ray.cluster_resources().get("CPU", 1.0) // self.workers)
+        cores = ray.cluster_resources().get("CPU", 1.0)
+        cpus = self.cpus_per_worker or cores // self.workers or cores / self.workers
         wanted = data.from_items([{SHARD: shard} for shard in shards], override_num_blocks=len(shards))
         made = wanted.map_batches(
             ShardMaker,
             fn_constructor_args=(work.resolved(),),
             batch_size=1,
-            compute=data.ActorPoolStrategy(size=min(self.workers, len(shards))),
+            # A shard that waited at a busy worker could not go to a free one.
+            compute=data.ActorPoolStrategy(size=min(self.workers, len(shards)), max_tasks_in_flight_per_actor=1),
             num_cpus=cpus,
             num_gpus=self.gpus_per_worker or None,
         )
