@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from scipy.stats import rankdata
 
 from semtoken.decisions import Choice, Predicate
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses
 from semtoken.decisions.auditing import Share, audit
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.records import DecisionRecord
@@ -91,7 +91,7 @@ def answers_of(setting: Setting, items: Sequence[Item]) -> list[tuple[Item, Answ
         rows = setting.rows(len(item.low)) if item.kind == setting.kind else None
         if rows is not None:
             masses = OptionMasses(item.low[rows], item.high[rows])
-            answer = answered(QUESTIONS[setting.kind], masses)
+            answer = answer_from_masses(QUESTIONS[setting.kind], masses)
             if answer.refusal is None:
                 found.append((item, answer))
     return found

@@ -49,7 +49,7 @@ def tables(found: CheckedReplies) -> dict[str, Any]:
         "fields": field_table(found),
         "markdown": markdown(found, found.answers),
         "refused": found.refused,
-        "said": (found.joined, found.own, [one.response.headline.shown for one in found.answers]),
+        "said": (found.joined, found.n_from_block, [one.response.headline.shown for one in found.answers]),
     }
 
 

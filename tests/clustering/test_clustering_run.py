@@ -195,8 +195,8 @@ def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another():
     squares, random, counts = (at[:, None] - at) ** 2, np.random.default_rng(0), np.zeros((5, 5))
     for _ in range(8000):
         nearest = kmeans._Nearest(squares[0].astype(np.float32), np.zeros(5, np.int64))
-        proposed = kmeans._proposed(nearest.gap, 2, random)
-        taken = kmeans._taken(nearest, proposed, squares[proposed].astype(np.float32), 1, 1, random)
+        proposed = kmeans._propose_seeds(nearest.gap, 2, random)
+        taken = kmeans._choose_seeds(nearest, proposed, squares[proposed].astype(np.float32), 1, 1, random)
         np.testing.assert_array_equal(nearest.gap, squares[[0, *taken]].min(axis=0).astype(np.float32))
         counts[taken[0], taken[1] if len(taken) == 2 else 0] += 1
     first = squares[0] / squares[0].sum()

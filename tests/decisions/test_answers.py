@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, confidence_of, expected_level
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, confidence_of, expected_level
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import answers_in
@@ -38,7 +38,7 @@ def test_answers_equal_transformers(seed: int) -> None:
         (Choice("?", levels), {"type": "choice", "criteria": dict.fromkeys(levels)}),
     ):
         theirs = template.Question.from_request("q", form, template.DecisionConfig()).answer(p.tolist())
-        ours = systemone.written_answer(answered(question, masses(p.tolist())), form["criteria"])
+        ours = systemone.written_answer(answer_from_masses(question, masses(p.tolist())), form["criteria"])
         assert ours.keys() == theirs.keys()
         assert ours["confidence"] == pytest.approx(theirs["confidence"])
         assert ours.get("score") == pytest.approx(theirs.get("score"))
@@ -46,17 +46,17 @@ def test_answers_equal_transformers(seed: int) -> None:
 
 
 def test_masses_are_renormalised_in_each_order_and_averaged() -> None:
-    answer = answered(Predicate("?"), masses([0.3, 0.1], [0.1, 0.1]))
+    answer = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.1, 0.1]))
     assert answer.probabilities == pytest.approx((0.625, 0.375))  # (3/4 + 1/2) / 2
     assert answer.allowed_mass == pytest.approx(0.3)
     assert answer.order_spread == pytest.approx(0.25)
     assert [flag.code for flag in answer.flags] == ["mass_elsewhere"]
-    assert answered(Predicate("?"), masses([0.3, 0.2])).flags == ()
+    assert answer_from_masses(Predicate("?"), masses([0.3, 0.2])).flags == ()
 
 
 def test_intervals_of_masses_become_bounds() -> None:
     """An unlisted option lies in [0, .1]: yes is .6 alone or .6 of .7."""
-    answer = answered(Predicate("?"), masses([0.6, 0.0], high=[[0.6, 0.1]]))
+    answer = answer_from_masses(Predicate("?"), masses([0.6, 0.0], high=[[0.6, 0.1]]))
     assert answer.probabilities == (1.0, 0.0)
     assert answer.bounds is not None
     assert answer.bounds[0] == pytest.approx((0.6 / 0.7, 1.0))
@@ -64,7 +64,7 @@ def test_intervals_of_masses_become_bounds() -> None:
 
 
 def test_no_mass_at_all_is_no_number() -> None:
-    answer = answered(Predicate("?"), masses([0.0, 0.0]))
+    answer = answer_from_masses(Predicate("?"), masses([0.0, 0.0]))
     assert answer.probabilities == () and answer.refusal is not None
 
 

@@ -112,7 +112,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
         job.run(_Interrupted(3))
     with job.target.open("a") as file:
         file.write('{"state": "3", "ans')  # killed while it wrote
-    assert job.left() == 4
+    assert job.lines_left() == 4
     assert job.run(_Interrupted(None)) == 4
     assert job.target.read_bytes() == whole.target.read_bytes()
     assert len(read_decisions(job.target)) == 7

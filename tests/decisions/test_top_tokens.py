@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions, Score
-from semtoken.decisions.answers import OptionMasses, answered
+from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.deciding import completed, prepare, read_masses
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.decisions.remote import AskedText, asked_texts
@@ -118,9 +118,9 @@ def _check(exact: OptionMasses, found: OptionMasses, question: Question) -> None
     assert (found.low <= exact.low * (1 + 1e-4) + 1e-9).all(), (found.low, exact.low)
     assert (exact.high <= found.high * (1 + 1e-4) + 1e-9).all(), (exact.high, found.high)
     if (found.low.sum(axis=1) > 0).all():
-        answer = answered(question, found)
+        answer = answer_from_masses(question, found)
         for p, (least, greatest) in zip(
-            answered(question, exact).probabilities,
+            answer_from_masses(question, exact).probabilities,
             answer.bounds or [(q, q) for q in answer.probabilities],
             strict=True,
         ):

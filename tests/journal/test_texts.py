@@ -48,14 +48,14 @@ def test_parts_in_doubt_give_nothing_away_that_a_rule_withholds() -> None:
 
 
 def test_a_function_of_the_users_and_one_that_fails() -> None:
-    assert text_rule(True, ["b"], None).kept("abc") == "a[withheld]c"
-    assert TextRule(True, (), str.upper).kept("abc") == "ABC"
+    assert text_rule(True, ["b"], None).apply("abc") == "a[withheld]c"
+    assert TextRule(True, (), str.upper).apply("abc") == "ABC"
 
     def fails(text: str) -> str:
         raise RuntimeError(text)
 
-    assert TextRule(True, (), fails).kept("abc") == "[withheld: the rule failed]"
-    assert TextRule(False, (), str.upper).kept("abc") is None
+    assert TextRule(True, (), fails).apply("abc") == "[withheld: the rule failed]"
+    assert TextRule(False, (), str.upper).apply("abc") is None
 
 
 def test_a_function_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_a_function_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "broken_rules.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])  # as the command starts
-    assert text_rule(True, (), "rules_of_mine:hide").kept("to France") == "to a country"
+    assert text_rule(True, (), "rules_of_mine:hide").apply("to France") == "to a country"
     for name in ("rules_of_mine:nothing", "broken_rules:hide", "no_such_module:hide", "rules_of_mine", ""):
         with pytest.raises(InvalidInput, match="no function"):
             text_rule(True, (), name)

@@ -19,7 +19,7 @@ from semtoken.files.record_files import read_records, write_records
 from semtoken.results import ScoredResponse
 from semtoken.score_file import Item, ScoringJob, score_items
 from semtoken.score_file.lines import RESULT_FIELDS, BadLine, item_of
-from semtoken.score_file.output import LineWriter, _appended
+from semtoken.score_file.output import LineWriter, _open_to_append
 from semtoken.scoring import score_logits
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
@@ -358,7 +358,7 @@ def test_what_a_full_disk_did_not_take_is_no_second_error(tmp_path: Path) -> Non
     """A file that still holds what it could not write fails to close, too."""
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    with pytest.raises(InvalidInput, match="cannot be written: No space"), _appended(Path("/dev/full")) as file:
+    with pytest.raises(InvalidInput, match="cannot be written: No space"), _open_to_append(Path("/dev/full")) as file:
         LineWriter(Path("out.jsonl"), file).write([b"x" * 100])
 
 

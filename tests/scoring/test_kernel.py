@@ -108,7 +108,7 @@ def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monk
     assert kept.fits(2, 3, np.float32) and not kept.fits(2, 5, np.float32) and not kept.fits(1, 4, np.float32)
     for round in range(2):
         places = [kept.read(logits, np.array(some)) for some in ([3, 1, 0, 2], [4, 2])]
-        found, expected = kept.taken([(places[0], [1, 3]), (places[1], [0])]), logits[[1, 2, 4]].copy()
+        found, expected = kept.select([(places[0], [1, 3]), (places[1], [0])]), logits[[1, 2, 4]].copy()
         logits += 1.0 + round
         alone = normalized_rows(expected, 2050)
         np.testing.assert_array_equal(found.logits[found.row_ids], expected[:, :2050])
@@ -189,7 +189,7 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
         read = normalized_rows(logits, kind.twin.size)
         if random.random() < 0.5:  # as those do who keep rows until their tokens are known
             kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.tables.neutral_ids)
-            read = kept.taken([(kept.read(logits, np.arange(len(logits))), range(len(logits)))])
+            read = kept.select([(kept.read(logits, np.arange(len(logits))), range(len(logits)))])
             logits[:] = 0
         batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
         for k in running:

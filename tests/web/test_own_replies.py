@@ -42,7 +42,7 @@ def replies(served: str) -> list[dict[str, Any]]:
 def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Path, stream: bool) -> None:
     sent = {str(i): replied(served, question, stream=stream).text for i, question in enumerate(QUESTIONS)}
     found = {one.id: one for one in check_replies([saved(tmp_path, **sent)]).answers}
-    assert len(found) == len(QUESTIONS) and all(one.own for one in found.values())
+    assert len(found) == len(QUESTIONS) and all(one.from_block for one in found.values())
     for i, question in enumerate(load_questions("dev")[:4]):
         [expected] = almanac.generate(question.prompt(), 64, stop_at_newline=True)
         response = found[str(i)].response
@@ -58,7 +58,7 @@ def test_log_probabilities_come_before_the_block(served: str, tmp_path: Path) ->
     reply = replied(served, QUESTIONS[0], logprobs=True, top_logprobs=20).json()
     reply["choices"][0]["semtoken"]["uncertainty"] = 2.0  # not even looked at
     [one] = check_replies([saved(tmp_path, a=reply)]).answers
-    assert not one.own and one.response.tokens
+    assert not one.from_block and one.response.tokens
 
 
 def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_path: Path) -> None:

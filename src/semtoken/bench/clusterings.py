@@ -59,24 +59,24 @@ def planned_clusterings(
         The clusters that the model's settings name cannot be read.
     """
     if isinstance(model.clusters, str):
-        main = _given(model.clusters)
+        main = _plan_from_source(model.clusters)
     elif not ScoringRules(settings.preset, settings.function_words).clustering:
         return ()
     elif model.clusters is None and (shipped := resolve(model.name).clusters):
-        main = _given(str(shipped))
+        main = _plan_from_source(str(shipped))
     else:
-        main = _made(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
+        main = _plan_to_make(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
     variants = []
     for setting, value in settings.sensitivity.variants():
         name = f"{setting}={value}"
         if main.settings.get(setting) == value:
             variants.append(replace(main, name=name))
         else:
-            variants.append(_made(name, identity, {**main.settings, setting: value}))
+            variants.append(_plan_to_make(name, identity, {**main.settings, setting: value}))
     return (main, *variants)
 
 
-def _given(source: str) -> PlannedClustering:
+def _plan_from_source(source: str) -> PlannedClustering:
     clusters = TokenClusters.from_pretrained(source)
     identity = {
         "labels": hashlib.sha256(clusters.labels.tobytes()).hexdigest(),
@@ -88,7 +88,7 @@ def _given(source: str) -> PlannedClustering:
     return PlannedClustering(MAIN, identity, source, known | {"n_clusters": clusters.n_clusters})
 
 
-def _made(name: str, model: Mapping[str, Any], settings: Mapping[str, Any]) -> PlannedClustering:
+def _plan_to_make(name: str, model: Mapping[str, Any], settings: Mapping[str, Any]) -> PlannedClustering:
     wanted = {key: value for key, value in settings.items() if value is not None}
     facts = ClusterSettings(**wanted).facts() | {"n_clusters": settings.get("n_clusters")}
     return PlannedClustering(name, {"model": dict(model), "settings": facts}, None, dict(settings))

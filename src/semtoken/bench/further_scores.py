@@ -146,13 +146,14 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     risk[usable] = found.risk
     taken = max(cell.seconds.get(name, 0.0) for name in names)
     taken += 0.0 if states is None else cell.steps.get(AnswerState.field, 0.0)
-    told = f"{title} reads {_told(names, states, lacking)}; cross-fitted on the verdicts of {judge}. A calibrator of "
+    inputs = _inputs_text(names, states, lacking)
+    told = f"{title} reads {inputs}; cross-fitted on the verdicts of {judge}. A calibrator of "
     return replace(
         cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
     ), f"{told}them {found.statement}."
 
 
-def _told(names: Sequence[str], states: FloatArray | None, lacking: str) -> str:
+def _inputs_text(names: Sequence[str], states: FloatArray | None, lacking: str) -> str:
     """What is read, as the notes say it."""
     if states is not None:
         return f"the {names[0]} and {states.shape[1]:,} dimensions of hidden state"

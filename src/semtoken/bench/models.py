@@ -57,7 +57,9 @@ class RunAnswerer:
         Seconds go to `greedy`, `likelihoods` and `alternatives`.
         """
         with self._passes(timings):
-            return record_greedy(self.backend, prompts, columns_of("greedy"), decoding, timings, _counted(answered))
+            return record_greedy(
+                self.backend, prompts, columns_of("greedy"), decoding, timings, _answer_progress(answered)
+            )
 
     def samples(
         self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: OnAnswered | None = None
@@ -70,7 +72,7 @@ class RunAnswerer:
         empty = [Generation(text="", token_ids=()) for _ in prompts]
         needs = {"hidden_states"} if "states" in self.backend.gives else set()
         with self._passes(timings):
-            return record_samples(self.backend, prompts, empty, needs, decoding, timings, _counted(answered))
+            return record_samples(self.backend, prompts, empty, needs, decoding, timings, _answer_progress(answered))
 
     def _passes(self, timings: Timings) -> AbstractContextManager[None]:
         """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
@@ -78,7 +80,7 @@ class RunAnswerer:
         return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
 
 
-def _counted(answered: OnAnswered | None) -> Progress | None:
+def _answer_progress(answered: OnAnswered | None) -> Progress | None:
     return None if answered is None else lambda step, done, total: answered(done)
 
 

@@ -178,7 +178,7 @@ class _Reader:
         for step in self.plan.steps_of(work):
             shards = self._shards(step, column)
             if shards is not None:
-                found[step.subject] = _joined(shards, column)
+                found[step.subject] = _whole_column(shards, column)
         return found
 
     def _judgements(self) -> dict[str, FloatArray]:
@@ -226,13 +226,13 @@ class _Reader:
         shards = self._shards(step, LOG_SCORE)
         if shards is None:
             return None
-        return np.array([stc(value) for value in _joined(shards, LOG_SCORE).tolist()])
+        return np.array([stc(value) for value in _whole_column(shards, LOG_SCORE).tolist()])
 
     def _log_score(self) -> FloatArray | None:
         """The log score of STC itself, without changes to its rules."""
         step = self.plan.steps.get("stc")
         shards = None if step is None else self._shards(step, LOG_SCORE)
-        return None if shards is None else _joined(shards, LOG_SCORE)
+        return None if shards is None else _whole_column(shards, LOG_SCORE)
 
     def _states(self) -> FloatArray | None:
         """The hidden states at the ends of the answers."""
@@ -290,7 +290,7 @@ class _Reader:
         return None
 
 
-def _joined(shards: Sequence[Shard], column: str) -> FloatArray:
+def _whole_column(shards: Sequence[Shard], column: str) -> FloatArray:
     return np.array([value for shard in shards for value in shard.columns[column]], dtype=np.float64)
 
 

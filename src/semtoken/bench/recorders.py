@@ -79,7 +79,7 @@ class ShardInputs:
         folder, key = self.context.cell.questions_folder(self.context.run), self.context.cell.questions
         found = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
         if found is None:
-            raise _gone(shard_path(folder, self.shard))
+            raise _missing_file(shard_path(folder, self.shard))
         columns = found.columns
         rows = zip(columns["id"], columns["question"], columns["answers"], strict=True)
         return [Question(name, question, tuple(answers)) for name, question, answers in rows]
@@ -104,12 +104,12 @@ class ShardInputs:
         for name in inputs:
             found = self.context.read(steps[name], self.shard)
             if found is None:
-                raise _gone(shard_path(steps[name].folder(self.context.run), self.shard))
+                raise _missing_file(shard_path(steps[name].folder(self.context.run), self.shard))
             columns.append(found.columns)
         return generations_of([question.question for question in self.questions], columns)
 
 
-def _gone(path: Path) -> InvalidInput:
+def _missing_file(path: Path) -> InvalidInput:
     return InvalidInput(f"{path} was there when this run began and is now missing or damaged. Run again to make it.")
 
 

@@ -233,7 +233,7 @@ class RunSettings(Strict):
 
     @field_validator("methods")
     @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         try:
             found = known_methods(names)
         except InvalidInput as error:

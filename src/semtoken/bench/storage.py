@@ -235,7 +235,7 @@ def columns_of(artifact: str) -> tuple[str, ...]:
 def table_of(ids: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> Any:
     """A `pyarrow.Table` of the questions' ids and the fields that were recorded of each, the same for all."""
     pyarrow = require("pyarrow", extra="bench")
-    rows = [_packed(one) for one in fields]
+    rows = [_pack_states(one) for one in fields]
     arrays = {"id": pyarrow.array(list(ids), type=pyarrow.string())}
     for name in rows[0]:
         column = COLUMNS[name]
@@ -261,7 +261,7 @@ def generations_of(questions: Sequence[str], shards: Sequence[Mapping[str, Seque
     return found
 
 
-def _packed(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _pack_states(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Columns whose hidden states are in their small form."""
     found = dict(fields)
     if HIDDEN_STATES in found:

@@ -132,7 +132,7 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     """
     found = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-    told = {_told(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
+    told = {_origin_of(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
     if len(told) > 1:
         first, second = sorted(told, key=str)[:2]
         raise InvalidInput(
@@ -189,5 +189,5 @@ def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
     return {name: value for name, value in asdict(fingerprint).items() if value is not None}
 
 
-def _told(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
+def _origin_of(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
     return answer.signature, answer.distribution, "exact" if answer.log_score_bounds is None else "top-k"

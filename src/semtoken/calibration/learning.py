@@ -323,7 +323,7 @@ def learn_from(
 
 
 def _require_different_questions(answers: Sequence[Any], prompts: Sequence[Any] | None) -> None:
-    asked = [str(prompt) for prompt in prompts] if prompts is not None else [_asked(answer) for answer in answers]
+    asked = [str(prompt) for prompt in prompts] if prompts is not None else [_prompt_of(answer) for answer in answers]
     first: dict[str, int] = {}
     for i, question in enumerate(asked):
         if question and question in first:
@@ -334,7 +334,7 @@ def _require_different_questions(answers: Sequence[Any], prompts: Sequence[Any] 
         first[question] = i
 
 
-def _asked(answer: Any) -> str:
+def _prompt_of(answer: Any) -> str:
     """What the answer is known to have been asked; empty where nothing is known."""
     if isinstance(answer, AnswerRecord):
         return answer.question
@@ -355,7 +355,7 @@ def with_learned(answer: Any, learned: LearnedNumber) -> Any:
             learned.origin.require_model(origin)
             learned.origin.require_prompt(origin.before or "")
         readings = readings_of([answer], learned.names, states=learned.reads_states)
-        found = _applied(learned, readings)
+        found = _learned_scores(learned, readings)
     except CalibratorMismatch as error:
         if isinstance(answer, AnswerRecord):
             raise
@@ -363,7 +363,7 @@ def with_learned(answer: Any, learned: LearnedNumber) -> Any:
     return _with_scores(answer, found)
 
 
-def _applied(learned: LearnedNumber, readings: Readings) -> dict[str, float]:
+def _learned_scores(learned: LearnedNumber, readings: Readings) -> dict[str, float]:
     """The scores of one answer: its learned number, and the distance of its state."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = {LEARNED: float(learned.risk(readings)[0])}

@@ -77,8 +77,8 @@ def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, fo
         "forecast": forecast,
         "base": percent(round(report.base_rate, 3)),
         "figures": [
-            ("Brier score", _told(report.brier), _told(report.brier_gain, signed=True)),
-            ("log loss", _told(report.log_loss), _told(report.log_loss_gain, signed=True)),
+            ("Brier score", _interval_text(report.brier), _interval_text(report.brier_gain, signed=True)),
+            ("log loss", _interval_text(report.log_loss), _interval_text(report.log_loss_gain, signed=True)),
             ("calibration error (ECE)", f"{report.calibration_error:.3f}", ""),
         ],
         "how": seen,
@@ -92,7 +92,7 @@ def _facts(calibrator: Calibrator) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in known_values(calibrator.fingerprint).items()]
 
 
-def _told(found: Interval, *, signed: bool = False) -> str:
+def _interval_text(found: Interval, *, signed: bool = False) -> str:
     sign = "+" if signed else ""
     return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
 

@@ -130,7 +130,7 @@ class Threshold:
             placing = None if unlabelled is None else log_scores(unlabelled, method)
             found = _selective(answers, alpha, delta, placing, start)
         else:
-            found = _missed(answers, alpha) if promise == "missed" else _joint(answers, alpha)
+            found = _missed_threshold(answers, alpha) if promise == "missed" else _joint(answers, alpha)
         return replace(found, fingerprint=origin)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
@@ -319,7 +319,7 @@ def _own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
     return [float(ascending[min(round(share * uncertainty.size), uncertainty.size)]) for share in shares]
 
 
-def _missed(answers: LabelledScores, alpha: float) -> Threshold:
+def _missed_threshold(answers: LabelledScores, alpha: float) -> Threshold:
     level, n_wrong, rank = promises.wrong_answers_caught(answers.uncertainty, answers.correct, alpha)
     if level is None:
         least = _least(alpha)

@@ -43,8 +43,8 @@ class CheckedAnswer:
     """Chance, decision and promise, as `CalibratorInUse.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
     """The fields of its JSON, as `semtoken.checking.fields.field_records` gives them; none without a schema."""
-    own: bool = False
-    """The reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
+    from_block: bool = False
+    """Whether the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
     rank: int = 0
     """1 is the most doubtful of the answers at hand."""
 
@@ -74,9 +74,9 @@ class CheckedReplies:
     """How replies and questions were joined."""
 
     @property
-    def own(self) -> int:
-        """How many answers have the numbers that one of our servers has put into their reply."""
-        return sum(one.own for one in self.answers)
+    def n_from_block(self) -> int:
+        """How many answers have their numbers from the semtoken block of the reply, for lack of log-probabilities."""
+        return sum(one.from_block for one in self.answers)
 
 
 def check_replies(
@@ -219,7 +219,7 @@ def _own_answer(
     calibration = told or None if calibrator is None else calibrator.block(result)
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
-    return CheckedAnswer(reply.where, name, reply.question, result, doubts, said, calibration, own=True)
+    return CheckedAnswer(reply.where, name, reply.question, result, doubts, said, calibration, from_block=True)
 
 
 def _cut_off(finish_reason: str | None) -> bool | None:

@@ -161,7 +161,7 @@ def _plain(one: CheckedAnswer) -> dict[str, Any]:
         "sentence": one.sentence,
         "calibration": None if one.calibration is None else dict(one.calibration),
         "fields": [dict(field) for field in one.fields],
-        "own": one.own,
+        "from_block": one.from_block,
         "doubts": [asdict(doubt) for doubt in one.doubts],
         "response": {name: getattr(response, name) for name in KEPT}
         | {

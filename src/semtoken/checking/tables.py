@@ -43,7 +43,7 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "distribution": response.distribution,
         "truncated": response.truncated,
         "flags": " ".join(flag.code for flag in response.flags),
-        "numbers_from": "the reply's semtoken block" if one.own else "log-probabilities",
+        "numbers_from": "the reply's semtoken block" if one.from_block else "log-probabilities",
         "where": one.where,
     }
     for name in ("chance", "decision"):

@@ -209,7 +209,7 @@ def judge(
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.texts import SimilarityJudge
     from semtoken.bench.judges.verdict_files import read_answers, write_verdicts
-    from semtoken.files.record_files import STANDARD, stored
+    from semtoken.files.record_files import STANDARD, as_file
 
     options: dict[str, dict[str, Any]] = {
         "llm": {
@@ -224,7 +224,7 @@ def judge(
     }
     target = output or (source if str(source) == STANDARD else source.with_suffix(".judged.jsonl"))
     _check_target(target, source, overwrite=overwrite)
-    with stored(source) as readable:
+    with as_file(source) as readable:
         items = read_answers(readable)
     chosen = _judges(judges, options, [item.question.id for item in items])
     if any(isinstance(one, SimilarityJudge) for one in chosen):

@@ -102,8 +102,8 @@ def check(
             how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)
             checked = check_in_shards(sources, how, distributed, folder, questions=questions)
         if keeper is not None:
-            if checked.own:
-                raise InvalidInput(f"{checked.own:,} answers cannot be kept in the journal: {NO_TOKENS}.")
+            if checked.n_from_block:
+                raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
             keeper.uses(applied)
             for one in checked.answers:
                 keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
@@ -112,7 +112,7 @@ def check(
         _show_fields(rows, top, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            _write_fields(rows, page_rows(checked.answers), top, output, _named(sources))
+            _write_fields(rows, page_rows(checked.answers), top, output, _name_of_sources(sources))
         return
     shown = checked.answers[:top]
     for one in shown:
@@ -166,10 +166,10 @@ def _conclude(checked: CheckedReplies) -> None:
     """How questions were joined, and what could not be scored."""
     if checked.joined:
         tell(checked.joined)
-    if checked.own:
+    if checked.n_from_block:
         tell(
-            f"{checked.own:,} of them hold no log-probabilities, and numbers that semtoken serve or proxy had put into "
-            "them: these are shown. Save log-probabilities, too, to see which words are in doubt."
+            f"{checked.n_from_block:,} of them hold no log-probabilities, but numbers that semtoken serve or proxy had "
+            "put into them: these are shown. Save log-probabilities, too, to see which words are in doubt."
         )
     for one in checked.refused[:5]:
         tell(f"Not scored: {one.where}: {one.reason}", style="yellow")
@@ -177,7 +177,7 @@ def _conclude(checked: CheckedReplies) -> None:
         tell(f"Not scored: {len(checked.refused) - 5:,} more.", style="yellow")
 
 
-def _named(sources: Sequence[str]) -> str:
+def _name_of_sources(sources: Sequence[str]) -> str:
     """What a page calls the replies that were handed in: "replies", "may.jsonl and 2 more"."""
     first = "standard input" if sources[0] == "-" else Path(sources[0]).resolve().name or sources[0]
     return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
@@ -192,7 +192,7 @@ def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path
         case ".html":
             from semtoken.web.page import static_page
 
-            replace_text(output, static_page({_named(sources): tables.page_rows(checked.answers)}))
+            replace_text(output, static_page({_name_of_sources(sources): tables.page_rows(checked.answers)}))
         case ".md":
             replace_text(output, tables.markdown(checked, shown))
         case _:

@@ -70,7 +70,7 @@ class ShortHelp(TyperCommand):
         for title, params in (("Arguments", arguments), ("Options", shown)):
             if params:
                 console.print(f"\n{title}", style="bold")
-                console.print(_listed(params, ctx))
+                console.print(_two_columns(params, ctx))
         if len(shown) < len(options):
             console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
 
@@ -100,7 +100,7 @@ def print_commands(group: Any, ctx: Any, summaries: Mapping[str, str]) -> None:
     console.print(table)
 
 
-def _listed(params: Sequence[Any], ctx: Any) -> Table:
+def _two_columns(params: Sequence[Any], ctx: Any) -> Table:
     """Names and what they are for, in two columns."""
     from rich.table import Table
     from rich.text import Text

@@ -100,7 +100,7 @@ def run(
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
     job = DecisionJob(source, output, asked, options, fitted)
     job.check()
-    if not job.left():
+    if not job.lines_left():
         tell(f"{output} is complete.")
         return
     asking = _ModelOrServer(choice, endpoint, name, key_env, top_logprobs)

@@ -80,13 +80,13 @@ def show(
     if not rows:
         tell("The journal is empty.")
     for row in rows:
-        out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_told(row)}"), soft_wrap=True)
+        out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
         if row["answer"] is not None:
             said = f"{row['question'] or ''} -> {row['answer']}"
             out.print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
 
 
-def _told(row: dict[str, Any]) -> str:
+def _row_text(row: dict[str, Any]) -> str:
     parts = [row["source"], row["model"] or "", "sample" if row["sampled"] else ""]
     if row["unscored"] is not None:
         parts.append(f"no score: {row['unscored']}")

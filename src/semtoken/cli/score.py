@@ -109,7 +109,7 @@ def score(
     - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
     - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
     """
-    from semtoken.files.record_files import STANDARD, stored
+    from semtoken.files.record_files import STANDARD, as_file
     from semtoken.score_file import ScoringJob
 
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
@@ -118,7 +118,7 @@ def score(
         raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
     if executor == "ray" and keeping.journal is not None:
         raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
-    with stored(source) as readable, keeping.keeper("score", model=choice.model) as keeper:
+    with as_file(source) as readable, keeping.keeper("score", model=choice.model) as keeper:
         lines = target if schema is None else _lines_beside(target, source, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
@@ -239,7 +239,7 @@ class _Scoring:
         return score_and_keep
 
 
-def _left(job: ScoringJob) -> Progress | None:
+def _remaining_work(job: ScoringJob) -> Progress | None:
     """How much of a job is done, if anything is left of it."""
     found = job.check()
     if job.is_finished(found):
@@ -252,7 +252,7 @@ def _left(job: ScoringJob) -> Progress | None:
 
 def _run(job: ScoringJob, scoring: _Scoring) -> None:
     """Do what is left of a job, with a bar."""
-    if (found := _left(job)) is None:
+    if (found := _remaining_work(job)) is None:
         return
     stc = scoring.choice.load(states=scoring.states)
     job = replace(job, annotate=scoring.annotate(stc), settings=dict(job.settings) | _facts(stc))
@@ -265,7 +265,7 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
     """Run the job in several processes or on several machines."""
     from semtoken.score_file.shards import run_in_shards
 
-    if (found := _left(job)) is None:
+    if (found := _remaining_work(job)) is None:
         return
     with counting("scoring", found.total, found.done) as progress:
         reached = run_in_shards(job, scoring.load, executor, progress)

@@ -12,7 +12,7 @@ from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import tell
 from semtoken.cli.options import ByOption
 from semtoken.errors import InvalidInput
-from semtoken.files.record_files import STANDARD, read_rows, stored
+from semtoken.files.record_files import STANDARD, as_file, read_rows
 from semtoken.files.safe_files import replace_text
 
 Rows = list[dict[str, Any]]
@@ -46,7 +46,7 @@ def view(
     for path in (scored, other):
         if path is None:
             continue
-        with stored(path) as file:
+        with as_file(path) as file:
             rows = [_checked(where, fields) for _, where, fields in read_rows(file)]
             if calibrator is not None and path == scored:
                 info = _calibrate(rows, file, calibrator)

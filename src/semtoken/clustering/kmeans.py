@@ -104,10 +104,10 @@ def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: in
         for_all(partial(_measure, tiles, np.array(seeds), gaps))
         nearest = _Nearest(gaps[0], np.zeros(n, np.int64))
         while len(seeds) < k and nearest.gap.any():
-            proposed = _proposed(nearest.gap, min(TILE, draws * min(len(seeds), k - len(seeds))), random)
+            proposed = _propose_seeds(nearest.gap, min(TILE, draws * min(len(seeds), k - len(seeds))), random)
             gaps = np.empty((len(proposed), n), np.float32)
             for_all(partial(_measure, tiles, proposed, gaps))
-            seeds += _taken(nearest, proposed, gaps, len(seeds), draws, random)
+            seeds += _choose_seeds(nearest, proposed, gaps, len(seeds), draws, random)
             monitor.advance(len(seeds) / k)
     centres = np.zeros((len(seeds), tiles.rows.width), np.float32)
     touched = np.ones(len(seeds), bool)
@@ -127,7 +127,7 @@ def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: in
     return nearest.centre
 
 
-def _proposed(gap: Floats, count: int, random: np.random.Generator) -> Ints:
+def _propose_seeds(gap: Floats, count: int, random: np.random.Generator) -> Ints:
     """Rows drawn with probabilities that are proportional to their squared distances from the nearest seeds."""
     below = np.cumsum(gap, dtype=np.float64)
     found = np.searchsorted(below, random.random(count) * below[-1], side="right")
@@ -135,7 +135,7 @@ def _proposed(gap: Floats, count: int, random: np.random.Generator) -> Ints:
     return rows
 
 
-def _taken(
+def _choose_seeds(
     nearest: _Nearest, proposed: Ints, gaps: Floats, first: int, draws: int, random: np.random.Generator
 ) -> list[int]:
     """At least one seed, and as many as the proposed rows lead to, whose distances are then taken into account."""

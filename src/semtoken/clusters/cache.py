@@ -117,7 +117,7 @@ def find(
             and origin.commit is not None
             and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
         )
-        if not same_weights or _key(config) != _wanted(settings, vocabulary):
+        if not same_weights or _key(config) != _key_facts(settings, vocabulary):
             continue
         try:
             clusters = TokenClusters.from_pretrained(path)
@@ -219,7 +219,7 @@ def _key(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _wanted(settings: ClusterSettings, vocabulary: Vocabulary) -> dict[str, Any]:
+def _key_facts(settings: ClusterSettings, vocabulary: Vocabulary) -> dict[str, Any]:
     return {
         "settings": settings.facts(),
         "fingerprint": vocabulary.fingerprint,

@@ -232,7 +232,7 @@ class TokenClusters:
     def _repr_html_(self) -> str:
         _, firsts = np.unique(self.labels, return_index=True)
         largest = firsts[np.argsort(-self.sizes, kind="stable")[:CLUSTERS_SHOWN]]
-        rows = [self._shown(int(token)) for token in largest]
+        rows = [self._size_and_members(int(token)) for token in largest]
         return card(
             heading(f"{self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens"),
             note(f"Made for {self.provenance.get('model', 'a model that was not recorded')}."),
@@ -244,7 +244,7 @@ class TokenClusters:
             note(f"Signature: {self.signature}"),
         )
 
-    def _shown(self, token: int) -> tuple[str, str]:
+    def _size_and_members(self, token: int) -> tuple[str, str]:
         """How many tokens the cluster of a token holds, and some of them."""
         members = self.members(token)
         texts = list(dict.fromkeys(stripped for text in members if (stripped := text.strip())))

@@ -104,21 +104,21 @@ class OptionMasses:
     """The probability of each option before renormalising, under some orders of the options."""
 
     low: FloatArray
-    """[orders, options] in [0, 1]."""
+    """[orders, options] lower bounds, in [0, 1]."""
     high: FloatArray
-    """[orders, options] the same where everything is known."""
+    """[orders, options] upper bounds, in [0, 1]; equal to `low` where everything is known."""
 
 
-def answered(question: Question, masses: OptionMasses) -> AnsweredQuestion:
-    """The answer that some masses give: renormalised in each order, then averaged over the orders.
+def answer_from_masses(question: Question, masses: OptionMasses) -> AnsweredQuestion:
+    """Answer a question from the probabilities of its options: renormalised in each order, then averaged.
 
-    Where no option has any probability in some order, the question is refused in words.
+    Where no option has any probability in some order, the question has no answer, but a reason.
     """
     totals = masses.low.sum(axis=1, keepdims=True)
     known = masses.low if (totals > 0).all() else np.where(totals > 0, masses.low, masses.high)
     totals = known.sum(axis=1, keepdims=True)
     if not (totals > 0).all():
-        return refused(question, "No option of this question has any probability that can be told from none.")
+        return unanswered(question, "No option of this question has any probability that can be told from none.")
     shares = known / totals
     probabilities = shares.mean(axis=0)
     allowed = float(np.minimum(masses.low.sum(axis=1), 1.0).mean())
@@ -134,20 +134,20 @@ def answered(question: Question, masses: OptionMasses) -> AnsweredQuestion:
     )
 
 
-def told(
+def answer_from_server(
     question: Question,
     probabilities: Sequence[float],
     allowed_mass: float | None,
     order_spread: float | None = None,
     bounds: tuple[tuple[float, float], ...] | None = None,
 ) -> AnsweredQuestion:
-    """The answer of a server that gives probabilities, with what else it says of them."""
+    """The answer of a server that gives the probabilities of the options itself; None: the server does not say."""
     flags = () if allowed_mass is None else _flags(allowed_mass)
     return AnsweredQuestion(question, tuple(probabilities), allowed_mass, order_spread, bounds, flags)
 
 
-def refused(question: Question, why: str) -> AnsweredQuestion:
-    """A question that is not answered, and the reason."""
+def unanswered(question: Question, why: str) -> AnsweredQuestion:
+    """The answer to a question that has none, with the reason."""
     return AnsweredQuestion(question, (), refusal=why)
 
 

@@ -223,10 +223,10 @@ def compare(
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
     for pair in zip(first, second, strict=True):
         groups.setdefault(pair[0].fingerprint, []).append(pair)
-    return [_compared(pairs, seed) for pairs in groups.values()]
+    return [_comparison(pairs, seed) for pairs in groups.values()]
 
 
-def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> ServerComparison:
+def _comparison(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> ServerComparison:
     places = [0 if a.kind == "predicate" else a.best for a, _ in pairs]
     p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
     same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))

@@ -11,7 +11,7 @@ import numpy as np
 
 from semtoken.backends.base import Backend
 from semtoken.choices import Reading
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, refused
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, unanswered
 from semtoken.decisions.lookups import option_masses
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
 from semtoken.decisions.questions import (
@@ -225,7 +225,9 @@ def _by_question(one: PreparedInquiry, masses: Sequence[tuple[FloatArray, FloatA
 def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:
     return InquiryAnswers(
         tuple(
-            refused(question, one.refusals[number]) if number in one.refusals else answered(question, masses[number])
+            unanswered(question, one.refusals[number])
+            if number in one.refusals
+            else answer_from_masses(question, masses[number])
             for number, question in enumerate(one.inquiry.questions)
         ),
         one.input_tokens,
@@ -281,7 +283,7 @@ class _Size:
         InvalidInput
             All are too many.
         """
-        self.read += len(ids) - _shared(self.last, ids)
+        self.read += len(ids) - _common_beginning(self.last, ids)
         self.tokenised += len(ids)
         self.last = ids
         if self.read > MOST_TOKENS or self.tokenised > MOST_SHARED_TOKENS:
@@ -297,10 +299,10 @@ def shared_size(prompts: Sequence[Sequence[int]]) -> int:
     >>> shared_size([[1, 2, 3], [1, 2, 4, 5]])
     5
     """
-    return sum(len(ids) - _shared(prompts[i - 1] if i else (), ids) for i, ids in enumerate(prompts))
+    return sum(len(ids) - _common_beginning(prompts[i - 1] if i else (), ids) for i, ids in enumerate(prompts))
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+def _common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two prompts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))

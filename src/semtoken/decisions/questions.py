@@ -84,7 +84,7 @@ class Choice:
     def __post_init__(self) -> None:
         _texts(self, "instructions")
         _check_name(self.name)
-        found = tuple(map(_option, _listed(self.choices, "A choice", "options", MOST_OPTIONS)))
+        found = tuple(map(_option, _ordered_options(self.choices, "A choice", "options", MOST_OPTIONS)))
         if len({(type(one.value), one.value) for one in found}) < len(found):
             raise InvalidInput("A choice has the same option twice: each must be unique.")
         object.__setattr__(self, "choices", found)
@@ -115,7 +115,7 @@ class Score:
     def __post_init__(self) -> None:
         _texts(self, "instructions")
         _check_name(self.name)
-        levels = _listed(self.levels, "A score", "levels", MOST_LEVELS)
+        levels = _ordered_options(self.levels, "A score", "levels", MOST_LEVELS)
         found = tuple(_level(i, level) for i, level in enumerate(levels))
         object.__setattr__(self, "levels", found)
 
@@ -215,25 +215,27 @@ def _option(given: Any) -> Option:
     if isinstance(given, Option):
         if not isinstance(given.value, str | bool):
             raise InvalidInput(f"The value of an option is a text, true or false; got {type(given.value).__name__}.")
-        return Option(given.value, _written(given.name, "an option"), _written(given.description, "a description"))
+        return Option(
+            given.value, _checked_text(given.name, "an option"), _checked_text(given.description, "a description")
+        )
     if isinstance(given, bool):
         return Option(given, "true" if given else "false")
-    name = _written(given, "an option")
+    name = _checked_text(given, "an option")
     return Option(name, name)
 
 
 def _level(number: int, given: Any) -> Option:
     if isinstance(given, Option):
-        return Option(number, _written(given.name, "a level"), _written(given.description, "a description"))
-    return Option(number, _written(given, "a level"))
+        return Option(number, _checked_text(given.name, "a level"), _checked_text(given.description, "a description"))
+    return Option(number, _checked_text(given, "a level"))
 
 
-def _written(given: Any, what: str) -> str:
+def _checked_text(given: Any, what: str) -> str:
     """A text that can be written."""
     return as_text(text(given, what))
 
 
-def _listed(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
+def _ordered_options(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
     """Options in their order, from anything that has one."""
     if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable):
         raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
@@ -248,9 +250,9 @@ def _listed(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
 
 def _check_name(name: Any) -> None:
     if name is not None:
-        _written(name, "the name of a question")
+        _checked_text(name, "the name of a question")
 
 
 def _texts(question: Any, *names: str) -> None:
     for name in names:
-        _written(getattr(question, name), name)
+        _checked_text(getattr(question, name), name)

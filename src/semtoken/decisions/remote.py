@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, refused
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, unanswered
 from semtoken.decisions.prompts import OrderedQuestion, continued_text, orders_of, prompt_text, without_markup
 from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
 from semtoken.decisions.spellings import surfaces_of
@@ -140,11 +140,11 @@ class AskedTexts:
     def _answer(self, number: int, rows: Sequence[Masses]) -> AnsweredQuestion:
         question = self.questions[number]
         if number in self.refusals:
-            return refused(question, self.refusals[number])
+            return unanswered(question, self.refusals[number])
         low, high = (np.stack(side) for side in zip(*rows, strict=True))
         if not low.any():
-            return refused(question, NOT_LISTED)
-        return answered(question, OptionMasses(low, high))
+            return unanswered(question, NOT_LISTED)
+        return answer_from_masses(question, OptionMasses(low, high))
 
 
 def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:
@@ -217,7 +217,7 @@ def _asker_of_route(url: str, model: str | None, key: str | None) -> Asker:
     from semtoken.decisions.wire.extension import answers_in
 
     def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
-        asked, places, read = _written(url, state, questions)
+        asked, places, read = _request_body(url, state, questions)
         reply = _posted(url, {**_how(options), **({} if model is None else {"model": model}), **asked}, key)
         try:
             found = answers_in(list(questions.values()), places, reply, read)
@@ -228,7 +228,7 @@ def _asker_of_route(url: str, model: str | None, key: str | None) -> Asker:
     return ask
 
 
-def _written(url: str, state: Any, questions: Mapping[str, Question]) -> tuple[dict[str, Any], list[Any], Any]:
+def _request_body(url: str, state: Any, questions: Mapping[str, Question]) -> tuple[dict[str, Any], list[Any], Any]:
     """The questions as a request has them, where each answer stands in the reply, and what reads one."""
     from semtoken.decisions.wire import openai, systemone
 

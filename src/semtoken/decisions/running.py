@@ -87,11 +87,11 @@ class DecisionJob:
     calibrator: DecisionCalibrator | None = None
     keep: DecisionSink | None = None
 
-    def left(self) -> int:
+    def lines_left(self) -> int:
         """Lines of the input that have no answers yet; an unfinished last line of the output does not count."""
-        return max(0, sum(1 for _ in read_json_lines(self.source)) - self._done())
+        return max(0, sum(1 for _ in read_json_lines(self.source)) - self._count_lines())
 
-    def _done(self) -> int:
+    def _count_lines(self) -> int:
         if not self.target.exists():
             return 0
         with reading_errors(self.target):
@@ -114,7 +114,7 @@ class DecisionJob:
 
     def _settled(self) -> int:
         self._drop_unfinished()
-        done = self._done()
+        done = self._count_lines()
         self._check_beginning(done)
         return done
 
@@ -147,7 +147,7 @@ class DecisionJob:
         """
         with self._alone():
             done = self._settled()
-            total = done + self.left()
+            total = done + self.lines_left()
             with self.target.open("ab") as file:
                 work = DecisionWork(self.target.with_name(self.target.name + ".shards"), size, load, self)
                 append_in_order(work, executor, done, total, partial(_append, file))
@@ -260,7 +260,7 @@ def ask_again(
     """
     questions, options = _questions(calibrator)
     DecisionJob(source, target, questions, options).run(ask)
-    turned = {name: _turned(one) for name, one in questions.items() if isinstance(one, Choice)}
+    turned = {name: _in_other_order(one) for name, one in questions.items() if isinstance(one, Choice)}
     variants: dict[str, Mapping[str, Question]] = {TURNED: turned}
     if reworded is not None:
         if unknown := set(reworded) - set(questions):
@@ -293,7 +293,7 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
     return found, asked[0].options
 
 
-def _turned(question: Choice) -> Choice:
+def _in_other_order(question: Choice) -> Choice:
     half = (len(question.options) + 1) // 2
     return replace(question, choices=[*question.options[half:], *question.options[:half]])
 

@@ -68,7 +68,7 @@ def masses_from_top_tokens(
     """
     reading = _ListReading(texts, exact)
     for number, step in enumerate(steps):
-        if not reading.take(_listed(step, number, exact), last=number + 1 == len(steps)):
+        if not reading.take(_best_tokens(step, number, exact), last=number + 1 == len(steps)):
             break
     low = np.minimum(reading.low, 1.0)
     return low, np.minimum(np.maximum(low, reading.high), 1.0)
@@ -98,7 +98,7 @@ class _ListReading:
         if self._exact:
             self._settled |= {n: self._number for numbers in whole.values() for n in numbers}
         width = min(found.rest, found.most) if self._exact else found.rest
-        for n in self._open(self._begun(self._said)):
+        for n in self._open(self._longer_options(self._said)):
             self.high[n] += self._weight * width
         for spelled, (least, greatest) in found.named.items():
             read_on = found.chosen_probability if not last and spelled == found.chosen else 0.0
@@ -108,7 +108,7 @@ class _ListReading:
         self._said += found.chosen
         self._weight *= found.chosen_probability
         self._number += 1
-        return bool(self._begun(self._said))  # so it is where an option ends from which others go on
+        return bool(self._longer_options(self._said))  # so it is where an option ends from which others go on
 
     def _open(self, numbers: list[int]) -> list[int]:
         return [n for n in numbers if n not in self._settled]
@@ -121,7 +121,7 @@ class _ListReading:
             else:
                 self.low[n] += self._weight * least * (not self._said or self._is_usual(n, text))
                 self.high[n] += self._weight * greatest
-        for n in self._open(self._begun(text)):
+        for n in self._open(self._longer_options(text)):
             self.high[n] += self._weight * (greatest - read_on)
 
     def _is_usual(self, n: int, text: bytes) -> bool:
@@ -145,7 +145,7 @@ class _ListReading:
             return []
         return [n for n, surface in enumerate(self.surfaces) if surface == said]
 
-    def _begun(self, text: bytes) -> list[int]:
+    def _longer_options(self, text: bytes) -> list[int]:
         """The options that a text begins, and is not yet."""
         said = self._surface(text)
         return [n for n, surface in enumerate(self.surfaces) if surface != said and surface.startswith(said)]
@@ -160,7 +160,7 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "ignore")
 
 
-def _listed(step: TopStep, number: int, exact: bool) -> _BestTokens:
+def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
     every = _once(step)
     for token in every:
         check_number(token, number)

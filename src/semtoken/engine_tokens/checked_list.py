@@ -121,7 +121,7 @@ class ListReader:
         for token, found in zip((picked, *top), meant, strict=True):
             if not found.fits:
                 raise _misnamed(token, names, position)
-        may_be = _chosen(picked, meant[0], top, position)
+        may_be = _chosen_ids(picked, meant[0], top, position)
         chosen = may_be[0]
         entries = _Entries(picked, chosen, shift)
         for token, found in zip(top, meant[1:], strict=True):
@@ -258,7 +258,7 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> VocabularyMi
     )
 
 
-def _chosen(token: TopToken, meant: NameMatches, top: Sequence[TopToken], position: int) -> tuple[int, ...]:
+def _chosen_ids(token: TopToken, meant: NameMatches, top: Sequence[TopToken], position: int) -> tuple[int, ...]:
     """The chosen token's id; those of all special tokens where its name tells no more."""
     candidates = meant.candidates
     if len(meant.likely) == 1:

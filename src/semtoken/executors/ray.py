@@ -100,7 +100,7 @@ class ShardMaker:
         try:
             self._make = work.open(work.loader())
         except Exception as error:  # reported by the driver, as the local executor's caller does
-            self._failure = _told(error)
+            self._failure = _error_text(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Make the shards that a batch names."""
@@ -114,9 +114,9 @@ class ShardMaker:
         try:
             self._make(shard)
         except Exception as error:
-            return _told(error)
+            return _error_text(error)
         return ""
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, SemtokenError) else f"{type(error).__name__}: {error}"

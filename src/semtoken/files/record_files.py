@@ -104,8 +104,8 @@ def format_of(path: Path) -> str:
 
 
 @contextmanager
-def stored(source: Path) -> Iterator[Path]:
-    """A file that can be read several times: the source itself or, for "-", what standard input holds, read once."""
+def as_file(source: Path) -> Iterator[Path]:
+    """A file that can be read several times: the source itself or, for "-", a temporary copy of standard input."""
     if str(source) != STANDARD:
         yield source
         return
@@ -194,7 +194,7 @@ def _record_of_cells(number: int, cells: Mapping[str, str]) -> Record:
         try:
             fields[name] = None if cell == "" else _value_of_cell(name, cell)
         except (ValueError, KeyError):
-            return Record(number, {}, f"the field {name!r} holds {cell[:40]!r}, which is {_wanted(name)}")
+            return Record(number, {}, f"the field {name!r} holds {cell[:40]!r}, which is {_why_unreadable(name)}")
     return Record(number, fields)
 
 
@@ -212,7 +212,7 @@ def _value_of_cell(name: str, cell: str) -> Any:
     return _unescaped(cell)
 
 
-def _wanted(name: str) -> str:
+def _why_unreadable(name: str) -> str:
     if name in NUMBERS:
         return "no number"
     return "not JSON" if name in JSON_CELLS else "neither true nor false (1 nor 0)"

@@ -153,12 +153,12 @@ def _text(choice: Mapping[str, Any]) -> str:
 def _output_text(response: Mapping[str, Any]) -> str:
     """What an answer of the Responses API says."""
     parts = []
-    for item in _listed(response.get("output")):
-        parts += [part.get("text") for part in _listed(item.get("content")) if part.get("type") == "output_text"]
+    for item in _mappings(response.get("output")):
+        parts += [part.get("text") for part in _mappings(item.get("content")) if part.get("type") == "output_text"]
     return "".join(text for text in parts if isinstance(text, str))
 
 
-def _listed(value: Any) -> list[Mapping[str, Any]]:
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
     return [as_mapping(one) for one in value] if isinstance(value, list) else []
 
 

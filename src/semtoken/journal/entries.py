@@ -189,8 +189,8 @@ class Recording:
         uncertainty = result.uncertainty_bounds
         headline = result.headline
         confidence = headline.confidence_bounds or (headline.confidence, headline.confidence)
-        answer = self.texts.kept(result.text)
-        return self._made(
+        answer = self.texts.apply(result.text)
+        return self._new_entry(
             identifier,
             prompt,
             person,
@@ -254,18 +254,18 @@ class Recording:
             By which the same answer is not written twice.
         """
         if answer.refusal is not None:
-            return self._made(
+            return self._new_entry(
                 identifier, question, None, None, question, None, {"unscored": storable(answer.refusal)[:500]}
             )
         p = answer.probabilities[answer.best]
         low, high = (p, p) if answer.bounds is None else answer.bounds[answer.best]
-        return self._made(
+        return self._new_entry(
             identifier,
             question,
             None,
             None,
             question,
-            self.texts.kept(answer.question.options[answer.best].name),
+            self.texts.apply(answer.question.options[answer.best].name),
             {
                 "log_score": _log(p),
                 "log_score_low": _log(low),
@@ -297,9 +297,9 @@ class Recording:
         model: str | None = None,
     ) -> JournalEntry:
         """The entry of an answer without a score."""
-        return self._made(None, prompt, person, model, question, None, {"unscored": storable(reason)[:500]})
+        return self._new_entry(None, prompt, person, model, question, None, {"unscored": storable(reason)[:500]})
 
-    def _made(
+    def _new_entry(
         self,
         identifier: str | None,
         prompt: Any,
@@ -322,7 +322,7 @@ class Recording:
             "engine": _name(origin.engine),
             "prompt": None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
             "person": _name(person),
-            "question": self.texts.kept(question),
+            "question": self.texts.apply(question),
             "answer": answer,
         }
         return JournalEntry(**{**values, **found})

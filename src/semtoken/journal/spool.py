@@ -43,7 +43,7 @@ class Spool:
         self._number = 0
         self._waiting = 0
         self._size = 0
-        self._file = self._opened()
+        self._file = self._open_new_file()
 
     @property
     def waiting_bytes(self) -> int:
@@ -71,15 +71,15 @@ class Spool:
         with self._lock:
             if self._size:
                 try:
-                    following = self._opened()
+                    following = self._open_new_file()
                 except OSError:
                     return sorted(self.path.glob(f"*{SUFFIX}"))[:-1]
                 os.close(self._file)
                 self._file, self._size = following, 0
             return sorted(self.path.glob(f"*{SUFFIX}"))[:-1]
 
-    def done(self, file: Path) -> None:
-        """The database has the entries of a file."""
+    def remove(self, file: Path) -> None:
+        """Delete a file whose entries are in the database."""
         size = file.stat().st_size
         file.unlink()
         with self._lock:
@@ -98,7 +98,7 @@ class Spool:
             if not self.path.exists():
                 Path(self._owner.lock_file).unlink(missing_ok=True)
 
-    def _opened(self) -> int:
+    def _open_new_file(self) -> int:
         self._number += 1
         name = self.path / f"{self._number:012d}{SUFFIX}"
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, PRIVATE)

@@ -29,8 +29,8 @@ class TextRule:
     function: Withhold | None = None
     """Applied before the patterns."""
 
-    def kept(self, text: str | None) -> str | None:
-        """What is kept of a text; all of it is withheld where the user's function fails."""
+    def apply(self, text: str | None) -> str | None:
+        """The text as the journal keeps it, None if it keeps no texts. A user's function that fails withholds all."""
         if not self.keep or text is None:
             return None
         if self.function is not None:

@@ -136,8 +136,8 @@ class JournalWriter:
 
     def _write(self, file: Path) -> int:
         if self._process is not None:
-            return self._process.write(file, self._refused)
-        return write_file(self.journal, file, self._refused)
+            return self._process.write(file, self._count_refused)
+        return write_file(self.journal, file, self._count_refused)
 
     def _run(self) -> None:
         pause = PAUSE
@@ -171,7 +171,7 @@ class JournalWriter:
         begun = monotonic()
         for file in self._spool.take():
             n = self._write(file)
-            self._spool.done(file)
+            self._spool.remove(file)
             self._written_now(n)
             if stopping and monotonic() - begun > GRACE:
                 return
@@ -180,7 +180,7 @@ class JournalWriter:
         self._written += n
         self.on_change("written", n)
 
-    def _refused(self, why: str) -> None:
+    def _count_refused(self, why: str) -> None:
         self._drop(1, why)
 
 

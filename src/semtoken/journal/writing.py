@@ -151,11 +151,11 @@ def main() -> None:
     journal = Journal(connected(url_of(json.loads(sys.stdin.readline()))))
     with suppress(BrokenPipeError):
         for line in sys.stdin:
-            print(json.dumps(_written(journal, Path(json.loads(line)))), file=answers, flush=True)
+            print(json.dumps(_write_and_report(journal, Path(json.loads(line)))), file=answers, flush=True)
     os._exit(0)  # there is nothing to tidy up, and nobody to read what would be said of a pipe that is gone
 
 
-def _written(journal: Journal, file: Path) -> dict[str, Any]:
+def _write_and_report(journal: Journal, file: Path) -> dict[str, Any]:
     refused: list[str] = []
     try:
         return {"written": write_file(journal, file, refused.append), "refused": refused}

@@ -19,7 +19,7 @@ ALPHA = 0.2
 """Weight of a token's own probability against what it takes over from the token before."""
 
 
-def _attended(g: Any) -> dict[str, Any]:
+def _attention_without_first(g: Any) -> dict[str, Any]:
     """The recorded array [n, L, heads] without the first token, which has none before it, as [L, heads, n - 1]."""
     return {
         "greedy_logprobs": g.log_probs,
@@ -31,7 +31,7 @@ def _attended(g: Any) -> dict[str, Any]:
     title="RAUQ",
     family="attention",
     needs=("log_probs", "attention_to_previous"),
-    arguments=_attended,
+    arguments=_attention_without_first,
     reference="Vazhentsev et al., ICML 2026, arXiv:2505.20045",
     monotone=False,
 )

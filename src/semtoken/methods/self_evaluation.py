@@ -18,7 +18,7 @@ from semtoken.support.inputs import one_of, shown
 _VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")
 
 
-def _asked(g: Any) -> dict[str, Any]:
+def _three_way_distribution(g: Any) -> dict[str, Any]:
     """The two log-probabilities and the rest of the vocabulary as a distribution over three."""
     log_true, log_false = (float(value) for value in g.p_true_log_probs)
     rest = max(1.0 - math.exp(log_true) - math.exp(log_false), 0.0)
@@ -30,7 +30,7 @@ def _asked(g: Any) -> dict[str, Any]:
     title="P(True)",
     family="prompted",
     needs=("p_true_log_probs",),
-    arguments=_asked,
+    arguments=_three_way_distribution,
     reference="Kadavath et al., 2022, arXiv:2207.05221",
     overhead="medium",
 )

@@ -244,7 +244,7 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     if not is_sealed(facts):
         return [FACTS]
     states = {name: _state(folder / name) for name in files}
-    noted = {} if anew else _noted(folder)
+    noted = {} if anew else _checks_so_far(folder)
     whole, damaged = {}, []
     for name, expected in files.items():
         known = [states[name], expected]
@@ -293,7 +293,7 @@ def _record(folder: Path) -> Path:
     return cache_root() / "checked" / f"{folder.name}.json"
 
 
-def _noted(folder: Path) -> Mapping[str, Any]:
+def _checks_so_far(folder: Path) -> Mapping[str, Any]:
     """Name of a file -> its state when it was found whole, and the checksum that it had."""
     try:
         content = parse_json(_record(folder).read_bytes())

@@ -103,7 +103,7 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
         There is no such method, or it needs more than one pass; the message lists those that can be had.
     """
     names = (names,) if isinstance(names, str) else names
-    asked, possible = [_known(name) for name in listed(names, "methods")], one_pass_methods()
+    asked, possible = [_name_in_table(name) for name in listed(names, "methods")], one_pass_methods()
     for name in asked:
         if not isinstance(name, str) or name not in METHODS:
             raise InvalidInput(f"There is no method {shown(name)}; of one pass there are {', '.join(possible)}.")
@@ -116,7 +116,7 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def _known(name: Any) -> Any:
+def _name_in_table(name: Any) -> Any:
     """The name in `METHODS` of a method from outside, which is loaded and tried; any other name as it is."""
     if isinstance(name, str) and (is_outside(name) or name not in METHODS):
         if is_outside(name):

@@ -84,7 +84,7 @@ def _here(language: str, code: str, budget: Budget) -> Iterator[lexing.Token]:
         except StopIteration:
             return
         except Exception as error:
-            raise _failed(language, type(error).__name__) from error
+            raise _lexer_error(language, type(error).__name__) from error
         if token is not None:
             yield token
 
@@ -111,11 +111,11 @@ def _elsewhere(pieces: Sequence[tuple[str, str]], budget: Budget) -> list[list[l
         raise OverBudget("Reading its code takes too much memory.")
     for (language, _), tokens in zip(pieces, found, strict=True):
         if isinstance(tokens, str):
-            raise _failed(language, tokens)
+            raise _lexer_error(language, tokens)
     return [tokens for tokens in found if not isinstance(tokens, str)]
 
 
-def _failed(language: str, error: str) -> InvalidInput:
+def _lexer_error(language: str, error: str) -> InvalidInput:
     return InvalidInput(f"Pygments' lexer of {lexer_name(language)} fails on this code: {error}.")
 
 
@@ -146,13 +146,13 @@ def find_identifiers(text: str, language: str | None = None, budget: Budget | No
     if language is not None:
         check_language(language)
     fences = _fenced(text) or [(0, len(text), "")]
-    pieces = [(language or _known(named), text[start:end]) for start, end, named in fences]
+    pieces = [(language or _fence_language(named), text[start:end]) for start, end, named in fences]
     seen: set[str] = set()
     for (start, _, _), tokens in zip(fences, tokens_of(pieces, budget), strict=True):
         yield from _of_code(text, start, tokens, seen)
 
 
-def _known(named: str) -> str:
+def _fence_language(named: str) -> str:
     """The language of a fence, which may say anything."""
     return named if named and lexer_name(named) is not None else DEFAULT_LANGUAGE
 

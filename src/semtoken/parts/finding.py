@@ -103,7 +103,7 @@ def parts_of(
         raise InvalidInput(NO_MEANING)
     budget = Budget(said, max_characters=max_characters, max_seconds=max_seconds)
     most = whole(max_parts, "max_parts", low=0)
-    found, complete, missing = _found(
+    found, complete, missing = _find_kind(
         said, by, schema, budget, keys=keys, containers=containers, language=language, calls=calls
     )
     parts = Parts()
@@ -116,7 +116,7 @@ def parts_of(
             budget.spend(STEPS_A_PART)
             parts.append(_without_confidence(one, said))
             continue
-        part = part_of(tokens, _moved(one, shift), complete=complete)
+        part = part_of(tokens, _shift_part(one, shift), complete=complete)
         budget.spend(STEPS_A_PART + len(part.tokens))
         parts.append(_with_negations(tokens, part, budget) if part.kind == "sentence" else part)
     parts.extend(_missing(path, subschema(schema, path)) for path in missing)
@@ -140,7 +140,7 @@ def _check_options(
         flag(constrained, "constrained")
 
 
-def _found(
+def _find_kind(
     text: str,
     by: PartKind | Finder,
     schema: Mapping[str, Any] | None,
@@ -169,7 +169,7 @@ def _found(
         case "identifier":
             return find_identifiers(text, language, budget), True, []
         case "tool_call":
-            given = None if calls is None else _given(calls)
+            given = None if calls is None else _calls_of_server(calls)
             return find_tool_calls(text, budget) if given is None else find_given_calls(text, given, budget), True, []
         case "field":
             document = find_json(text, budget)
@@ -178,7 +178,7 @@ def _found(
     raise InvalidInput(f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {shown(by)} instead.")
 
 
-def _given(calls: Any) -> list[ToolCall]:
+def _calls_of_server(calls: Any) -> list[ToolCall]:
     """Tool calls as a server gives them."""
     found = []
     for call in listed(calls, "calls"):
@@ -233,7 +233,7 @@ def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
     return max(at, 0), at >= 0
 
 
-def _moved(found: FoundPart, shift: int) -> FoundPart:
+def _shift_part(found: FoundPart, shift: int) -> FoundPart:
     if not shift:
         return found
     members = None if found.members is None else tuple((a + shift, b + shift) for a, b in found.members)

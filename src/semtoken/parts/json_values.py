@@ -123,7 +123,7 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
     """
     budget = budget or Budget(text)
     best = JsonText()
-    for found, broken in _tried(text, _starts(text), budget):
+    for found, broken in _try_brackets(text, _starts(text), budget):
         if not broken:
             return found
         if len(found.scalars) > len(best.scalars):
@@ -134,12 +134,12 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
 def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
     """Every complete object or array of a text, one after the other; the last one may be cut off."""
     budget = budget or Budget(text)
-    for found, broken in _tried(text, (match.start() for match in _OPENING.finditer(text)), budget):
+    for found, broken in _try_brackets(text, (match.start() for match in _OPENING.finditer(text)), budget):
         if not broken:
             yield found
 
 
-def _tried(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[JsonText, bool]]:
+def _try_brackets(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[JsonText, bool]]:
     """What begins at each of some brackets, and whether it is no JSON from some character on.
 
     Left out is what can be known without trying: brackets inside what was found, and those that were open where an

@@ -182,10 +182,10 @@ class Matcher:
             if piece.text is None:
                 before = _shifted(after, -self._width(piece))
             elif stripped := piece.text.lstrip():
-                before = self._placed(piece.text, after >> len(piece.text)) & ~1
-                before |= self._placed(stripped, after >> len(stripped)) & 1
+                before = self._fitting_places(piece.text, after >> len(piece.text)) & ~1
+                before |= self._fitting_places(stripped, after >> len(stripped)) & 1
             else:
-                before = (self._placed(piece.text, after >> len(piece.text)) & ~1) | (after & 1)
+                before = (self._fitting_places(piece.text, after >> len(piece.text)) & ~1) | (after & 1)
             if before & 1 and (piece.text is None or piece.text.strip()):
                 found.append(i)
             after = before | self._end
@@ -207,7 +207,7 @@ class Matcher:
                 break
         return end
 
-    def _placed(self, text: str, fitting: int) -> int:
+    def _fitting_places(self, text: str, fitting: int) -> int:
         """Where a piece may stand: at a place from which the rest fits, or cut by the end of the text."""
         return (self._places_of(text) & fitting) | self._cuts(text)
 
@@ -296,7 +296,7 @@ def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     main = main_segment(raw.texts)
     named = BorrowedNames().without(raw.steps.steps)
     division = Division({main: raw.steps.steps}) if raw.steps.problem else divide(raw, named)
-    flags = [*raw.flags, *division.flags, *_noticed(named)]
+    flags = [*raw.flags, *division.flags, *_step_notes(named)]
     segments: list[Segment] = []
     for kind in KINDS:
         text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, StepList())
@@ -310,7 +310,7 @@ def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
 
 
-def _noticed(steps: Sequence[TopStep]) -> Iterator[str]:
+def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps, under names of their own."""
     pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps)
     if pieces:

@@ -181,17 +181,17 @@ def _spans(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
     """The name ("" in an array), start and end of each value in an object or array that was decoded before."""
     if msgspec is not None:
         try:
-            return _measured(text, parent)
+            return _members_by_length(text, parent)
         except (msgspec.DecodeError, UnicodeEncodeError, _Unusual):
             pass  # Python's `json` takes more
-    return list(_decoded(text, parent))
+    return list(_members_by_decoding(text, parent))
 
 
 class _Unusual(Exception):
     """A name occurs twice."""
 
 
-def _measured(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
+def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
     """Find the members by the lengths of their values, which msgspec tells without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
@@ -211,7 +211,7 @@ def _measured(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]
     return spans
 
 
-def _decoded(text: str, parent: LocatedValue) -> Iterator[tuple[str, int, int]]:
+def _members_by_decoding(text: str, parent: LocatedValue) -> Iterator[tuple[str, int, int]]:
     """Find the members by decoding every value: slower, but it takes whatever Python's `json` takes."""
     is_object = text[parent.start] == "{"
     at = _skip(text, parent.start + 1)

@@ -244,7 +244,7 @@ class PayloadStream:
         if self._shape is None or not self._shape.sums:
             raise InvalidInput("The stream holds no chunk: there is nothing to read.")
         payload = payload_of(self._shape, self._format, self._temperature)
-        return replace(payload, choices=tuple(map(self._marked, payload.choices)))
+        return replace(payload, choices=tuple(map(self._mark_as_cut, payload.choices)))
 
     def choice(self, index: int) -> tuple[PayloadChoice, Distribution]:
         """One of the choices so far, and the distribution of its log-probabilities.
@@ -258,10 +258,10 @@ class PayloadStream:
             raise self._failed
         if self._shape is None or index not in self._shape.sums:
             raise InvalidInput(f"The stream holds no choice {index}.")
-        choice = self._marked(assemble(self._shape.raw_choice(index), self._shape.ask))
+        choice = self._mark_as_cut(assemble(self._shape.raw_choice(index), self._shape.ask))
         return choice, distribution_of(self._shape, self._format, self._temperature, (choice,))
 
-    def _marked(self, choice: PayloadChoice) -> PayloadChoice:
+    def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
         if self._done or choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice
         return replace(choice, flags=(*choice.flags, CUT), complete=False)

@@ -104,7 +104,7 @@ class LineWriter:
 
 
 @contextmanager
-def _appended(path: Path) -> Iterator[IO[bytes]]:
+def _open_to_append(path: Path) -> Iterator[IO[bytes]]:
     """A file to append to."""
     with writing_errors(path):
         file = path.open("ab")
@@ -146,12 +146,12 @@ class OutputFile:
             The settings differ, or there are lines but no settings; the message says what to do.
         """
         if self._has_lines():
-            check_same_settings(self._noted()[0], settings, self.path)
+            check_same_settings(self._read_notes()[0], settings, self.path)
 
     def _has_lines(self) -> bool:
         return self.path.exists() and self.path.stat().st_size > 0
 
-    def _noted(self) -> tuple[Mapping[str, Any], list[str]]:
+    def _read_notes(self) -> tuple[Mapping[str, Any], list[str]]:
         """The settings, and the checksum of each line."""
         if not self.settings_path.exists():
             raise InvalidInput(
@@ -182,7 +182,7 @@ class OutputFile:
         """
         if not self._has_lines():
             return 0
-        noted = self._noted()[1]
+        noted = self._read_notes()[1]
         count = 0
         expected = iter(items)
         for count, line in enumerate(complete_lines(self.path), start=1):
@@ -211,14 +211,14 @@ class OutputFile:
         InvalidInput
             Another run is writing to it, or it cannot be written.
         """
-        with self._locked(), _appended(self.path) as file:
+        with self._locked(), _open_to_append(self.path) as file:
             kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
             with writing_errors(self.path):
                 file.truncate(sum(length for length, _ in kept))
                 checksums = [dump_json([one for _, one in kept]).decode()] if kept else []
                 header = json.dumps(dict(settings), ensure_ascii=False)
                 replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
-            with _appended(self.settings_path) as noted:
+            with _open_to_append(self.settings_path) as noted:
                 yield LineWriter(self.path, file, noted)
 
     def _locked(self) -> AbstractContextManager[None]:

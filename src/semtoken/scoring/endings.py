@@ -67,24 +67,24 @@ class Endings:
             ],
             axis=1,
         )
-        """What a step may end with a token, by what was left before it ([V, 4]); see `asked`."""
+        """What a step may end with a token, by what was left before it ([V, 4]); see `what_may_end`."""
         self._ids: dict[int, IdArray] = {}
 
-    def asked(self, before: IdArray, tokens: IdArray) -> IdArray:
-        """What steps may end, as bits: 1 for a number, 2 for a string, 4 for an array.
+    def what_may_end(self, before: IdArray, tokens: IdArray) -> IdArray:
+        """Which kinds of values may end at each of n steps, [n] sums of 1 (a number), 2 (a string) and 4 (an array).
 
         Parameters
         ----------
         before
-            The token before each of them, -1 for none.
+            The token before each step, [n], -1 for none.
         tokens
-            The chosen tokens.
+            The token that was chosen at each step, [n].
         """
         return np.asarray(self.asks[tokens, self.leaves[before]])
 
     def request(self, before: int | None, token: int) -> EndRequest:
         """What is needed of the row from which `token` was chosen after the token `before`."""
-        asked = int(self.asked(np.int64(-1 if before is None else before), np.int64(token)))  # type: ignore[arg-type]
+        asked = int(self.what_may_end(np.int64(-1 if before is None else before), np.int64(token)))  # type: ignore[arg-type]
         return EndRequest(bool(asked & 1), bool(asked & 2), bool(asked & 4), self.ids_asked(asked)) if asked else NO_END
 
     def ids_asked(self, asked: int) -> IdArray:

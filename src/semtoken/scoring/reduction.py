@@ -74,16 +74,16 @@ def _sums(
 ) -> _Sums:
     tables, n = scorer.tables, len(tokens)
     chosen = _ChosenTokens(scorer, tokens, np.where(opening, 0, 1))
-    asked = scorer.endings.asked(before, tokens)
+    asked = scorer.endings.what_may_end(before, tokens)
     own, members, alike, neutrals, ends, candidates = _columns(
         rows,
         taken,
         (np.arange(n), tokens),
-        _listed(tables.members, tables.cluster_of[tokens]),
-        _listed(tables.spelled, tables.spelling_of[tokens]),
+        _list_entries(tables.members, tables.cluster_of[tokens]),
+        _list_entries(tables.spelled, tables.spelling_of[tokens]),
         (np.repeat(np.arange(n), len(tables.neutral_ids)), np.tile(tables.neutral_ids, n)),
-        _listed(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
-        _listed(tables.candidates, tables.candidates_of[tokens]),
+        _list_entries(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
+        _list_entries(tables.candidates, tables.candidates_of[tokens]),
     )
     sums = chosen.log_sums(
         {
@@ -117,7 +117,7 @@ _Counted: TypeAlias = tuple[_Columns, BoolArray]
 """Some columns, and which of them count."""
 
 
-def _listed(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
+def _list_entries(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
     """The lists of n steps, one after the other, from [n, 2] places in `ids`: whose each entry is, and what it is."""
     if len(places) == 1:  # an answer alone, step by step: one slice says it
         (first, behind_last) = places[0]

@@ -238,7 +238,7 @@ class KeptRows:
         _read(readable, row_ids, self._size, rows, self._common, found)
         return place
 
-    def taken(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
+    def select(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
         """Rows of some steps, one after the other: the place of each step, and which of the rows that were read."""
         width = self._numbers.shape[1]
         at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)

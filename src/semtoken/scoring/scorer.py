@@ -59,7 +59,7 @@ class StepTables(NamedTuple):
     end_ids: IdArray
     """Tokens that end a value or go on with it, list by list."""
     end_places: IdArray
-    """Where each of the eight lists begins, by what a step may end (`Endings.asked`)."""
+    """Where each of the eight lists begins, by what a step may end (`Endings.what_may_end`)."""
     leaves: IdArray
     """What each token, or none, leaves behind, as in `Endings`."""
     asks: IdArray

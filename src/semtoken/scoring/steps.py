@@ -49,7 +49,7 @@ class ReducedSteps:
     logs: FloatArray
     """[n, 8] natural logs of the `MASSES`, all <= 0 up to rounding."""
     asked: IdArray
-    """[n] what the steps may end, as `Endings.asked` says."""
+    """[n] what the steps may end, as `Endings.what_may_end` says."""
     ends: FloatArray
     """[n, 5] masses of the kinds of end tokens."""
     likely_ids: IdArray

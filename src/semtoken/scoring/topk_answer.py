@@ -85,7 +85,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
-    def _listed(self, steps: slice) -> ListedSteps:
+    def _listed_steps(self, steps: slice) -> ListedSteps:
         """Some steps, with the prefix sets that are decided by now."""
         return ListedSteps(
             self.scorer,
@@ -96,7 +96,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        found = self._listed(slice(positions.start, positions.stop)).masses()
+        found = self._listed_steps(slice(positions.start, positions.stop)).masses()
         self._keep(positions.start, found)
         return found
 
@@ -117,9 +117,9 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         """
         self._advance(complete=True)
         vocabulary, ids = self.scorer.vocabulary, list(self.ids)
-        steps = self._listed(slice(None))
+        steps = self._listed_steps(slice(None))
         settled = self._masses[: self._n_settled]
-        masses = [*settled, *self._listed(slice(len(settled), None)).masses()] if settled else steps.masses()
+        masses = [*settled, *self._listed_steps(slice(len(settled), None)).masses()] if settled else steps.masses()
         blank = not vocabulary.decode(ids).strip()
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
         return self._response(
@@ -230,7 +230,7 @@ class ListedAnswer(TopkAnswer):
         return ListedScorer(self._names.vocabulary(said, self.ids), self.scorer.rules, self._names)
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        part = self._listed(slice(positions.start, positions.stop))
+        part = self._listed_steps(slice(positions.start, positions.stop))
         usual = part.usual_masses() if len(positions) <= FEW else None
         found = replace(part, scorer=self._frozen()).masses() if usual is None else usual
         self._keep(positions.start, found)

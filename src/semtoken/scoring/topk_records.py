@@ -140,7 +140,7 @@ class ListedSteps:
         endings, lists = self.scorer.endings, self.lists
         before = np.concatenate([[-1], lists.tokens[:-1]])
         found: list[ValueEnds | None] = [None] * lists.size
-        for i in np.flatnonzero(endings.asked(before, lists.tokens)).tolist():
+        for i in np.flatnonzero(endings.what_may_end(before, lists.tokens)).tolist():
             step = self.steps[i].listed
             request = endings.request(int(before[i]) if i else None, step.token)
             probabilities = np.array(step.probabilities)

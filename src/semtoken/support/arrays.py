@@ -352,10 +352,10 @@ def entropy_bounds(
         return max(known, 0.0), max(known, 0.0)
     most = min(float(np.exp(logs[: len(logs) if best is None else best].min())), 1.0)
     spread = rest * (math.log(unlisted) - math.log(rest))
-    return max(known + min(_packed(rest, most), spread), 0.0), max(known + spread, 0.0)
+    return max(known + min(_packed_entropy(rest, most), spread), 0.0), max(known + spread, 0.0)
 
 
-def _packed(rest: float, most: float) -> float:
+def _packed_entropy(rest: float, most: float) -> float:
     """Part of the entropy of a mass that lies on as few tokens as can be, none of which has more than `most`."""
     if most <= 0.0:
         return math.inf

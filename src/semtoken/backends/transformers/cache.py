@@ -45,7 +45,7 @@ class SharedPrefix:
     def cut(self, columns: int) -> Any:
         """A cache of the first tokens to go on from; what is held here stays as it is."""
         found = self.copied()
-        for layer in _held(found):
+        for layer in _layers_with_keys(found):
             layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
         return found
 
@@ -76,7 +76,7 @@ class SharedPrefix:
 def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
     """A repeatable cache for a batch, each of whose rows has some columns [B, T] of the first row of another one."""
     found, places = _with_own_layers(cache), torch.from_numpy(columns)
-    for layer in _held(found):
+    for layer in _layers_with_keys(found):
         places = places.to(layer.keys.device)
         layer.keys = layer.keys[0][:, places].transpose(0, 1)
         layer.values = layer.values[0][:, places].transpose(0, 1)
@@ -97,10 +97,10 @@ def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPre
     columns
         Of the batch. None is returned where a layer holds the last of them only.
     """
-    if any(layer.keys.shape[2] < columns for layer in _held(cache)):
+    if any(layer.keys.shape[2] < columns for layer in _layers_with_keys(cache)):
         return None
     found = _with_own_layers(cache)
-    for layer in _held(found):  # copies, as a view would keep the whole batch in memory
+    for layer in _layers_with_keys(found):  # copies, as a view would keep the whole batch in memory
         layer.keys = layer.keys[:1, :, columns - len(token_ids) :].clone()
         layer.values = layer.values[:1, :, columns - len(token_ids) :].clone()
     return SharedPrefix(tuple(token_ids), found)
@@ -113,7 +113,7 @@ def _with_own_layers(cache: Any) -> Any:
     return found
 
 
-def _held(cache: Any) -> list[Any]:
+def _layers_with_keys(cache: Any) -> list[Any]:
     """The layers that hold keys and values; others read those of another one."""
     return [layer for layer in cache.layers if layer.keys is not None and layer.keys.numel()]
 
@@ -139,7 +139,7 @@ def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> An
         Tokens and padding of each sequence from now on; no kept row has more tokens.
     """
     first = parts[0][0]
-    each = zip(*(_held(cache) for cache, _ in parts), strict=True)
+    each = zip(*(_layers_with_keys(cache) for cache, _ in parts), strict=True)
     for layer, *others in each:
         layers = list(zip((layer, *others), (rows for _, rows in parts), strict=True))
         columns = length

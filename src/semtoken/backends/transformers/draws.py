@@ -63,9 +63,9 @@ class SeededDraws:
         numbers = torch.from_numpy(drawn).to(logits.device)
         some = ROWS if logits.device.type == "cpu" else len(logits)
         parts = zip(torch.split(logits, some), torch.split(numbers, some), strict=True)
-        return torch.cat([self._drawn(*part) for part in parts])
+        return torch.cat([self._draw_tokens(*part) for part in parts])
 
-    def _drawn(self, logits: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    def _draw_tokens(self, logits: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
         """The token of each row."""
         scaled = logits.float()
         scaled = scaled - scaled.amax(-1, keepdim=True)  # from the best, so that none overflows

@@ -347,7 +347,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         if not steps:
             return
         if self._kept is not None:
-            found = self._kept.taken(rows)
+            found = self._kept.select(rows)
             if self._scored != {"raw"} and found.has_minus_infinity is not None:
                 self._masked = self._masked or bool(found.has_minus_infinity.any())
             self._scores.add_steps(steps, found)

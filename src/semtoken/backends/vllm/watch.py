@@ -147,7 +147,7 @@ class Watch:
         rows, size = as_rows(logits), self.scorer.vocabulary.size
         stale = [watched for watched in self._watched.values() if watched.held is not None]
         for watched in stale:  # those that have left, and wait for their record or for their next step
-            watched.held, watched.held_row = self._own(watched), 0
+            watched.held, watched.held_row = self._row_of(watched), 0
         readable = readable_rows(rows, size)
         if readable is None:
             return normalized_rows(rows[row_ids], size)  # indexing with a list copies
@@ -155,9 +155,9 @@ class Watch:
         if kept is None or not kept.fits(*shape):
             kept = self._kept = KeptRows(*shape, size, self.scorer.tables.neutral_ids)
         place = kept.read(readable, np.array(row_ids))
-        return kept.taken([(place, range(len(row_ids)))])
+        return kept.select([(place, range(len(row_ids)))])
 
-    def _own(self, watched: WatchedRequest) -> NormalizedRows:
+    def _row_of(self, watched: WatchedRequest) -> NormalizedRows:
         """The row of one request, apart from the others of its batch."""
         assert watched.held is not None
         if len(watched.held.row_ids) == 1:

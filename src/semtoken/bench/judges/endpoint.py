@@ -168,9 +168,9 @@ class _Asking:
         async def work() -> None:
             for name, request in waiting:
                 try:
-                    reply = await _asked(client, request, key)
+                    reply = await _one_reply(client, request, key)
                 except (openai.OpenAIError, BackendError, ValueError) as error:
-                    self._failed(error, key)
+                    self._note_failure(error, key)
                 else:
                     self.keep(name, reply)
                     self.kept, self.in_a_row = self.kept + 1, 0
@@ -205,7 +205,7 @@ class _Asking:
             http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks, timeout=endpoint.timeout),
         )
 
-    def _failed(self, error: Exception, key: str | None) -> None:
+    def _note_failure(self, error: Exception, key: str | None) -> None:
         status = getattr(error, "status_code", None)
         self.hopeless |= status in _HOPELESS
         self.in_a_row += 1
@@ -213,7 +213,7 @@ class _Asking:
         self.failures.append(text[:400])
 
 
-async def _asked(client: Any, request: Mapping[str, Any], key: str | None) -> JudgeReply:
+async def _one_reply(client: Any, request: Mapping[str, Any], key: str | None) -> JudgeReply:
     """One reply. What a content filter stops is a reply without text: to ask again would change nothing."""
     openai = require("openai", extra="bench")
     named = ("model", "messages")

@@ -62,7 +62,7 @@ def checked(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[li
     for cell in results.cells:
         if cell.log_score is None or judge not in cell.judgements:
             continue
-        known = _known(results, cell)
+        known = _fingerprint_of(results, cell)
         try:
             calibrator.fingerprint.require_same(known)
         except CalibratorMismatch as error:
@@ -81,7 +81,7 @@ def checked(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[li
     )
 
 
-def _known(results: RunResults, cell: Cell) -> Fingerprint:
+def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
     """What the run tells of where the scores of a cell come from."""
     models = [one for one in results.settings.get("models", ()) if isinstance(one, Mapping)]
     model: Mapping[str, Any] = next((one for one in models if one.get("label", one.get("name")) == cell.model), {})
@@ -93,7 +93,7 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     assert cell.log_score is not None
     correct = cell.judgements[judge]
     lines = [applied.check(cell.log_score, correct)]
-    if (n := _shared(applied.calibrator, cell.log_score[~np.isnan(correct)])) >= SHARED * applied.calibrator.n:
+    if (n := _count_shared(applied.calibrator, cell.log_score[~np.isnan(correct)])) >= SHARED * applied.calibrator.n:
         lines.append(
             f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so these "
             "figures do not show that the promise holds. Check it on other questions."
@@ -102,7 +102,7 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     return tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
 
 
-def _shared(calibrator: Calibrator, log_score: FloatArray) -> int:
+def _count_shared(calibrator: Calibrator, log_score: FloatArray) -> int:
     """Labelled answers whose score is among these to all digits."""
     return (Counter(calibrator.scores) & Counter(log_score.tolist())).total()
 

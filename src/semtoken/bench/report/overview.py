@@ -237,7 +237,7 @@ def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     sentence = f"{mean}: {spoken(about)} {metric(means[about])}, the best other method, {title}, {metric(means[rival])}"
     tested = held[0].methods[rival].quality["auroc"].to_reference
     if len(held) == 1 and tested is not None:
-        sentence += f" (minus {spoken(about)}: {_told(tested)})"
+        sentence += f" (minus {spoken(about)}: {_difference_text(tested)})"
     yield f"{sentence}."
 
 
@@ -246,10 +246,10 @@ def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
     for cell in held:
         tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
         if tested is not None and not math.isnan(tested.difference.value):
-            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_told(tested)}."
+            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_difference_text(tested)}."
 
 
-def _told(tested: TestedDifference) -> str:
+def _difference_text(tested: TestedDifference) -> str:
     """A difference with its interval and what it shows."""
     found = tested.difference
     ends = signed_interval(found.low, found.high) or "with no interval"

@@ -69,10 +69,10 @@ def plots(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord])
     """All figures for which the run has numbers."""
     matplotlib = require("matplotlib", extra="bench")
     with matplotlib.rc_context(STYLE):
-        return list(_drawn(cells, clusterings))
+        return list(_plots_of_run(cells, clusterings))
 
 
-def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Iterator[Plot]:
+def _plots_of_run(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Iterator[Plot]:
     for number, dataset in enumerate(datasets_of(cells), start=1):
         own = [cell for cell in cells if cell.dataset == dataset]
         name, shown_name = f"{number}_{folder_name(dataset)[:60]}", one_line(dataset)
@@ -288,10 +288,10 @@ def decision_plots(cells: Sequence[CellChances]) -> list[Plot]:
     """All figures for which there are labels enough."""
     matplotlib = require("matplotlib", extra="bench")
     with matplotlib.rc_context(STYLE):
-        return list(_chances_drawn(cells))
+        return list(_chance_plots(cells))
 
 
-def _chances_drawn(cells: Sequence[CellChances]) -> Iterator[Plot]:
+def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
     for number, dataset in enumerate(dict.fromkeys(cell.dataset for cell in cells), start=1):
         own = [cell for cell in cells if cell.dataset == dataset]
         yield plot_of(

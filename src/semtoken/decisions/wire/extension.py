@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semtoken.decisions.answers import AnsweredQuestion, plain, refused, told
+from semtoken.decisions.answers import AnsweredQuestion, answer_from_server, plain, unanswered
 from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
@@ -159,13 +159,15 @@ def answers_in(
             raise InvalidInput(f"The reply has no answer {key!a}.") from error
         probabilities = read(question, given)
         if probabilities is None:
-            found.append(refused(question, DECLINED))
+            found.append(unanswered(question, DECLINED))
             continue
         if not all(0 <= p <= 1 for p in probabilities) or not math.isclose(sum(probabilities), 1, abs_tol=ROUNDED):
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
         mass, spread = (_share(own.get(what)) for what in ("allowed_mass", "order_spread"))
-        found.append(told(question, probabilities, mass, spread, _bounds(own.get("bounds"), len(probabilities))))
+        found.append(
+            answer_from_server(question, probabilities, mass, spread, _bounds(own.get("bounds"), len(probabilities)))
+        )
     return found
 
 

@@ -112,15 +112,15 @@ class Connection:
 
     def stream(self, path: str, body: Mapping[str, Any]) -> tuple[HttpReply, list[bytes]]:
         """Ask for a stream; returns the reply with the pieces in which its body came."""
-        with self._failures_told(), self._opened("POST", self.base_url + path, body) as reply:
+        with self._explain_failures(), self._open_stream("POST", self.base_url + path, body) as reply:
             pieces = list(self._pieces(reply))
-        return self._shown(reply.status_code, b"".join(pieces)), pieces
+        return self._without_key(reply.status_code, b"".join(pieces)), pieces
 
     def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> HttpReply:
-        with self._failures_told(), self._opened(method, url, body) as reply:
-            return self._shown(reply.status_code, b"".join(self._pieces(reply)))
+        with self._explain_failures(), self._open_stream(method, url, body) as reply:
+            return self._without_key(reply.status_code, b"".join(self._pieces(reply)))
 
-    def _opened(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
+    def _open_stream(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         return self._client.stream(method, url, json=body)
 
     def _pieces(self, reply: Any) -> Iterator[bytes]:
@@ -131,12 +131,12 @@ class Connection:
                 raise BackendError(f"{self.base_url} sent more than {LONGEST_REPLY // 2**20} MiB for one short reply.")
             yield piece
 
-    def _shown(self, status: int, body: bytes) -> HttpReply:
+    def _without_key(self, status: int, body: bytes) -> HttpReply:
         """An answer in which the key does not stand, whatever the server sends back."""
         return HttpReply(status, body.replace(self._key.encode(), b"[key]") if self._key else body)
 
     @contextmanager
-    def _failures_told(self) -> Iterator[None]:
+    def _explain_failures(self) -> Iterator[None]:
         try:
             yield
         except self._httpx.TimeoutException as error:
@@ -191,7 +191,7 @@ class Asker:
             The server cannot be reached or is silent.
         """
         while True:
-            body = self._taken(self._body(shape, question))
+            body = self._accepted_body(self._body(shape, question))
             self.requests += 1
             answer = self.connection.post(shape.path, body, at_root=not shape.below_v1)
             if not self._learns(answer, body):
@@ -199,7 +199,7 @@ class Asker:
 
     def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """The reply to a question, streamed."""
-        body = self._taken(self._body(shape, question)) | {"stream": True}
+        body = self._accepted_body(self._body(shape, question)) | {"stream": True}
         self.requests += 1
         answer, pieces = self.connection.stream(shape.path, body)
         if not answer.ok:
@@ -215,7 +215,7 @@ class Asker:
     def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
         return shape.body(replace(question, model=self.model))
 
-    def _taken(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _accepted_body(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body without the fields that were refused, or with others in their place."""
         names = {name: self._renamed.get(name, name) for name in body}
         return {new: body[name] for name, new in names.items() if new is not None}

@@ -45,11 +45,11 @@ def look_at(asker: Asker, shape: type[Shape]) -> Page:
     if plain.payload is None:
         reason = "no such endpoint" if plain.answer.missing else plain.reason
         return Page(shape.name, shape.path, answers=False, reason=reason)
-    tried = tuple(find_most(lambda top: _tried(asker, shape, top)))
+    tried = tuple(find_most(lambda top: _try_count(asker, shape, top)))
     return Page(shape.name, shape.path, answers=True, format=plain.payload.format, tried=tried)
 
 
-def _tried(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
+def _try_count(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
     reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top))
     if reply.payload is None:
         return TriedCount(top, None, reply.reason)

@@ -80,7 +80,7 @@ class Client:
             if not message.get("more_body", False):
                 return bytes(body)
 
-    async def left(self) -> None:
+    async def wait_until_gone(self) -> None:
         """Return once the client has gone, after its body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass

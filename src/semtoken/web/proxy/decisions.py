@@ -133,7 +133,7 @@ class TextQuestions:
         async def ask(number: int) -> None:
             try:
                 async with together:
-                    found[number] = await self._asked(shape, work, work.texts[number])
+                    found[number] = await self._masses_of_text(shape, work, work.texts[number])
             except (ApiError, NoRoute) as error:
                 failed.append(error)
                 tasks.cancel_scope.cancel()
@@ -146,7 +146,7 @@ class TextQuestions:
                 raise failed[0]
         return [found[number] for number in range(len(work.texts))]
 
-    async def _asked(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
+    async def _masses_of_text(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
         try:
             return await self._masses_of(shape, work, text)
@@ -172,7 +172,7 @@ class TextQuestions:
             request = replace(work.client, target=_target(work, shape), body=b"")
             answer, top = await self._asking.answer(stack, request, asked)
             if answer.status != 200:
-                raise await _failed(answer)
+                raise await _upstream_error(answer)
             if not top:
                 raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
             reply = await self._reply(answer)
@@ -204,7 +204,7 @@ def _target(work: QuestionsUnderWay, shape: type[Shape]) -> bytes:
     return root + (b"/v1" if shape.below_v1 else b"") + shape.path.encode() + mark + query
 
 
-async def _failed(answer: Answer) -> ApiError | NoRoute:
+async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
     if await says_no_route(answer):
         return NoRoute()
     said = (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")

@@ -115,12 +115,12 @@ class ProxyHandler:
                 with anyio.fail_after(self._settings.request_timeout):
                     await self._serve(client)
             except TimeoutError:
-                await self._told(client, ApiError(504, "The request took too long.", code="request_timeout"))
+                await self._report_failure(client, ApiError(504, "The request took too long.", code="request_timeout"))
             except ClientGone:
                 self._fail("client_gone")
             except Exception:
                 logger.exception("A request failed")
-                await self._told(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
+                await self._report_failure(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
             finally:
                 status = "none" if client.status is None else str(client.status)
                 shape, wire = client.shape, client.wire
@@ -132,9 +132,9 @@ class ProxyHandler:
             with self._admission.admitted(client.address):
                 await self._counted_request(client)
         except ApiError as error:
-            await self._told(client, error)
+            await self._report_failure(client, error)
 
-    async def _told(self, client: Client, error: ApiError) -> None:
+    async def _report_failure(self, client: Client, error: ApiError) -> None:
         """Count a failure and tell it if there is still a way to."""
         self._fail(error.code or "upstream_error")
         if client.status is None:
@@ -157,7 +157,7 @@ class ProxyHandler:
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
-                await client.left()
+                await client.wait_until_gone()
                 if not client.ended:
                     self._fail("client_gone")
                     tasks.cancel_scope.cancel()
@@ -178,7 +178,7 @@ class ProxyHandler:
                 else:
                     await self._scored(stack, client, asked)
         except ApiError as error:
-            await self._told(client, error)
+            await self._report_failure(client, error)
         except BrokenOff as error:
             self._fail("upstream_stalled" if error.stalled else "upstream_broke_off")
             if client.status is None:

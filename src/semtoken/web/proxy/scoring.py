@@ -167,7 +167,7 @@ class ReplyScorer:
         late = self._take_in(lambda: self._stream.feed(event.json.value))
         self._stream.learn(event.json.text, event.json.value)
         found = {
-            place.choice: self._ended(place.choice)
+            place.choice: self._final_block(place.choice)
             if place.ended or place.choice in late
             else self._running(place.choice)
             for place in event.places
@@ -184,7 +184,7 @@ class ReplyScorer:
         """The block of such an event, if there is one."""
         start = self._begun = perf_counter()
         late = self._take_in(lambda: self._stream.go_on(found))
-        block = self._ended(found.choice) if late else self._running(found.choice)
+        block = self._final_block(found.choice) if late else self._running(found.choice)
         self.seconds += perf_counter() - start
         return {} if block is None else {found.choice: block}
 
@@ -199,17 +199,17 @@ class ReplyScorer:
         self._check_budget()
         late: set[int] = set()
         try:
-            late = self._attempt(lambda: self._added(feed()))
+            late = self._attempt(lambda: self._add_events(feed()))
         except UnscoredChoice as failed:
             self._failed = failed
         if late:
             self.fail("after_the_end", AFTER_THE_END)
         return late
 
-    def _added(self, events: Sequence[StreamEvent]) -> set[int]:
+    def _add_events(self, events: Sequence[StreamEvent]) -> set[int]:
         late: set[int] = set()
         for event in events:
-            written = self._written(event.choice)
+            written = self._choice_at(event.choice)
             if written.ended:
                 late.add(event.choice)
             self.tokens += len(event.steps)
@@ -221,7 +221,7 @@ class ReplyScorer:
                     written.answer.add(step)
         return late
 
-    def _written(self, index: int) -> _WrittenChoice:
+    def _choice_at(self, index: int) -> _WrittenChoice:
         if index not in self._choices:
             self._choices[index] = _WrittenChoice(self._scoring.running())
         return self._choices[index]
@@ -233,9 +233,9 @@ class ReplyScorer:
             return None
         return running_block(self._choices[index].answer.running())
 
-    def _ended(self, index: int) -> Block:
+    def _final_block(self, index: int) -> Block:
         """The final block of a choice, the same as if the reply had not been streamed."""
-        written = self._written(index)
+        written = self._choice_at(index)
         written.ended = True
         try:
             choice, distribution = self._attempt(lambda: self._stream.choice(index))

@@ -95,7 +95,7 @@ class Intake:
 
 async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
     """What a request is answered with; it is given up, and None, when the client leaves."""
-    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(receive))
+    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_until_gone(receive))
     leaving.add_done_callback(lambda _: answering.cancel())
     try:
         return await answering
@@ -107,7 +107,7 @@ async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[A
         leaving.cancel()
 
 
-async def _gone(receive: Callable[[], Awaitable[Any]]) -> None:
+async def _wait_until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -146,7 +146,7 @@ class Engine:
             backend.generate_joining(rows.arrivals, [rows])
             return
         rows.decisions.finish()
-        if begun := rows.taken():
+        if begun := rows.start_new():
             decodings = [replace(one.decoding, batch_size=len(begun)) for one in begun]
             backend.generate([one.prompt_ids for one in begun], decodings, [rows])
             rows.ask()
@@ -226,9 +226,9 @@ class _Rows(Observer):
         while self.decisions and not self._rows:
             self._take(self._more(0))
             self.decisions.advance()
-        return self.taken()
+        return self.start_new()
 
-    def taken(self) -> list[Arrival]:
+    def start_new(self) -> list[Arrival]:
         """The answers that have not begun; they do now."""
         new, self._new = self._new, []
         return [self._rows[answer].arrival(answer) for answer in new]

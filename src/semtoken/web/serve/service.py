@@ -201,7 +201,7 @@ class Service:
                 for item in items:
                     rows[item.row].take(item)
         blocks = [await self._block(row.ended, job) for row in rows if row.ended is not None]
-        shown = [_shown(row, block, job.applied) for row, block in zip(rows, blocks, strict=True)]
+        shown = [_visible_row(row, block, job.applied) for row, block in zip(rows, blocks, strict=True)]
         return job.reply.whole(shown, blocks, usage(job, rows))
 
     async def stream(self, job: Job) -> AsyncGenerator[bytes, None]:
@@ -247,7 +247,7 @@ class Service:
             return shown
         final = {**await self._block(item, job), "final": True}
         shown = [with_block(chunk, final) for chunk in held.pop(item.row, ())]
-        last = replace(item, text=_shown(row, final, job.applied).text) if job.holds_answers else item
+        last = replace(item, text=_visible_row(row, final, job.applied).text) if job.holds_answers else item
         if last.text:
             shown.append(job.reply.rest(last, final))
         return [*shown, job.reply.closing(last, final)]
@@ -277,7 +277,7 @@ class Service:
         return block
 
 
-def _shown(row: Row, block: Mapping[str, Any], applied: CalibratorInUse | None) -> Row:
+def _visible_row(row: Row, block: Mapping[str, Any], applied: CalibratorInUse | None) -> Row:
     """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
     if applied is None or applied.abstain_text is None or not applied.withholds(block):
         return row
