@@ -127,11 +127,11 @@ class CascadeThreshold:
 
     @property
     def method(self) -> str | None:
-        """The method whose scores decide; None: the product over the tokens."""
+        """The name of the method whose scores decide; None for the product of the token probabilities."""
         return self.fingerprints[0].method
 
     def decide(self, answer: ScoredResponse, model: Literal["first", "second"]) -> Decision:
-        """Whether an answer of a model may be given.
+        """Decide whether an answer of one of the two models may be given.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class CascadeThreshold:
 
 @dataclass(frozen=True)
 class CascadeAnswer:
-    """What a pair of models says to one prompt."""
+    """The answer of a cascade to one prompt, with the model that gave it."""
 
     response: ScoredResponse
     """The answer of the model that decided, the second one's where both abstained."""
@@ -163,7 +163,7 @@ class CascadeAnswer:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Two models and their threshold."""
+    """A small model, a large model, and the thresholds by which the large one is asked."""
 
     first: Generator
     """The small model: it answers every prompt."""

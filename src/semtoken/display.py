@@ -47,7 +47,7 @@ class ColouredSpan:
 
     @property
     def shaded(self) -> bool:
-        """Whether it is uncertain enough to be coloured."""
+        """Whether the span is uncertain enough to get a colour."""
         return self.uncertainty >= PLAIN_BELOW
 
 
@@ -132,7 +132,7 @@ def _marks(uncertainty: float) -> str:
 
 
 def legend() -> Text:
-    """What colours and underlines mean, in one line."""
+    """One line that explains the colours and underlines."""
     from rich.text import Text
 
     text = Text("uncertainty of a token: ", style="dim")

@@ -237,7 +237,7 @@ class STC:
 
     @cached_property
     def clusters(self) -> TokenClusters:
-        """Clusters of the model: those given, else those kept for it, or made.
+        """The clusters of the model: given by the user, from the cache, or computed now.
 
         Rules that read clusters ask for them when a score is first needed. Under all others only you do.
         """
@@ -422,7 +422,7 @@ class STC:
         stop_strings: str | Sequence[str],
         options: Mapping[str, Any],
     ) -> Decoding:
-        """Arguments of `generate` as a `Decoding`."""
+        """Turn the arguments of `generate` into a `Decoding`."""
         max_new_tokens, batch_size = whole(max_new_tokens, "max_new_tokens"), whole(batch_size, "batch_size")
         stops = [stop_strings] if isinstance(stop_strings, str) else listed(stop_strings, "stop_strings")
         if max_new_tokens < 1 or batch_size < 1:

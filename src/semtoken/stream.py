@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamedToken:
-    """One token of an answer that is being written."""
+    """A token of an answer that is still being written, with the score so far."""
 
     id: int
     """Id of the token in the vocabulary."""
@@ -67,7 +67,7 @@ class AnswerStream:
 
     @property
     def result(self) -> ScoredResponse:
-        """The scored answer.
+        """The scored answer, once the stream has ended.
 
         Raises
         ------

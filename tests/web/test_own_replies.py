@@ -116,7 +116,7 @@ def test_the_command_says_whose_numbers_it_shows(replies: list[dict[str, Any]], 
     for name in ("page.html", "ranked.csv", "ranked.jsonl", "ranked.md"):
         done = run("-o", tmp_path / name)
         assert done.exit_code == 0, done.output
-        assert "4 of them hold no log-probabilities, and numbers that semtoken serve or proxy had put" in done.stderr
+        assert "4 of them hold no log-probabilities, but numbers that semtoken serve or proxy had put" in done.stderr
     rows = [json.loads(line) for line in (tmp_path / "ranked.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {row["numbers_from"] for row in rows} == {"the reply's semtoken block"}
     (tmp_path / "schema.json").write_text('{"type": "object"}', encoding="utf-8")

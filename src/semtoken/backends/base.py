@@ -66,7 +66,7 @@ class Decoding:
 
 
 def require_readings(backend: Backend, observers: Sequence[Observer]) -> None:
-    """Refuse what a backend cannot give its observers, before it does anything.
+    """Refuse observers that need something of the steps that a backend does not give, before it runs.
 
     Raises
     ------
@@ -133,15 +133,17 @@ class Backend(Protocol):
 
     @property
     def distribution(self) -> Distribution:
-        """What the log-probabilities are that observers see."""
+        """Which log-probabilities the steps hold: `raw` (the model's own), `processed` (after temperature, penalties
+        and the like) or `unknown`.
+        """
 
     @property
     def max_length(self) -> int | None:
-        """Tokens of prompt and answer together that the model can read, if it says."""
+        """How many tokens of prompt and answer the model can read together; None if it does not say."""
 
     @property
     def gives(self) -> frozenset[Readable]:
-        """What its steps hold for observers that ask for it."""
+        """The kinds of data that the steps of this backend hold for observers that ask for it."""
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise what `generate` would raise before its first step, if it would."""

@@ -30,12 +30,12 @@ class AnswerText:
         self._held = ""
 
     def add(self, token: int) -> str:
-        """What the shown text gains by the next token."""
+        """Add the next token; returns the text that can be shown now and was not shown before."""
         self._ids.append(token)
         return self._show(self._decoded(complete=False), complete=False)
 
     def finish(self) -> str:
-        """What was held back and is text of the answer after all."""
+        """End the answer; returns the last text, which was not shown while a character might have been incomplete."""
         return "" if self.stopped else self._show(self._decoded(complete=True), complete=True)
 
     def _decoded(self, *, complete: bool) -> str:

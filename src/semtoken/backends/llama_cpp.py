@@ -98,7 +98,7 @@ class LlamaTokenizer:
         return str(formatter(messages=messages).prompt)
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The texts of some tokens, special ones as they are spelled."""
+        """The text of each token; special tokens as the vocabulary spells them."""
         return [self._special(token) for token in ids]
 
     def _special(self, token: int) -> str:
@@ -141,7 +141,7 @@ class LlamaCppBackend:
 
     @property
     def max_length(self) -> int | None:
-        """Tokens that the context holds."""
+        """How many tokens of prompt and answer fit into the context."""
         return int(self.model.n_ctx())
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:

@@ -34,7 +34,7 @@ class Pace:
         return min(MOST, int(self._tokens * _share(waiting, running))) if running else MOST
 
     def note_step(self, seconds: float) -> None:
-        """Take in how long a step of the answers took, without reading."""
+        """Record how many seconds a decoding step took in which nothing of a prompt was read."""
         self._steps.append(seconds)
 
     def note_reading(self, seconds: float, read: int, waiting: int, running: int) -> None:
@@ -60,5 +60,5 @@ def has_room(tokens: int, before: int, budget: int) -> bool:
 
 
 def is_long(tokens: int, budget: int) -> bool:
-    """Whether a prompt of so many tokens is read in pieces."""
+    """Whether a prompt of this many tokens is read in pieces, so that running answers do not have to wait."""
     return tokens > max(WHOLE, budget)

@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class PaddedBatch:
-    """Sequences of one length."""
+    """Token sequences padded to one length, with the mask that tells tokens from padding."""
 
     ids: npt.NDArray[np.int64]
     """Token ids, padded, [B, T]."""
@@ -51,7 +51,7 @@ class PaddedBatch:
 
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several, as a list."""
+    """A list of prompts, also where a single prompt was given."""
     if isinstance(prompts, str):
         return [prompts]
     if is_ids(prompts):
@@ -63,7 +63,7 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 
 
 def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
-    """One response or several, as a list.
+    """A list of responses, also where a single response was given; `count` is how many there must be.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[De
 
 
 def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
-    """Whether this is one prompt or response given as token ids."""
+    """Whether a value is one prompt or response as a list of token ids, rather than a text or several of them."""
     try:
         return len(value) > 0 and isinstance(value[0], int | np.integer)
     except Exception:  # no list, or an object that refuses
@@ -90,7 +90,7 @@ def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
 
 
 def end_token_ids(given: Any) -> frozenset[int]:
-    """The ids in an `eos_token_id`: one, several, or none.
+    """The set of ids in an `eos_token_id` setting, which may be one id, a list, or None.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class AnswerScores(Observer):
         self._top: dict[int, TopkAnswer] = {}
 
     def observe(self, step: Step) -> Collection[int] | None:
-        """Take in one step."""
+        """Add one decoding step to the score of each answer in it."""
         self.methods.observe(step)
         if step.logits is None:
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
@@ -62,11 +62,11 @@ class AnswerScores(Observer):
         return self._top[answer] if answer in self._top else self._exact[answer]
 
     def running(self, answer: int) -> Running:
-        """What is known so far of an answer."""
+        """The score of an unfinished answer from its tokens so far."""
         return self._answer(answer).running()
 
     def running_together(self, answers: Sequence[int]) -> list[Running]:
-        """What is known so far of some answers, at less cost than one by one."""
+        """The scores of several unfinished answers from their tokens so far, computed together to save time."""
         if self._top:
             return [self.running(answer) for answer in answers]
         return self._exact.running(answers)
@@ -89,7 +89,7 @@ class AnswerScores(Observer):
 
 
 class StoppingScores(AnswerScores):
-    """Scores answers, and ends those that a threshold can only reject.
+    """Scores answers while they are written, and ends those that a threshold can no longer accept.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class StoppingScores(AnswerScores):
         self.stopped: set[int] = set()
 
     def observe(self, step: Step) -> Collection[int]:
-        """Take in one step; the answers to end after it."""
+        """Add one decoding step; returns the numbers of the answers that should end after it."""
         super().observe(step)
         self.stopped.difference_update(step.answers)  # of an engine that goes on nevertheless
         ends = step.ends or [False] * len(step.answers)
@@ -115,11 +115,11 @@ class StoppingScores(AnswerScores):
         return found
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
-        """The score of what was written of an answer."""
+        """The score of an answer that has ended, also where it was cut short."""
         return self._flagged(answer, super().result(answer, distribution))
 
     def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
-        """The scores of what was written of answers."""
+        """The scores of answers of these lengths that have ended, also where they were cut short."""
         found = super().results(lengths, distribution)
         return [self._flagged(answer, result) for answer, result in zip(lengths, found, strict=True)]
 

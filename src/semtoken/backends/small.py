@@ -40,11 +40,11 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """T, the number of tokens that were read."""
+        """T, how many tokens of keys and values the cache holds."""
         return len(self.keys[0]) if self.keys else 0
 
     def add(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Append those of new tokens; returns all of the layer."""
+        """Append the keys and values of new tokens to a layer; returns the whole keys and values of that layer."""
         if layer == len(self.keys):
             self.keys.append(keys)
             self.values.append(values)
@@ -144,7 +144,7 @@ class SmallTokenizer:
         return {"input_ids": self.tokenizer.encode(text, add_special_tokens=add_special_tokens).ids}
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-        """The text of some tokens."""
+        """The text that these token ids spell."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
 
@@ -176,7 +176,7 @@ class SmallBackend:
 
     @property
     def max_length(self) -> int:
-        """Tokens of prompt and answer together that the model can read."""
+        """How many tokens of prompt and answer the model can read together."""
         return int(self.model.config["max_position_embeddings"])
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
@@ -190,7 +190,7 @@ class SmallBackend:
         vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-        """Raise what `generate` would raise before its first step, if it would."""
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
         self._encoded(prompts)
         if decoding.n > 1 or decoding.temperature > 0 or decoding.options or decoding.stop_strings:
             raise BackendError(

@@ -24,7 +24,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class PlannedClustering:
-    """One clustering of a model's vocabulary, made or yet to be made."""
+    """A clustering of a model's vocabulary that a run uses, whether it exists already or has to be made."""
 
     name: str
     """What the clustering is called: `MAIN`, or the setting that differs, such as "metric=euclidean"."""
@@ -37,11 +37,11 @@ class PlannedClustering:
 
     @property
     def key(self) -> str:
-        """Hash of what the labels depend on."""
+        """A hash of everything that the labels depend on: equal keys mean equal clusterings."""
         return digest(self.identity)
 
     def folder(self, run: Path) -> Path:
-        """Where the run keeps it; variants that are the same clustering share it."""
+        """The folder of a run in which this clustering lies; variants with the same clustering share it."""
         return run / "clusterings" / self.key[:16]
 
 
@@ -127,7 +127,7 @@ def prepare_clustering(
 
 
 def is_prepared(run: Path, clustering: PlannedClustering) -> bool:
-    """Whether the run holds a clustering, undamaged."""
+    """Whether a run's folder holds this clustering, complete and undamaged."""
     try:
         load_clustering(run, clustering)
     except ArtifactError:
@@ -136,7 +136,7 @@ def is_prepared(run: Path, clustering: PlannedClustering) -> bool:
 
 
 def load_clustering(run: Path, clustering: PlannedClustering) -> TokenClusters:
-    """A clustering that the run holds.
+    """Load a clustering from a run's folder.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def _hash(content: Any) -> str:
 
 @dataclass(frozen=True)
 class KnownSet:
-    """A question set with a name, as it lies on the hub."""
+    """Where a question set that semtoken knows by name lies on the hub, and how its rows are read."""
 
     label: str
     prompt: str
@@ -109,7 +109,7 @@ def read_dataset(
     seed: int = 0,
     first: bool = False,
 ) -> Dataset:
-    """A question set with its prompts.
+    """Read a question set, by name or from a file, with the prompts that it is asked with.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ TRIAL = 8
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """How long a whole run will take, and how much room on the disk."""
+    """The estimated duration of a whole run, and the space on disk that it takes."""
 
     questions: int
     """Over all models and data sets."""

@@ -24,7 +24,7 @@ OTHERS = frozenset({ID, "question", "model", "dataset", "answer", "response"})
 
 
 def with_scores(results: RunResults, path: Path) -> RunResults:
-    """The results of a run with further scores, each a column of a file.
+    """Add scores from a file to the results of a run, each column as a further method.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ NUMBERS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
 
 
 def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
-    """The results of a run with the method `learned` beside the others.
+    """Add the method `learned`, fitted to the judge's verdicts on other folds, to the results of a run.
 
     Every answer's score comes from a fit that did not see its label (5 folds). It reads the hidden states and the
     headline of a run that kept states (`states: true`), and the run's numbers of one pass of any other.

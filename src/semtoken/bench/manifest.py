@@ -91,7 +91,7 @@ def now() -> str:
 
 
 def session(settings: RunSettings, command: Sequence[str], directory: Path) -> dict[str, Any]:
-    """Facts about a run that begins.
+    """The facts of a run that begins now: time, settings, command, versions and hardware.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, its cores that this process may use, memory in bytes, GPUs."""
+    """The processor, the cores that this process may use, the memory in bytes, and the GPUs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "machine": platform.machine(),
@@ -178,5 +178,5 @@ def git_state(directory: Path) -> dict[str, Any] | None:
 
 
 def command_line() -> list[str]:
-    """What started this process."""
+    """The command with which this process was started, as a list of words."""
     return [Path(sys.argv[0]).name, *sys.argv[1:]]

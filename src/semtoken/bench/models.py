@@ -104,7 +104,7 @@ class Models:
         self._tokenizers: dict[str, Any] = {}
 
     def answering(self, label: str) -> RunAnswerer:
-        """The model of that label."""
+        """The loaded model with this label; loading it releases the one before it."""
         choice = self.choice(label)
         return self._take(f"model {label}", lambda: _load(choice))
 
@@ -123,7 +123,7 @@ class Models:
         return self._take(f"similarity model {name}", lambda: SimilarityModel.from_pretrained(name, batch_size=size))
 
     def tokenizer(self, label: str) -> Any:
-        """The tokenizer of the model of that label, without its weights."""
+        """The tokenizer of the model with this label, loaded without the model's weights."""
         from transformers import AutoTokenizer
 
         if label not in self._tokenizers:
@@ -138,11 +138,11 @@ class Models:
         return self._tokenizers[label]
 
     def choice(self, label: str) -> ModelSettings:
-        """The settings of the model of that label."""
+        """The settings of the model with this label."""
         return next(model for model in self._settings.models if model.label == label)
 
     def release(self) -> None:
-        """Give the memory of the model that is held back."""
+        """Free the memory of the loaded model."""
         self._held = None
         gc.collect()
         torch = sys.modules.get("torch")

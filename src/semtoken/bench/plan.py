@@ -34,7 +34,7 @@ from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One set of files of one model on one data set."""
+    """A step of a run on one model and data set, which fills one set of files."""
 
     name: str
     """"greedy", "samples", "p_true", ..., "stc:metric=euclidean", "score:perplexity", "judge:exact"."""
@@ -49,18 +49,18 @@ class PlannedStep:
 
     @property
     def subject(self) -> str:
-        """What follows the colon of the name."""
+        """The part of the step's name after the colon, such as the name of a method."""
         return self.name.partition(":")[2]
 
     def folder(self, run: Path) -> Path:
-        """Where its files lie."""
+        """The folder of a run in which the files of this step lie."""
         kind = f"score-{self.subject}" if self.work == "scores" else self.name.partition(":")[0]
         return run / "stages" / f"{kind}-{self.key[:16]}"
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """One model on one data set."""
+    """What a run does with one model and one data set: its steps, and how questions are divided into shards."""
 
     model: str
     """What reports call the model."""
@@ -81,30 +81,30 @@ class CellPlan:
 
     @property
     def title(self) -> str:
-        """The step as people read of it."""
+        """The model and the data set, as messages name them."""
         return f"{self.model} on {self.dataset}"
 
     @property
     def n_shards(self) -> int:
-        """Files of every step."""
+        """How many files each step consists of."""
         return math.ceil(self.n_questions / self.shard_size)
 
     def rows(self, shard: int) -> int:
-        """Questions of a shard."""
+        """How many questions a shard holds."""
         return min(self.shard_size, self.n_questions - shard * self.shard_size)
 
     def questions_folder(self, run: Path) -> Path:
-        """Where the questions lie."""
+        """The folder in which the questions of this data set lie."""
         return run / "questions" / f"{self.questions[:16]}-{self.shard_size}"
 
     def steps_of(self, work: str) -> tuple[PlannedStep, ...]:
-        """The steps that one work computes."""
+        """The steps that one pass over the questions computes together."""
         return tuple(step for step in self.steps.values() if step.work == work)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run as resolved."""
+    """All steps of a run, with everything resolved that decides what its files hold."""
 
     cells: tuple[CellPlan, ...]
     problems: Mapping[str, str]
@@ -125,7 +125,7 @@ _ADAPTER = TypeAdapter(Plan)
 
 
 def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
-    """What a run with these questions consists of. Models are told apart by their content, but not loaded."""
+    """Work out which steps a run consists of. Models are identified by their content, but not loaded."""
     wanted = {file for name in settings.methods for file in method_inputs(name)}
     sources = {"nli": (settings.nli, almanac_nli_path), "similarity": (settings.similarity, almanac_sts_path)}
     asked = {step.asks for step in PAIR_STEPS if step.artifact in wanted}  # a hub that is not needed is not waited for
@@ -297,7 +297,7 @@ def _counts_hash(path: str | None) -> str | None:
 
 
 def method_inputs(name: str) -> list[str]:
-    """Steps whose files a method reads."""
+    """The names of the steps whose files a method reads."""
     fields = METHODS[name].needs
     files = {STEP[name].artifact for name in steps_for(fields)}
     if {"text", "token_ids"} & set(fields) or any(LAYOUTS[name].per == "token" for name in fields):

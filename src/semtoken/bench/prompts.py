@@ -27,7 +27,7 @@ _WQ_EXAMPLES = (("where was the ancient region of mesopotamia?", "Middle East"),
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """How bare questions become prompts.
+    """How the bare questions of a data set become prompts.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
 
 
 def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bool = True) -> PromptFormat:
-    """A format by its name in `PROMPTS`, or one of the user's own.
+    """A prompt format by its name in `PROMPTS`, or the user's own format.
 
     Parameters
     ----------

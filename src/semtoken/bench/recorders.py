@@ -41,7 +41,7 @@ from semtoken.tokens.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Context:
-    """What all shards of a work share."""
+    """The run, settings and models that all shards of one work share."""
 
     run: Path
     settings: RunSettings
@@ -52,7 +52,7 @@ class Context:
 
     @property
     def decoding(self) -> AnswerSettings:
-        """How this model answers this data set."""
+        """The decoding settings with which this model answers this data set."""
         return AnswerSettings(
             **self.settings.decoding.model_dump(),
             stop_at_newline=bool(self.cell.format["stop_at_newline"]),
@@ -60,7 +60,7 @@ class Context:
         )
 
     def read(self, step: PlannedStep, shard: int) -> Shard | None:
-        """A shard of a step, if it is there."""
+        """Read a shard of a step; None if it has not been made yet."""
         return read_shard(step.folder(self.run), shard, step.key, self.cell.rows(shard))
 
 
@@ -91,13 +91,13 @@ class ShardInputs:
 
     @cached_property
     def prompts(self) -> list[Prompt]:
-        """What the model is given."""
+        """The prompt of each question."""
         form = PromptFormat(**self.context.cell.format)
         return [form.prompt(question.question) for question in self.questions]
 
     @cached_property
     def generations(self) -> list[Generation]:
-        """Everything that the inputs of the missing steps hold."""
+        """The recorded answers of the shard, with all fields that the missing steps need."""
         steps = self.context.cell.steps
         inputs = dict.fromkeys(name for step in self.missing for name in step.inputs)
         columns = []
@@ -115,7 +115,7 @@ def _missing_file(path: Path) -> InvalidInput:
 
 @dataclass(frozen=True)
 class StepRecords:
-    """The records of one step."""
+    """The columns that one step has recorded for a shard, with the seconds that this took."""
 
     step: PlannedStep
     table: Any
@@ -128,7 +128,7 @@ class StepRecords:
 
 @dataclass(frozen=True)
 class UnrecordedStep:
-    """One of several steps of a work could not be recorded; the others go on."""
+    """The error of one step of a work that failed while the others of the same pass go on."""
 
     step: PlannedStep
     reason: str
@@ -169,7 +169,7 @@ def _answers(context: Context, generate: Generate, decoding: AnswerSettings, col
 
 
 def p_true(context: Context) -> Recorder:
-    """What the model says when it is asked whether its answer is true."""
+    """Record the log-probabilities of "True" and "False" when the model is asked whether its own answer is true."""
     model = _answering(context)
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
@@ -286,7 +286,7 @@ class _Scorers:
 
 
 def pairs(step: RecordingStep, context: Context) -> Recorder:
-    """What one of `PAIR_STEPS` computes."""
+    """Record a statistic that compares pairs of texts; `step` is one of `PAIR_STEPS`."""
     compute = step.pairs
     assert compute is not None
     models = context.models
@@ -308,7 +308,7 @@ CORRECT = "correct"
 
 
 def judgements(name: str, context: Context) -> Recorder:
-    """Verdicts of the judge of that name."""
+    """Record the verdicts of the judge with this name."""
     choice = next(judge for judge in context.settings.judges if judge_name(judge) == name)
     judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
 
@@ -338,7 +338,7 @@ UNCERTAINTY = "uncertainty"
 
 
 def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[FloatArray, float]:
-    """The method's value of every answer, and the seconds that took."""
+    """Score every answer by a method; returns the uncertainties [n] and the seconds that this took."""
     start = time.perf_counter()
     values = np.array([score(method, generation) for generation in generations], dtype=np.float64)
     return values, time.perf_counter() - start
@@ -363,7 +363,7 @@ def scores(context: Context) -> Recorder:
 
 
 def recorder_of(work: str, context: Context) -> Recorder:
-    """What computes the work of that name."""
+    """The function that computes the steps of the work with this name."""
     if work.startswith("judge:"):
         return judgements(work.partition(":")[2], context)
     makers: dict[str, Callable[[Context], Recorder]] = {

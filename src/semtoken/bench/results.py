@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One model on one data set: N questions."""
+    """The answers, verdicts and uncertainties of one model on the N questions of one data set."""
 
     model: str
     """Its label in tables, "Qwen2.5-7B" for example."""
@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ClusteringRecord:
-    """One clustering of a model's vocabulary."""
+    """The settings and figures of one clustering that a run used."""
 
     model: str
     variant: str
@@ -69,7 +69,7 @@ class ClusteringRecord:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunResults:
-    """Everything in a run that is complete."""
+    """All complete results of a run, as reports read them."""
 
     path: Path
     settings: Mapping[str, Any]
@@ -99,7 +99,7 @@ LOG_SCORE = "stc_log_score"
 
 
 def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
-    """The content of the file.
+    """The content of the Parquet file that holds every answer with its scores and verdicts.
 
     Parameters
     ----------

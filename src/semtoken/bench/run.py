@@ -52,7 +52,7 @@ def _phases() -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """What could not be done."""
+    """A step of a run that failed, with the reason."""
 
     where: str
     """Model, or model and data set."""
@@ -66,14 +66,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class PendingWork:
-    """A work and the shards of it that are not there."""
+    """A pass over the questions with the shards of it that are still missing."""
 
     work: CellWork
     shards: tuple[int, ...]
 
     @property
     def units(self) -> int:
-        """Questions in these shards."""
+        """How many questions the missing shards hold."""
         return sum(map(self.work.cell.rows, self.shards))
 
 
@@ -81,20 +81,20 @@ class Watcher(Protocol):
     """Progress callbacks of a run. A unit is one question in one work."""
 
     def begin(self, units: int) -> None:
-        """A run begins, with so many units."""
+        """Called when a run begins that has to do this many units of work."""
 
     def work(self, title: str, units: int) -> None:
-        """A work begins, with so many units."""
+        """Called when a step with this title and this many units begins."""
 
     def advance(self, units: int) -> None:
-        """So many more units are done, or given up."""
+        """Called when this many more units are done or have failed."""
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
-        """A `Progress` of `semtoken.clustering`."""
+        """Called while a vocabulary is being clustered; see `semtoken.clustering.Progress`."""
 
 
 def read_datasets(settings: RunSettings) -> list[Dataset]:
-    """The questions that the settings name.
+    """Read all question sets that the settings name.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def _read(choice: DatasetSettings, settings: RunSettings) -> Dataset:
 
 
 def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
-    """Everything that a plan consists of, in the order in which it is done."""
+    """All passes of a plan over its questions, in the order in which they are run."""
     found = []
     for label in dict.fromkeys(cell.model for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.model == label]
@@ -131,7 +131,7 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
 
 
 def survey(run: Path, settings: RunSettings, plan: Plan) -> list[PendingWork]:
-    """What is left to do of every work, finished ones too."""
+    """What is left to do of every pass; passes that are complete are listed with no shards."""
     return [
         PendingWork(work, tuple(shard for shard in range(work.cell.n_shards) if work.missing(shard)))
         for work in works(run, settings, plan)
@@ -146,7 +146,7 @@ def run_benchmark(
     watcher: Watcher | None = None,
     directory: Path | None = None,
 ) -> list[Failure]:
-    """Finish a run, and say what failed.
+    """Do everything that is missing of a run; returns what failed.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w.=-]+")
 
 
 class Strict(BaseModel):
-    """Settings without unknown names and without change once read."""
+    """The base of all settings: unknown names are refused, and values cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,7 +62,7 @@ def _by_name(value: Any) -> Any:
 
 
 class ClusteringSettings(Strict):
-    """How clusters are made where none are given."""
+    """Settings for making clusters where the user gives none."""
 
     algorithm: Algorithm = "agglomerative"
     linkage: Linkage = "complete"
@@ -74,7 +74,7 @@ class ClusteringSettings(Strict):
 
 
 class ModelSettings(Strict):
-    """One model that answers."""
+    """The settings of one model that answers questions."""
 
     name: str = Field(min_length=1)
     """"almanac", a directory, or a hub id."""
@@ -105,12 +105,12 @@ class ModelSettings(Strict):
 
     @property
     def source(self) -> str:
-        """The directory or hub id."""
+        """The directory or hub id that the model is loaded from."""
         return str(almanac_path()) if self.name == ALMANAC else self.name
 
 
 class DatasetSettings(Strict):
-    """One question set; see `semtoken.bench.datasets.read_dataset`."""
+    """The settings of one question set; see `semtoken.bench.datasets.read_dataset`."""
 
     name: str = Field(min_length=1)
     """"nq", "tqa", "wq", "almanac", "almanac-dev", or a file of JSON lines."""
@@ -151,7 +151,7 @@ class SensitivitySettings(Strict):
     linkage: tuple[Linkage, ...] = ()
 
     def variants(self) -> list[tuple[str, Any]]:
-        """(Setting, value) of each."""
+        """Every value to try, as pairs of the setting's name and the value."""
         return [(name, value) for name in type(self).model_fields for value in getattr(self, name)]
 
 
@@ -175,7 +175,7 @@ Controls = Annotated[ControlsSettings | None, BeforeValidator(lambda v: {} if v 
 
 
 class RunSettings(Strict):
-    """Everything that a run depends on."""
+    """All settings of a run."""
 
     models: tuple[Model, ...] = Field(min_length=1)
     datasets: tuple[DatasetChoice, ...] = Field(min_length=1)
@@ -301,7 +301,7 @@ def judge_name(judge: JudgeSettings) -> str:
 
 
 def first_repeated(names: Iterable[str]) -> str | None:
-    """The first name that stands twice."""
+    """The first name that occurs twice; None if none does."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
@@ -347,7 +347,7 @@ def _parse_toml(path: Path, content: str) -> Any:
 
 
 def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
-    """Settings with all defaults filled in.
+    """Check settings and fill in the defaults.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ PROBLEM = ".problem.json"
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a stage, read and checked."""
+    """The columns of one file of a step, read and checked."""
 
     columns: Mapping[str, Sequence[Any]]
     """Name of a column -> one plain value a question."""
@@ -43,7 +43,7 @@ class Shard:
 
 
 def shard_path(folder: Path, number: int) -> Path:
-    """Where a shard of a stage lies."""
+    """The path of a shard in the folder of its step."""
     return folder / f"{number:05d}.parquet"
 
 
@@ -142,7 +142,7 @@ def _is_former(facts: Any) -> bool:
 
 
 def problem_path(folder: Path, number: int) -> Path:
-    """Where it is noted why a shard of a stage could not be made."""
+    """The path of the file that says why a shard could not be made."""
     return folder / f"{number:05d}{PROBLEM}"
 
 
@@ -186,7 +186,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
-    """The run's folder for this process alone, made where it is missing.
+    """Lock a run's folder for this process, making it if it is missing.
 
     The system gives the lock back when the process ends, however it ends.
 
@@ -228,7 +228,7 @@ COLUMNS: Mapping[str, Layout] = ChainMap(
 
 
 def columns_of(artifact: str) -> tuple[str, ...]:
-    """Fields of `Generation` that an artifact of a run holds."""
+    """The fields of `Generation` that the files of a step hold."""
     return tuple(name for step in STEPS if step.artifact == artifact for name in step.fills)
 
 

@@ -38,7 +38,7 @@ from semtoken.bench.storage import (
 
 @dataclass(frozen=True)
 class CellWork:
-    """The steps of one cell that share a pass over its questions."""
+    """The steps on one model and data set that a single pass over the questions computes together."""
 
     run: Path
     settings: RunSettings
@@ -50,7 +50,7 @@ class CellWork:
 
     @property
     def title(self) -> str:
-        """The stage as people read of it."""
+        """The title of the step in messages and progress bars."""
         return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
 
     def missing(self, shard: int) -> tuple[PlannedStep, ...]:
@@ -62,11 +62,11 @@ class CellWork:
         )
 
     def resolved(self) -> CellWork:
-        """The work with an absolute path of the run."""
+        """A copy with the absolute path of the run, so that another process can do the work."""
         return replace(self, run=self.run.resolve())
 
     def loader(self) -> Models:
-        """What loads its models."""
+        """The object that loads the models of this work when they are needed."""
         return Models(self.settings)
 
     def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:

@@ -99,7 +99,7 @@ class CalibratorInUse:
 
     @property
     def n(self) -> int:
-        """How many labels it was fitted on."""
+        """How many labelled answers the calibrator was fitted on."""
         return self.calibrator.n
 
     def save(self, directory: Path) -> None:
@@ -210,7 +210,7 @@ class CalibratorInUse:
 
 
 def chance_sentence(block: dict[str, Any]) -> str:
-    """A block of `CalibratorInUse` in one line."""
+    """The chance and decision in a block of `CalibratorInUse`, as one line of text."""
     n, chance = block["n_labels"], block["chance"]
     if chance is None:
         told = "a blank answer has no chance"

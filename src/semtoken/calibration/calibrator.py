@@ -219,7 +219,7 @@ class Calibrator:
         return self.threshold.decide(answer, float(chance))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
-        """Why its chances may not hold for an answer, as far as one can tell.
+        """Flags that say why the chances may not hold for an answer; empty if nothing speaks against them.
 
         Raises
         ------
@@ -366,7 +366,7 @@ class Calibrator:
 
 
 def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
-    """A calibrator of checked answers, without its origin."""
+    """Fit a calibrator to labelled answers that have been checked, without recording where they came from."""
     return Calibrator(
         method=method,
         curve=_fitted_curve(answers, method),
@@ -411,7 +411,7 @@ def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArra
 
 
 def file_of(path: Path) -> Path:
-    """The file of a calibrator that is named by its directory or its file."""
+    """The path of a calibrator's file, from the path of its directory or of the file itself."""
     return path / NAME if path.is_dir() else path
 
 

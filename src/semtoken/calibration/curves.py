@@ -20,18 +20,18 @@ LOWEST, HIGHEST = -50.0, -1e-6
 
 
 def clipped(log_score: npt.ArrayLike) -> FloatArray:
-    """Log scores within the range that calibrators use."""
+    """Log scores limited to the range that calibrators use."""
     return np.clip(np.asarray(log_score, dtype=np.float64), LOWEST, HIGHEST)
 
 
 def log_complement(logs: FloatArray) -> FloatArray:
-    """ln(1 - exp(logs)), [n]."""
+    """ln(1 - exp(x)) for each log-probability x, [n], computed without loss of precision."""
     return np.asarray(np.log(-np.expm1(logs)))
 
 
 @dataclass(frozen=True)
 class Temperature:
-    """P = exp(logs / temperature)."""
+    """A curve with one parameter: P = exp(log_score / temperature)."""
 
     temperature: float
 
@@ -40,7 +40,7 @@ class Temperature:
         return np.exp(clipped(log_score) / self.temperature)
 
     def problem(self) -> str | None:
-        """What is wrong with the parameters."""
+        """Why the parameters cannot be used; None if they can."""
         return None if 0.02 <= self.temperature <= 50 else f"temperature {self.temperature} is outside [0.02, 50]"
 
 
@@ -62,7 +62,7 @@ class Sigmoid:
         return np.asarray(np.exp(-np.logaddexp(0.0, -z)))
 
     def problem(self) -> str | None:
-        """What is wrong with the parameters."""
+        """Why the parameters cannot be used; None if they can."""
         if not np.isfinite([self.a, self.b, self.m]).all():
             return "a parameter is not finite"
         return None if self.a >= 0 and self.b >= 0 else f"the slopes {self.a} and {self.b} must not be negative"
@@ -82,7 +82,7 @@ class VennAbers:
     p1_values: tuple[float, ...]
 
     def pair(self, log_score: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """p0 and p1, [n] each."""
+        """The two probabilities p0 and p1 of the Venn-Abers predictor for each log score, [n] each."""
         logs = clipped(log_score)
         p0 = np.asarray(self.p0_values)[np.searchsorted(self.p0_edges, logs, side="right")]
         p1 = np.asarray(self.p1_values)[np.searchsorted(self.p1_edges, logs, side="left")]
@@ -94,7 +94,7 @@ class VennAbers:
         return p1 / (1 - p0 + p1)
 
     def problem(self) -> str | None:
-        """What is wrong with the parameters."""
+        """Why the parameters cannot be used; None if they can."""
         return (
             _problem_of_steps(self.p0_edges, self.p0_values, "p0")
             or _problem_of_steps(self.p1_edges, self.p1_values, "p1")
@@ -116,7 +116,7 @@ _KINDS: dict[str, type[Temperature] | type[Sigmoid] | type[VennAbers]] = {
 
 
 def to_parameters(curve: Curve) -> dict[str, Any]:
-    """Plain values for a file."""
+    """The type and parameters of a curve as plain values that JSON can hold."""
     kind = next(name for name, of in _KINDS.items() if isinstance(curve, of))
     return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in asdict(curve).items()}}
 
@@ -189,14 +189,14 @@ def fit_temperature(log_score: FloatArray, correct: FloatArray) -> Temperature:
 
 
 def fit_beta(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
-    """Beta calibration with slopes held at zero or above."""
+    """Fit beta calibration (Kull et al. 2017) with slopes that are not negative."""
     logs = clipped(log_score)
     a, b, m = _logistic(np.stack([logs, -log_complement(logs)], axis=1), smoothed_targets(correct))
     return Sigmoid(a, b, m)
 
 
 def fit_platt(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
-    """Platt scaling of the logit of c, slope held at zero or above."""
+    """Fit Platt scaling of the logit of the confidence, with a slope that is not negative."""
     logs = clipped(log_score)
     a, m = _logistic((logs - log_complement(logs))[:, None], smoothed_targets(correct))
     return Sigmoid(a, a, m)

@@ -19,7 +19,7 @@ ELSEWHERE = "calibrated_elsewhere"
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The origin of scores. None: not known."""
+    """Which model, clusters, rules and distribution scores came from. A field is None where that is not known."""
 
     method: str | None = None
     """The method whose scores were labelled, a key of `ScoredResponse.scores`; None: the product over the tokens."""
@@ -52,7 +52,7 @@ class Fingerprint:
                 (whole if name == "k" else text)(value, name)
 
     def require_same(self, other: Fingerprint) -> None:
-        """Refuse scores of another kind.
+        """Refuse scores that were made with other clusters, other rules or another distribution than the labelled ones.
 
         Raises
         ------
@@ -151,7 +151,7 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
 
 
 def clusters_hash(clusters: TokenClusters) -> str:
-    """Sixteen hex digits that stand for the labels."""
+    """A hash of cluster labels, sixteen hex digits."""
     return hashlib.sha256(clusters.labels.astype("<i4").tobytes()).hexdigest()[:16]
 
 
@@ -185,7 +185,7 @@ def fingerprint_from(values: Any) -> Fingerprint:
 
 
 def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
-    """What is known, for a file."""
+    """The fields of a fingerprint that are known, as plain values for a file."""
     return {name: value for name, value in asdict(fingerprint).items() if value is not None}
 
 

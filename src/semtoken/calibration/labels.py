@@ -52,7 +52,7 @@ class LabelledScores:
 
     @property
     def n_correct(self) -> int:
-        """Right ones among them."""
+        """How many of the labelled answers are right."""
         return int(self.correct.sum())
 
 
@@ -270,7 +270,7 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
 
 @dataclass(frozen=True)
 class RecordedHeadline:
-    """The headline of a line of a file."""
+    """The headline of an answer as it was written to a file."""
 
     name: str
     """The method."""
@@ -325,7 +325,7 @@ class AnswerRecord:
 
     @property
     def question(self) -> str:
-        """What was asked, as it stands in the file."""
+        """The question as it stands in the file."""
         for name in ("question", "prompt"):
             if isinstance(value := self.record.get(name), str):
                 return value
@@ -379,7 +379,7 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 
 
 def require_scores(answers: Sequence[AnswerRecord]) -> None:
-    """Refuse answers without a score.
+    """Raise `InvalidInput` if an answer has no score.
 
     Raises
     ------

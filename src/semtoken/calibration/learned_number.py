@@ -43,7 +43,7 @@ class LearnedFrom:
     """What every labelled prompt ends with."""
 
     def require_model(self, other: LearnedFrom) -> None:
-        """Refuse states of another model.
+        """Raise `CalibratorMismatch` for hidden states of another model than the labelled ones.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class LearnedFrom:
             )
 
     def require_prompt(self, prompt: str) -> None:
-        """Refuse a prompt of another form than the labelled ones.
+        """Raise `CalibratorMismatch` for a prompt that does not begin and end as all labelled ones do.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Readings:
         return len(self.numbers)
 
     def part(self, places: Any) -> Readings:
-        """The readings of some of the answers."""
+        """The numbers and states of the answers at these places."""
         return Readings(self.numbers[places], None if self.states is None else self.states[places])
 
 
@@ -139,7 +139,7 @@ class LearnedNumber:
 
     @property
     def reads_states(self) -> bool:
-        """Whether it reads hidden states."""
+        """Whether the number depends on hidden states."""
         return bool(self.state_weights.size)
 
     def risk(self, readings: Readings) -> FloatArray:

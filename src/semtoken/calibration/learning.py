@@ -41,7 +41,7 @@ Places = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Learning:
-    """What came of learning from labels."""
+    """The result of learning from labels: the number, whether it passed the gate, and the figures that decided it."""
 
     learned: LearnedNumber | None
     """The number, fitted on all labels; None where the headline is kept."""
@@ -120,7 +120,7 @@ def fit(
     *,
     seed: int = 0,
 ) -> LearnedNumber:
-    """The number fitted on all labels, without a look at whether it is any good."""
+    """Fit a number on all labels, without testing whether it ranks answers better."""
     weights, intercept, state_weights = _fitted(readings, correct, seed)
     centre = spread = np.empty(0)
     far = np.empty(0)
@@ -152,7 +152,7 @@ class CrossFitted:
 
 
 def cross_fitted(readings: Readings, correct: FloatArray, *, seed: int = 0) -> CrossFitted:
-    """Every answer by the whole recipe fitted on the other folds."""
+    """Score every answer by the whole recipe fitted on the folds that do not contain it."""
     risk, standing = np.empty(correct.size), np.empty(correct.size)
     for rest, held in _folds(correct, seed):
         model = _fitted(readings.part(rest), correct[rest], seed)
@@ -246,7 +246,7 @@ CHEAP = tuple(name for name in NUMBERS if name != "headline")
 
 @dataclass(frozen=True, eq=False)
 class LearnedAnswers:
-    """Labelled answers after a number was learned from them."""
+    """Labelled answers together with the number that was learned from them."""
 
     learning: Learning
     """What came of it."""
@@ -378,7 +378,7 @@ def _learned_scores(learned: LearnedNumber, readings: Readings) -> dict[str, flo
 
 
 def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:
-    """What a learned number reads of answers that are not blank.
+    """The numbers and states of answers that a learned number reads; blank answers are left out.
 
     Raises
     ------

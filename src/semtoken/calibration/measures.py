@@ -32,7 +32,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers of similar chance."""
+    """A group of answers with similar chances: their mean chance and the share that is right."""
 
     n: int
     chance: float
@@ -101,12 +101,12 @@ class Report:
 
 
 def brier_scores(chances: FloatArray, correct: FloatArray) -> FloatArray:
-    """Squared distance of each chance from what came true, [n]."""
+    """The squared difference of each chance from 1 (right) or 0 (wrong), [n] in [0, 1]."""
     return np.asarray(np.square(chances - correct))
 
 
 def log_losses(chances: FloatArray, correct: FloatArray) -> FloatArray:
-    """-ln of the chance that was given to what came true, [n]."""
+    """The negative log of the probability that each chance gives to the true label, [n], at least 0."""
     return np.asarray(-np.log(np.where(correct == 1, chances, 1 - chances)))
 
 

@@ -33,7 +33,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Test:
-    """One threshold of a fixed sequence."""
+    """The test of one threshold in a fixed sequence, with its p-value."""
 
     threshold: float
     """The threshold in units of -log_score."""
@@ -49,7 +49,7 @@ SMALLEST_LEVEL = 1e-12  # what is smaller no number of labels could support
 
 
 def check_level(value: float, name: str) -> float:
-    """A level; refused where it is not strictly between 0 and 1."""
+    """Return a level as a float; raise `InvalidInput` if it is not strictly between 0 and 1."""
     level = real(value, name)
     if not SMALLEST_LEVEL <= level < 1:
         raise InvalidInput(f"{name} must lie between 0 and 1, both excluded. Got {value!r} instead.")
@@ -255,5 +255,5 @@ def _van_der_corput(i: int) -> float:
 
 
 def percent(share: float) -> str:
-    """A share for people: 10 %."""
+    """A share as percent: 0.1 becomes `10 %`."""
     return f"{100 * share:.4g} %"

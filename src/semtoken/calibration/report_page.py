@@ -115,7 +115,7 @@ def _plots(report: Report, answers: LabelledScores, threshold: Threshold | None)
 
 
 def reliability_plot(report: Report) -> Figure:
-    """Share of right answers against the chance they were given."""
+    """Plot the share of right answers against their chance of being right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2, 3.6), layout="constrained")

@@ -28,7 +28,7 @@ SAME = "as long as model, prompts, questions and judging stay the same"
 
 @dataclass(frozen=True, repr=False)
 class Threshold:
-    """The largest uncertainty that is still accepted, and what it promises.
+    """The largest uncertainty at which an answer is still accepted, and the promise that this keeps.
 
     Fit one with `Threshold.fit`. The promise holds for future answers of the same model, prompt and kind of question,
     judged in the same way.
@@ -143,7 +143,7 @@ class Threshold:
         return accepted
 
     def decide(self, answer: Any, chance: float | None = None) -> Decision:
-        """Whether to give an answer.
+        """Decide whether to give an answer.
 
         Parameters
         ----------

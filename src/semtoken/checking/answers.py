@@ -27,7 +27,7 @@ NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
 @dataclass(frozen=True)
 class CheckedAnswer:
-    """One answer of a saved reply, scored."""
+    """A scored answer of a saved reply, with its doubtful stretches and a sentence about them."""
 
     where: str
     """File and line of the reply."""
@@ -56,7 +56,7 @@ class CheckedAnswer:
 
 @dataclass(frozen=True)
 class RefusedReply:
-    """A reply that could not be scored."""
+    """A reply that could not be scored, with the reason."""
 
     where: str
     reason: str
@@ -64,7 +64,7 @@ class RefusedReply:
 
 @dataclass(frozen=True)
 class CheckedReplies:
-    """What a check found."""
+    """The result of a check: scored answers, and replies that could not be scored."""
 
     answers: tuple[CheckedAnswer, ...]
     """The most doubtful first."""

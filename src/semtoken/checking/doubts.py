@@ -21,7 +21,7 @@ MOST_RIVALS = 2
 
 @dataclass(frozen=True)
 class Doubt:
-    """A doubtful stretch of an answer."""
+    """A stretch of an answer with its confidence and what else the model might have said there."""
 
     text: str
     """The stretch as written."""
@@ -58,7 +58,7 @@ def doubt_of(response: ScoredResponse) -> Doubt | None:
 
 
 def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:
-    """The first of an answer's stretches, if it is in doubt."""
+    """The most doubtful stretch of an answer; None if each is fairly sure."""
     worst = next(iter(doubts), None)
     return worst if worst is not None and level_of(worst.confidence) else None
 
@@ -107,7 +107,7 @@ def rivals_of(response: ScoredResponse, part: Part) -> tuple[tuple[str, float], 
 
 
 def percent(share: float) -> str:
-    """A probability for people, in whole percent."""
+    """A probability as whole percent."""
     if share < 0.01:
         return "below 1 %"
     return "above 99 %" if share > 0.99 else f"{100 * share:.0f} %"

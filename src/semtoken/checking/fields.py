@@ -207,7 +207,7 @@ LATER = (
 
 
 def sentence_of_field(row: Mapping[str, Any]) -> str:
-    """One line for people: how sure the value is, and what else it could be."""
+    """A line on how sure a field's value is, and what else it might have been."""
     told = [] if row["confidence"] is None else [percent(row["confidence"])]
     if row["rival"] is not None:
         told.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")

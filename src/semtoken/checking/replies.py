@@ -59,7 +59,7 @@ class FoundReply:
     """The question of the request that lies beside its file."""
 
     def read(self) -> SavedReply:
-        """The reply.
+        """Read and parse the reply.
 
         Raises
         ------
@@ -220,7 +220,7 @@ IDS = ("id", "custom_id", "question_id")
 
 @dataclass(frozen=True)
 class SavedQuestion:
-    """A question of a file."""
+    """A question from a file, with the id by which replies refer to it."""
 
     id: str | None
     text: str
@@ -246,7 +246,7 @@ def read_questions(path: Path) -> list[SavedQuestion]:
 
 
 def with_questions(replies: Sequence[SavedReply], questions: Sequence[SavedQuestion]) -> tuple[list[SavedReply], str]:
-    """The replies with their questions, and a sentence on how they were joined.
+    """Join replies with their questions; returns the replies, and a sentence on how they were joined.
 
     Ids decide where those of all replies are known among the questions; otherwise the order does, where there are as
     many of the one as of the other.

@@ -39,7 +39,7 @@ NO_TOKENS = "another process checked the reply, and sent no tokens"
 
 @dataclass(frozen=True)
 class Checking:
-    """How replies are checked: plain data, which can be sent to other processes."""
+    """The settings of a check as plain data, which other processes can receive."""
 
     format: str | None = None
     """Shape of the replies; recognised by their fields by default."""
@@ -49,7 +49,7 @@ class Checking:
     """A JSON Schema that the answers follow."""
 
     def load(self) -> Check:
-        """What checks a reply."""
+        """Make the function that checks one reply."""
         calibrator = None if self.calibrator is None else CalibratorInUse.load(self.calibrator)
         return partial(check_reply, format=self.format, calibrator=calibrator, schema=self.schema)
 
@@ -112,18 +112,18 @@ class CheckingWork(LinesWork):
     """The folder that relative paths start from, with a slash; empty for the working directory."""
 
     def resolved(self) -> CheckingWork:
-        """The work with absolute paths."""
+        """A copy with absolute paths, so that another process can do the work."""
         return replace(self, folder=self.folder.resolve(), home=f"{Path.cwd()}/")
 
     def found(self) -> Iterator[FoundReply]:
-        """All replies; messages name their files as they were given."""
+        """All replies of the sources; messages name their files as the user did."""
         for source in self.sources:
             home = "" if Path(source).is_absolute() else self.home
             for one in found_replies([home + source]):
                 yield replace(one, where=one.where.removeprefix(home))
 
     def open(self, loader: Callable[[], Check], answered: Callable[[int], None] = lambda count: None) -> Any:
-        """Get ready; what is returned checks the replies of one shard."""
+        """Load what the check needs; returns the function that checks the replies of one shard."""
         check = loader()
         source = InputLines(self.found)
 

@@ -299,7 +299,7 @@ ENOUGH = 0.05
 
 
 class RunLines:
-    """A `Watcher` that writes a line now and then, for a file or a log."""
+    """Shows the progress of a run as lines of text at intervals, for files and logs."""
 
     def __init__(self, every: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._every, self._clock = every, clock
@@ -343,7 +343,7 @@ class RunLines:
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h 20 min`."""
+    """A number of seconds as text: `40 s`, `12 min`, `3 h 20 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

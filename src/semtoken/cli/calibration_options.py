@@ -84,7 +84,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
 def applied(
     directory: Path | None, clusters: TokenClusters | None, abstain_text: str | None = None, **known: Any
 ) -> CalibratorInUse | None:
-    """The calibrator of the option; None without one.
+    """Load the calibrator that the option names; None without the option.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def _choices(annotation: Any) -> tuple[str, ...]:
 
 
 class CommandPlace(NamedTuple):
-    """Where a command, or a group of them, is to be found."""
+    """The module and function in which a command, or a group of commands, is defined."""
 
     module: str
     """The name of its module in `semtoken.cli`."""

@@ -58,7 +58,7 @@ REAL_QUESTIONS = (
 def demo_real(
     stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion] = REAL_QUESTIONS
 ) -> list[ScoredResponse]:
-    """Ask, mark, and say what else the model considered."""
+    """Ask a model the questions of the demo, mark its answers, and show what else it considered."""
     beginning = f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it."
     console.print(Text(beginning, style="bold"))
     answers = []
@@ -120,7 +120,7 @@ EXPLANATION = (
 
 @dataclass(frozen=True)
 class MarkedAnswer:
-    """A question of the almanac with the model's answer, marked."""
+    """A question of the embedded set with the model's answer and whether it is right."""
 
     question: Question
     result: ScoredResponse
@@ -129,7 +129,7 @@ class MarkedAnswer:
 
 @dataclass(frozen=True)
 class PresetFigures:
-    """How well uncertainties of the same answers tell wrong from right."""
+    """The AUROCs of several uncertainties of the same answers."""
 
     estimates: Mapping[str, Estimate]
     """AUROC of "probability", "default" and "paper"."""
@@ -139,7 +139,7 @@ class PresetFigures:
 
     @property
     def verdict(self) -> str:
-        """The outcome in words that the figures bear out."""
+        """The result as a sentence that claims no more than the figures support."""
         return " ".join(verdict(f"Preset {name}", difference) for name, difference in self.differences.items())
 
 

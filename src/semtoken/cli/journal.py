@@ -31,7 +31,7 @@ UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 
 def opened(url: str, spool: Path | None = None) -> Journal:
-    """A journal that exists, with what killed processes have left for it.
+    """Open an existing journal, after adding the entries that killed processes left in their spools.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def delete(
 
 
 def seconds_of(age: str) -> float:
-    """Seconds of an age such as 90d.
+    """Parse an age such as 90d into seconds.
 
     Raises
     ------

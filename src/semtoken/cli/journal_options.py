@@ -29,7 +29,7 @@ VARIABLE = "SEMTOKEN_JOURNAL"
 
 @dataclass(frozen=True)
 class JournalChoice:
-    """Which journal, and what is kept in it."""
+    """The options that say which journal to use and what to keep in it."""
 
     journal: Annotated[
         str | None,
@@ -149,7 +149,7 @@ class JournalChoice:
 
 
 class AnswerKeeper:
-    """Puts the answers of a command that ends into a journal.
+    """Puts the answers of a command into a journal, for commands that end by themselves.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class AnswerKeeper:
         self._recording, self._writer = recording, writer
 
     def uses(self, applied: CalibratorInUse | None) -> None:
-        """Keep the calibrator that decides."""
+        """Store the calibrator that decides, so that its promise can be watched."""
         if applied is not None:
             self._writer.journal.use(applied.file, applied.checksum)
 

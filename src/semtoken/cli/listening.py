@@ -33,7 +33,7 @@ def gate_from_environment() -> Gate:
 
 
 def warn_if_open(address: Address) -> None:
-    """Say so where other machines can reach a server."""
+    """Print a warning if other machines can reach the server."""
     if not address.is_loopback:
         tell(
             f"Warning: {address.host} can be reached from other machines, and there is no password. Without a firewall "

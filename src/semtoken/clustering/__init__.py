@@ -30,7 +30,7 @@ __all__ = ["Clustering", "ClusteringReport", "TableParts", "cluster_table", "clu
 
 @dataclass(frozen=True)
 class Clustering:
-    """What `cluster_table` gives back."""
+    """The result of `cluster_table`: labels of the rows, and a report."""
 
     labels: Mapping[int, NDArray[np.int32]]
     """Number of clusters asked for -> label of every row, numbered in the order of first appearance."""

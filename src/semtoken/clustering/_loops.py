@@ -76,7 +76,7 @@ def finish_block(out, centre, left, unit):
 
 @compiled_fast
 def norms_float32(table, out):
-    """Euclidean norms, summed in float64."""
+    """The Euclidean norm of each row of a float32 table, summed in float64."""
     for r in range(len(table)):
         row = table[r]
         total = 0.0
@@ -87,7 +87,7 @@ def norms_float32(table, out):
 
 @compiled_fast
 def norms_bfloat16(table, out):
-    """Norms of rows of bfloat16, which is given as its bits."""
+    """The Euclidean norm of each row of a bfloat16 table, which is passed as 16-bit integers."""
     bits = np.empty(table.shape[1], np.uint32)
     row = bits.view(np.float32)
     for r in range(len(table)):
@@ -143,7 +143,7 @@ def find_close(gap, left_half, right_half, closeness, diagonal, where):
 
 @compiled_fast
 def half_squared_difference(x, y, factor):
-    """|x - factor * y|^2 / 2 in float64."""
+    """|x - factor * y|^2 / 2, computed in float64."""
     total = 0.0
     for j in range(len(x)):
         difference = x[j] - factor * y[j]
@@ -236,7 +236,7 @@ def nearest_in_tile(gap, numbers, best, who):
 
 @compiled_fast
 def sum_of_least(some, others):
-    """Sum of the lesser of each two numbers."""
+    """The sum over all i of min(some[i], others[i])."""
     total = 0.0
     for j in range(len(some)):
         total += min(some[j], others[j])
@@ -282,7 +282,7 @@ def scatter(where, value, first_row, first_column, fill, neighbour, gap):
 
 @compiled
 def find(parent, x):
-    """The cluster that x is part of today."""
+    """The current cluster of x, following the links of merged clusters."""
     root = x
     while parent[root] != root:
         root = parent[root]
@@ -295,7 +295,7 @@ def find(parent, x):
 
 @compiled
 def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched):
-    """Rewrite the list of cluster x in terms of today's clusters.
+    """Rewrite the neighbour list of cluster x so that it names current clusters only.
 
     A neighbour that has merged since stays only if all its parts are in the list: a part that is missing is
     farther than the threshold, and so is then, under complete linkage, the whole.

@@ -52,7 +52,7 @@ class Distinct:
 
     @classmethod
     def of(cls, rows: Rows) -> Distinct:
-        """Group the rows of a table."""
+        """Group equal rows of a table, so that each is clustered once."""
         leader = equal_rows(rows)
         nodes, weight = np.unique(leader, return_counts=True)
         others = np.flatnonzero(leader != np.arange(rows.n))
@@ -62,14 +62,14 @@ class Distinct:
 
     @classmethod
     def all_of(cls, rows: Rows) -> Distinct:
-        """Every row for itself."""
+        """Treat every row as different, without looking for equal ones."""
         none = np.empty((0, 2), np.int64)
         return cls(np.arange(rows.n), np.ones(rows.n, np.int64), none, none)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The merges and how they were found."""
+    """The merges of a hierarchical clustering, with the course of the run that found them."""
 
     merges: Merges
     engine: str
@@ -79,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """How the memory that may be taken is shared out."""
+    """How the allowed memory is divided."""
 
     tile: int
     """Rows in a block."""
@@ -150,7 +150,7 @@ def _report(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:
 def make_plan(
     rows: Rows, linkage: Linkage, *, allowed: int, threads: int, tile: int | None, on_cpu: bool = True
 ) -> MemoryPlan:
-    """Share out the memory, with smaller tiles where it is scarce.
+    """Divide the allowed memory, with smaller tiles where there is little.
 
     Raises
     ------

@@ -38,7 +38,7 @@ class Members:
 
     @classmethod
     def of(cls, m: int) -> Members:
-        """Every base cluster for itself."""
+        """Begin with m clusters of one base cluster each."""
         return cls(np.arange(2 * m), np.arange(2 * m), np.full(m, -1))
 
     def list_of(self, cluster: int) -> list[int]:
@@ -52,7 +52,7 @@ class Members:
 
 
 class ExactGaps:
-    """Largest gaps between the rows of two clusters, in float64.
+    """The largest gap between the rows of two clusters, in float64.
 
     Parameters
     ----------
@@ -77,11 +77,11 @@ class ExactGaps:
         return np.concatenate([level.order[level.starts[c] : level.starts[c + 1]] for c in clusters])
 
     def error(self, gaps: Any) -> Any:
-        """How far gaps may be from exact ones."""
+        """A bound on how far gaps that were computed in float32 are from the exact ones."""
         return np.where(gaps < self.refined, gaps * np.float32(2.0**-22), self.slack)
 
     def between(self, one: Ints, other: Ints) -> float:
-        """Largest gap between some rows and others."""
+        """The largest gap between a row of one set and a row of the other."""
         if len(one) * len(other) <= FEW_PAIRS:
             return float(self._exact(np.repeat(one, len(other)), np.tile(other, len(one))).max())
         return float(self._exact(*self._farthest(one, other)).max())
@@ -161,7 +161,7 @@ class ExactGaps:
 
 
 def half_norms(tiles: CpuTiles, rows: Ints) -> tuple[float, float]:
-    """The least and the greatest |x|^2 / 2 of some rows."""
+    """The smallest and the largest |x|^2 / 2 among some rows."""
     if tiles.rows.metric == "cosine":
         return 0.5, 0.5
     halves = [tiles.rows.block(rows[at : at + CHUNK], left=False)[:, -2] for at in range(0, len(rows), CHUNK)]

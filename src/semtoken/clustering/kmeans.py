@@ -46,7 +46,7 @@ MOST_ITERATIONS = 300
 def kmeans_labels(
     rows: Rows, wanted: tuple[int, ...], *, seed: int, allowed: int, threads: int, monitor: Monitor
 ) -> dict[int, NDArray[np.int32]]:
-    """Labels for each number of clusters.
+    """Cluster rows by k-means; returns the labels for each wanted number of clusters.
 
     There are fewer clusters than asked for where the table has fewer distinct rows; the log says so.
 

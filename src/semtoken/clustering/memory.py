@@ -29,12 +29,12 @@ def peak_rss() -> int:
 
 
 def budget(requested: int | None) -> int:
-    """Bytes that clustering may take beyond the table itself."""
+    """How many bytes clustering may use in addition to the table itself."""
     return int(DEFAULT_SHARE * available()) if requested is None else whole(requested, "memory_budget")
 
 
 def check(needed: int, allowed: int, *, what: str, alternatives: str) -> None:
-    """Refuse work that needs more than it may take.
+    """Refuse work that needs more memory than is allowed.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def check(needed: int, allowed: int, *, what: str, alternatives: str) -> None:
 
 
 def gigabytes(size: float) -> str:
-    """A number of bytes for people.
+    """A number of bytes as text, in GB or MB.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class TooManyTies(Exception):
 
 @dataclass(frozen=True)
 class Level:
-    """The clusters that a pass starts from."""
+    """The clusters with which one pass over the distances starts."""
 
     order: NDArray[np.int64]
     """Rows sorted by cluster; clusters are numbered by their lowest rows."""
@@ -65,14 +65,14 @@ class Pass:
 
 
 class Keeper(Protocol):
-    """Takes the pairs that a pass finds, from several threads."""
+    """Collects the pairs of clusters that a pass finds, from several threads."""
 
     @property
     def limit(self) -> np.float32:
-        """Pairs with larger gaps are not wanted (any more)."""
+        """The largest gap of a pair that is still wanted; it shrinks while pairs come in."""
 
     def add(self, pairs: Pairs, limit: np.float32) -> None:
-        """Take the pairs of a tile, found with this limit."""
+        """Add the pairs of a tile that were found with this limit."""
 
 
 def near_pairs(
@@ -104,7 +104,7 @@ def near_pairs(
 
 
 def distance_pass(tiles: CpuTiles, level: Level, kept: Keeper, *, close: bool, threads: int, monitor: Monitor) -> None:
-    """Hand the near pairs of all tiles to `kept`."""
+    """Find all pairs of clusters with gaps below the limit, tile by tile, and add them to `kept`."""
     blocks = blocks_of(level.order, level.starts, tiles.size)
     jobs = [(_work(blocks[i:]), partial(_row_of_tiles, tiles, blocks[i:], kept, close)) for i in range(len(blocks))]
     run_all(jobs, threads, monitor.advance)

@@ -28,7 +28,7 @@ INTERVAL = 0.2
 
 
 class Monitor:
-    """Keeps the time of a run and tells a progress function about it.
+    """Measures the time of a run, and calls the user's progress function.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class Monitor:
         self._tell(1.0)
 
     def advance(self, fraction: float) -> None:
-        """Say how much of the present phase is done."""
+        """Report that this fraction of the current phase is done."""
         if time.perf_counter() - self._told >= INTERVAL:
             self._tell(fraction)
 
     def add_gemm(self, seconds: float, flops: float) -> None:
-        """Count a matrix product (from any thread)."""
+        """Add the time and operations of a matrix product to the report; any thread may call this."""
         with self._lock:
             self.gemm_seconds += seconds
             self.gemm_flops += flops
@@ -118,7 +118,7 @@ class RunStopped(Exception):
 
 @dataclass(frozen=True)
 class CutReport:
-    """One cut of the tree: how the rows fell into clusters."""
+    """Sizes and heights of the clusters at one cut of the tree."""
 
     n_clusters: int
     last_height: float | None
@@ -135,7 +135,7 @@ class CutReport:
 
 @dataclass(frozen=True)
 class ClusteringReport:
-    """Settings, course and outcome of one run of `cluster_table`."""
+    """The settings, course and result of one run of `cluster_table`."""
 
     settings: Mapping[str, Any]
     """Algorithm, linkage, metric, seed, numbers of clusters, rows, columns, dtype, number of threads."""
@@ -161,7 +161,7 @@ class ClusteringReport:
     cuts: tuple[CutReport, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The report as plain values that JSON can hold."""
         return asdict(self)
 
 

@@ -37,30 +37,30 @@ SLACK = 0.7
 
 
 class Clusters(Protocol):
-    """Clusters in numbered slots and the gaps between them."""
+    """The clusters of a hierarchical clustering in numbered slots, and the gaps between them."""
 
     def columns(self) -> list[slice]:
-        """All slots in ranges of a handy size."""
+        """All slots, divided into ranges that one product computes."""
 
     def cost(self, slots: Ints) -> Ints:
-        """Rows that each of these slots takes in a product."""
+        """How many rows each of these slots contributes to a matrix product."""
 
     def left(self, slots: Ints) -> Any:
-        """Whatever `gaps` needs to know of these slots."""
+        """The left factor of `gaps` for these slots, which can be used for many columns."""
 
     def gaps(self, left: Any, slots: Ints, columns: slice) -> Gaps:
-        """Gaps [slots, columns]. Those of empty slots may be anything."""
+        """The gaps [slots, columns] between clusters. Entries of empty slots have no meaning."""
 
     def merge(self, keep: Ints, gone: Ints) -> None:
-        """Put the clusters of the slots `gone` into those of `keep`."""
+        """Merge the clusters in the slots `gone` into those in the slots `keep`."""
 
     def compact(self, used: Ints) -> None:
-        """Keep these slots only, numbered again from 0."""
+        """Keep only these slots, and renumber them from 0."""
 
 
 @dataclass
 class Lists:
-    """What is known of the neighbourhood of every slot."""
+    """The known nearest neighbours of every slot."""
 
     near: NDArray[np.int32]
     near_gap: NDArray[np.float32]
@@ -71,7 +71,7 @@ class Lists:
 
     @classmethod
     def empty(cls, m: int) -> Lists:
-        """Lists of m slots that know nothing."""
+        """Lists of m slots without any neighbours."""
         shape = (m, PLACES)
         return cls(
             np.zeros(shape, np.int32),
@@ -91,7 +91,7 @@ class Lists:
         self.bound[slots] = np.inf
 
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """The arrays in the order that the compiled loops expect."""
+        """The arrays in the order in which the compiled loops take them."""
         return self.near, self.near_gap, self.near_tie, self.count, self.bound
 
 
@@ -306,13 +306,13 @@ class Rounds:
         return named, height, self.weight[keep]
 
     def unknown(self) -> Ints:
-        """Slots that no longer know their nearest cluster."""
+        """The slots whose nearest cluster has to be searched again."""
         stale = np.empty(len(self.name), np.bool_)
         compiled_loops().drop_dead(self.alive, *self.lists.arrays(), stale)
         return np.flatnonzero(stale & (self.name >= 0))
 
     def compact(self) -> None:
-        """Close the gaps between used slots."""
+        """Renumber the slots so that no empty ones remain between used ones."""
         used = self.used
         self.clusters.compact(used)
         self.name, self.low, self.weight = self.name[used], self.low[used], self.weight[used]

@@ -103,7 +103,7 @@ class Rows:
         return self.float64_gaps(first, second).astype(np.float32)
 
     def float64_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The gaps with all digits of float64."""
+        """Gaps of pairs of rows, in float64."""
         gap = np.zeros(len(first))
         for part, scale in zip(self.parts, self.scales, strict=True):
             one, other, factor = first, second, scale
@@ -117,13 +117,13 @@ class Rows:
         return gap
 
     def distance(self, gap: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Distances of the given rows that belong to gaps; never negative."""
+        """Convert gaps between rows of this table to distances in the units of the metric, at least 0."""
         gap = np.maximum(gap, np.float32(0))
         return gap if self.metric == "cosine" else np.sqrt(2 * gap) * np.float32(self.unit)
 
 
 def as_rows(table: Any, metric: Metric) -> Rows:
-    """Check a table and measure its rows.
+    """Check a table, and compute the norms of its rows.
 
     Raises
     ------

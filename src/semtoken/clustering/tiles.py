@@ -33,7 +33,7 @@ CLOSENESS = 2.0**-10
 
 @dataclass(frozen=True)
 class Block:
-    """A run of clusters: their rows one after the other."""
+    """A run of clusters whose rows lie one after another."""
 
     first: int
     """Number of the first cluster."""
@@ -49,7 +49,7 @@ class Block:
 
     @property
     def single(self) -> bool:
-        """Every cluster has one row."""
+        """Whether every cluster of the block consists of one row."""
         return bool(np.all(np.diff(self.starts) == 1))
 
 
@@ -153,7 +153,7 @@ class CpuTiles:
         return total
 
     def host(self, gap: Any) -> Gaps:
-        """A tile as a NumPy array that will not be overwritten."""
+        """A tile as a NumPy array that later tiles do not overwrite."""
         result: Gaps = gap.copy()
         return result
 
@@ -277,7 +277,7 @@ class TorchTiles(CpuTiles):
         return gap
 
     def host(self, gap: Any) -> Gaps:
-        """What was computed on the device, as an array of this process."""
+        """A tile that was computed on the device, as a NumPy array."""
         result: Gaps = gap.cpu().numpy()
         return result
 

@@ -145,7 +145,7 @@ def store(clusters: TokenClusters) -> Path:
 
 
 def entry_name(clusters: TokenClusters) -> str:
-    """A readable name that is different for whatever makes clusters different."""
+    """A readable name for an entry, different for different models, vocabularies and settings."""
     provenance = clusters.provenance
     model = re.sub(r"[^A-Za-z0-9._]+", "-", str(provenance.get("model") or "model")).strip("-.")[-60:] or "model"
     identity = {

@@ -22,7 +22,7 @@ def write_card(
     sizes: npt.NDArray[np.int64],
     largest: Sequence[Sequence[str]],
 ) -> str:
-    """The README of a folder.
+    """The text of the README that is saved beside clusters.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ UNQUANTISED = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a token table comes from."""
+    """The model that a token table was read from, with its commit on the hub and its quantization."""
 
     model: str | None
     """Name for people: a hub id, or the name of a directory without its path."""
@@ -78,7 +78,7 @@ class EmbeddingTable:
 
     @property
     def n_rows(self) -> int:
-        """Rows that every part has."""
+        """The number of rows that every part of the table has."""
         return min(len(part) for part in self.parts)
 
     def rows(self, size: int) -> TableParts:
@@ -295,7 +295,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, source: str | Path, revision: str | None) -> Checkpoint:
-        """Find the directory, or the commit that the hub has.
+        """Locate a checkpoint: its directory, or the commit on the hub.
 
         Raises
         ------
@@ -320,7 +320,7 @@ class Checkpoint:
         return _from_hub(self.origin.hub_id, name, self.origin.commit)
 
     def matrices(self, kind: Embedding) -> Pair:
-        """Input and output embeddings, those that are asked for."""
+        """The input and output embedding matrices, as far as `kind` asks for them."""
         where = self._where()
         source = self._find(where, "input") if kind != "output" else None
         head = self._find(where, "output") if kind != "input" else None

@@ -253,7 +253,7 @@ class TokenClusters:
 
     @cached_property
     def n_clusters(self) -> int:
-        """How many clusters the tokens fall into."""
+        """The number of clusters."""
         return len(self._offsets) - 1
 
     @cached_property
@@ -305,7 +305,7 @@ class TokenClusters:
         return [self.vocabulary.texts[i] for i in joined]
 
     def find(self, text: str) -> list[int]:
-        """Ids of the tokens that a text names, as in `members`."""
+        """The ids of the tokens that a text names; `members` says how texts are matched."""
         if not isinstance(text, str):
             raise InvalidInput(f"'text' must be a text, got {shown(text)}.")
         texts = self.vocabulary.texts
@@ -370,7 +370,7 @@ class TokenClusters:
 
 
 def saved_vocabulary(directory: str | Path) -> Vocabulary:
-    """The vocabulary of a folder that holds clusters, which are not read.
+    """Read the vocabulary from a folder of clusters, without the clusters.
 
     Raises
     ------

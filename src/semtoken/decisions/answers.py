@@ -20,7 +20,7 @@ MASS_ELSEWHERE = "mass_elsewhere"
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """How probable each option of a question is, and how that was read."""
+    """The probability of each option of a question, with the mass that was allowed and what limits the figures."""
 
     question: Question
     probabilities: tuple[float, ...]
@@ -38,7 +38,7 @@ class AnsweredQuestion:
 
     @property
     def best(self) -> int:
-        """The place of the most probable option, the first of equals.
+        """The index of the most probable option; the first one of equals.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class AnsweredQuestion:
 
 
 def expected_level(probabilities: Sequence[float]) -> float:
-    """The expected level, sum_k k p_k.
+    """The expected level: the sum over all levels k of k times its probability, in [0, n - 1].
 
     >>> round(expected_level([0.1, 0.2, 0.7]), 12)
     1.6
@@ -172,7 +172,7 @@ def _flags(allowed: float) -> tuple[Flag, ...]:
 
 
 def plain(answer: AnsweredQuestion) -> dict[str, Any]:
-    """What semtoken says under its own key of an answer, before any calibrator."""
+    """The fields of an answer that semtoken adds under its own key, before any calibrator."""
     found: dict[str, Any] = {"allowed_mass": answer.allowed_mass}
     if answer.refusal is not None:
         return {"refusal": answer.refusal}

@@ -35,7 +35,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """0 to 1 where there are none."""
+        """The exact interval (Clopper and Pearson) of the share; 0 to 1 if nothing was counted."""
         beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - CONFIDENCE) / 2
         k, n = self.count, self.of
         low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
@@ -50,7 +50,7 @@ class Share:
 
 @dataclass(frozen=True)
 class SideAudit:
-    """One side of one question, where it was fitted and there."""
+    """Whether the promise of one side of a question holds behind another server, beside where it was fitted."""
 
     fitted: DecisionSide
     fired_fitted: Share
@@ -83,7 +83,7 @@ class SideAudit:
 
     @property
     def statement(self) -> str:
-        """The verdict in plain words."""
+        """The verdict as a sentence."""
         n = self.wrong.of
         told = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
         lines = [f"{self.fitted.what}: {told}."]
@@ -191,7 +191,7 @@ class ServerComparison:
 
     @property
     def statement(self) -> str:
-        """What the figures say, in plain words."""
+        """The figures as a sentence."""
         low, high = self.shift_bounds
         return (
             f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
@@ -275,7 +275,7 @@ class Sensitivity:
 
     @property
     def statement(self) -> str:
-        """What the figures say, in plain words."""
+        """The figures as a sentence."""
         low, high = (f"{one:.3f}" for one in (self.moved.low, self.moved.high))
         return (
             f"{self.name}, asked {self.how}: another choice in {self.changed}, another decision in "
@@ -291,7 +291,7 @@ def sensitivity(
     *,
     seed: int = 0,
 ) -> list[Sensitivity]:
-    """How answers change with the way in which a question is asked.
+    """Compare the answers to the same questions asked in two ways, such as with another order of the options.
 
     Parameters
     ----------

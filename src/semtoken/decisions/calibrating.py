@@ -42,7 +42,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class DecisionSide:
-    """What is known of one question's answers on one side."""
+    """The curve and threshold that were fitted to one side of a question: its answer yes or no, or any answer."""
 
     name: str
     """The name of the question."""
@@ -63,26 +63,26 @@ class DecisionSide:
 
     @property
     def threshold(self) -> Threshold | None:
-        """What is decided with it."""
+        """The threshold that decides whether an answer of this side is accepted; None if none could be fitted."""
         return None if self.calibrator is None else self.calibrator.threshold
 
     @property
     def what(self) -> str:
-        """What it is called in messages to people."""
+        """The name of this side in messages, such as the question and its answer."""
         return self.name if self.side == "answer" else f"{self.name}, called {self.side}"
 
     @property
     def promises(self) -> bool:
-        """Whether anything is accepted, with a promise."""
+        """Whether this side accepts any answers, and promises something about them."""
         return self.threshold is not None and self.threshold.uncertainty is not None
 
     def accepts(self, record: DecisionRecord) -> bool:
-        """Whether an answer of this side is accepted."""
+        """Whether the threshold accepts this answer."""
         return self.threshold is not None and bool(self.threshold.accepts([record.log_score])[0])
 
     @property
     def statement(self) -> str:
-        """The promise in one sentence, or why there is none."""
+        """The promise as a sentence, or the reason why there is none."""
         if self.threshold is None:
             return self.refusal
         return self.threshold.statement
@@ -146,7 +146,7 @@ class DecisionCalibrator:
 
     @property
     def n(self) -> int:
-        """Labels that it was fitted on, of all questions."""
+        """How many labelled answers it was fitted on, over all questions."""
         return sum(one.n for one in self.sides.values())
 
     @cached_property
@@ -209,7 +209,7 @@ class DecisionCalibrator:
 
     @classmethod
     def load(cls, directory: Path) -> DecisionCalibrator:
-        """Read what `save` wrote.
+        """Read a calibrator that `save` wrote.
 
         Raises
         ------

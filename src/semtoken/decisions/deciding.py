@@ -53,12 +53,12 @@ class PromptSource(Protocol):
 
     @property
     def max_length(self) -> int | None:
-        """Tokens that the model reads."""
+        """How many tokens the model can read; None if it does not say."""
 
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A state with questions about it."""
+    """One state, with the questions that are asked about it."""
 
     state: str
     questions: Sequence[Question]
@@ -67,7 +67,7 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class InquiryAnswers:
-    """What became of an inquiry."""
+    """The answers to the questions of an inquiry, and how many tokens the model read for them."""
 
     answers: tuple[AnsweredQuestion, ...]
     """The answers in the order of the questions."""
@@ -77,7 +77,7 @@ class InquiryAnswers:
 
 @dataclass(frozen=True, eq=False)
 class PreparedInquiry:
-    """An inquiry in tokens: made in any thread, read in the model's."""
+    """An inquiry as token ids, ready for the model. Any thread can make it."""
 
     inquiry: Inquiry
     prompts: tuple[tuple[int, ...], ...]
@@ -91,7 +91,7 @@ class PreparedInquiry:
 
     @property
     def input_tokens(self) -> int:
-        """Tokens of the prompts, what they share counted once."""
+        """How many tokens the model reads for the inquiry; beginnings that prompts share count once."""
         return shared_size(self.prompts)
 
 
@@ -151,7 +151,7 @@ def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswer
 
 
 def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
-    """An inquiry in tokens.
+    """Turn an inquiry into the token ids of its prompts and options.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def read_masses(
 
 
 def completed(steps: Generator[int, int | None, T]) -> T:
-    """What a generator returns once it has run to its end."""
+    """Run a generator to its end and return its result."""
     while True:
         try:
             next(steps)
@@ -235,7 +235,7 @@ def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> Inquir
 
 
 def spelling_in_question(source: PromptSource, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
-    """How the options of a question are spelled, in the question's own order.
+    """The tokens in which each option of a question is spelled, in the question's own order.
 
     Raises
     ------

@@ -21,7 +21,7 @@ LETTERS = tuple(ascii_uppercase)
 
 @dataclass(frozen=True)
 class OrderedQuestion:
-    """A question whose options are shown in some order."""
+    """A question with its options in the order in which the model sees them."""
 
     question: Question
     order: tuple[int, ...]
@@ -30,7 +30,7 @@ class OrderedQuestion:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options as they are shown."""
+        """The options in this order."""
         return tuple(self.question.options[place] for place in self.order)
 
     @property
@@ -40,7 +40,7 @@ class OrderedQuestion:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """What the model is to say for each option, in the order that is shown."""
+        """The text with which the model chooses each option, in this order."""
         if self.spelled_out:
             return tuple(option.name for option in self.options)
         return labels(len(self.order))
@@ -147,7 +147,7 @@ def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
 
 
 def plain_tokens(tokenizer: Any, text: str) -> list[int]:
-    """Tokens of a text in which control tokens are plain text.
+    """The token ids of a text in which control tokens are read as plain text, so that users cannot insert them.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class Option:
 
     @property
     def line(self) -> str:
-        """Name and description, as they stand in a prompt."""
+        """The option as a line of a prompt: its name and description."""
         return f"{self.name}: {self.description}" if self.description else self.name
 
 
@@ -134,7 +134,7 @@ DEFAULT_READING: Reading = "labels"
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How probabilities are read.
+    """How the probabilities of options are read: by labels or words, and in how many orders.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from semtoken.files.safe_files import dump_json, read_json_lines
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """A question, and how its probabilities are read."""
+    """A question, with the options by which its probabilities are read."""
 
     question: Question
     options: ReadingOptions
@@ -29,12 +29,12 @@ class AskedQuestion:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the values."""
+        """A hash (SHA-256) of the question and how it is read: equal hashes mean that answers are comparable."""
         return hashlib.sha256(dump_json(self.values())).hexdigest()
 
     @classmethod
     def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
-        """A record from plain values.
+        """Make a question from plain values of a file.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class DecisionRecord:
 
     @property
     def best(self) -> int:
-        """The place of the most probable option, the first of equals."""
+        """The index of the most probable option; the first one of equals."""
         return self.probabilities.index(max(self.probabilities))
 
     @property
@@ -105,7 +105,7 @@ def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str
 
 
 def read_decisions(path: Path) -> list[DecisionRecord]:
-    """The answers of a file; refused questions are left out.
+    """Read the answers in a file; questions without an answer are left out.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
 
 
 def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
-    """The answers of one line.
+    """The answers on one line of a file.
 
     Raises
     ------

@@ -50,7 +50,7 @@ BEST = 20
 
 @dataclass(frozen=True)
 class AskedText:
-    """One question in one order."""
+    """The prompt of one question with its options in one order, which a server completes."""
 
     number: int
     """The place of the question among those that were asked."""
@@ -58,7 +58,7 @@ class AskedText:
 
     @property
     def exact(self) -> bool:
-        """Labels count as they stand."""
+        """Whether options count only as they are spelled; true for labels."""
         return self.shown.reading == "labels"
 
     def request(
@@ -103,7 +103,7 @@ class AskedText:
         return 1 if self.shown.question.kind == "predicate" else tokens_to_read(self.shown.answers, MOST_TOKENS)
 
     def masses(self, reply: Payload) -> Masses:
-        """Least and greatest mass of each option.
+        """Lower and upper bound of the probability of each option, from the server's reply.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class AskedText:
 
 @dataclass(frozen=True)
 class AskedTexts:
-    """The questions about one state, as requests."""
+    """All prompts for the questions about one state."""
 
     questions: Sequence[Question]
     texts: Sequence[AskedText]
@@ -131,7 +131,7 @@ class AskedTexts:
     """Why a question cannot be asked, by its number."""
 
     def answers(self, masses: Sequence[Masses]) -> list[AnsweredQuestion]:
-        """The answers that the masses of all texts give."""
+        """Answer the questions from the probabilities that were read for each prompt."""
         rows: dict[int, list[Masses]] = {}
         for text, pair in zip(self.texts, masses, strict=True):
             rows.setdefault(text.number, []).append(pair)
@@ -148,7 +148,7 @@ class AskedTexts:
 
 
 def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:
-    """The requests for some questions about a state.
+    """Make the prompts for some questions about a state.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _size(question: Question) -> int:
 
 
 def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = None, top: int = BEST) -> Asker:
-    """Questions to a server, in the format that its address says.
+    """A function that asks a server questions, in the format that its address stands for.
 
     Parameters
     ----------

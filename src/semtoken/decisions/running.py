@@ -34,7 +34,7 @@ from semtoken.support.extras import require
 
 
 def read_questions(path: Path) -> dict[str, Question]:
-    """Questions by name from a YAML or JSON file.
+    """Read questions from a YAML or JSON file, by name.
 
     Raises
     ------
@@ -63,12 +63,12 @@ def _question(path: Path, name: str, found: Any) -> Question:
 
 
 def asker_of_model(backend: Backend) -> Asker:
-    """Questions to a model in this process."""
+    """A function that asks a model in this process questions."""
     return lambda state, questions, options: dict(decide_about(backend, state, questions, options))  # type: ignore[arg-type]
 
 
 class DecisionSink(Protocol):
-    """Keeps the answers of a run, besides their file."""
+    """An object to which the answers of a run are also given, such as a journal."""
 
     def __call__(
         self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
@@ -154,7 +154,7 @@ class DecisionJob:
         return total - done
 
     def answered(self, line: JsonLine, ask: Asker) -> bytes:
-        """The line of output that belongs to a line of input.
+        """Answer the questions about the state in an input line; returns the output line.
 
         Raises
         ------
@@ -217,7 +217,7 @@ TURNED, REWORDED = "with its options in another order", "in other words"
 
 @dataclass(frozen=True)
 class AskedAgain:
-    """What a server says to the questions of a calibrator."""
+    """The answers of a server to all questions of a calibrator, as they were fitted and asked in other ways."""
 
     records: Sequence[DecisionRecord]
     """Answers to the unchanged questions."""
@@ -234,7 +234,7 @@ def ask_again(
     reworded: Mapping[str, Question] | None = None,
     most: int = 100,
 ) -> AskedAgain:
-    """Ask a server all that a calibrator was fitted on.
+    """Ask a server all questions of a calibrator about the states in a file, to see whether its promises hold there.
 
     Parameters
     ----------
@@ -313,12 +313,12 @@ def _run_some(
 
 @dataclass(frozen=True)
 class DecisionWork(LinesWork):
-    """The shards of a job."""
+    """The shards of a job: one line of output for each line of input."""
 
     job: DecisionJob
 
     def resolved(self) -> DecisionWork:
-        """The work with absolute paths."""
+        """A copy with absolute paths, so that another process can do the work."""
         job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve(), keep=None)
         return replace(self, job=job, folder=self.folder.resolve())
 

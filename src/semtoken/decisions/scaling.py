@@ -48,7 +48,7 @@ class OptionScale:
 
     @property
     def statement(self) -> str:
-        """What it does, for people."""
+        """The scale as a sentence."""
         told = f"temperature {self.temperature:.3g}"
         if not self.missing and any(self.biases):
             told += ", biases " + " ".join(f"{bias:+.2f}" for bias in self.biases)

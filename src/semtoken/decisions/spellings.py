@@ -32,7 +32,7 @@ WORTH_READING = 0.01
 
 @dataclass(frozen=True, eq=False)
 class OptionSpelling:
-    """One option in tokens."""
+    """The token sequences that spell one option."""
 
     tokens: IdArray
     """Tokens that are the whole option."""
@@ -43,7 +43,7 @@ class OptionSpelling:
 
 
 def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *, exact: bool) -> list[OptionSpelling]:
-    """How each of some texts is spelled.
+    """The token sequences that spell each of some options.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class OptionReader:
 
     @property
     def first_tokens(self) -> IdArray:
-        """What to look up at the prompt's end."""
+        """The tokens whose probability at the end of the prompt is needed, ascending."""
         each = [[*one.tokens.tolist(), *(path[0] for path in one.longer)] for one in self.spellings]
         return np.array(sorted({token for tokens in each for token in tokens}), dtype=np.int64)
 

@@ -17,7 +17,7 @@ ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids)
 
 
 class ListedStep(NamedTuple):
-    """What a list of the best tokens says of one step, in probabilities."""
+    """The tokens that a list names for one step, with their probabilities and the mass that it does not name."""
 
     token: int
     """Id of the chosen token."""
@@ -59,7 +59,7 @@ class ListReader:
         """The engine is known to name tokens without the blank that they begin with."""
 
     def read(self, step: TopStep, position: int) -> ListedStep:
-        """What a step says; `position` is its number, for messages.
+        """Read and check one step; `position` is its number, for messages.
 
         Raises
         ------
@@ -230,7 +230,7 @@ def _same(token: TopToken, chosen: TopToken) -> bool:
 
 
 def overfull(total: float, position: int) -> InvalidLogits:
-    """The error for a list whose probabilities add up to too much."""
+    """The error for a list of tokens whose probabilities add up to more than 1."""
     return InvalidLogits(
         f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities of the "
         "next token (logits?)."

@@ -28,7 +28,7 @@ NOBODY = 0
 
 
 class ListedNames:
-    """The tokens that the lists of one answer name, numbered from 1."""
+    """A vocabulary made of the tokens that the lists of one answer name, numbered from 1."""
 
     def __init__(self) -> None:
         self.texts: list[str] = [""]
@@ -59,7 +59,7 @@ class ListedNames:
         return len(self.texts)
 
     def number(self, name: Name) -> int | None:
-        """The number of a token; None for a name that tells no spelling."""
+        """The number of a token; None if its name does not say how it is spelled."""
         found = self._numbers.get(name)
         if found is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
             found = self._numbers[name] = self._add(name)
@@ -123,11 +123,11 @@ class ListedNames:
         return self.texts[number] == self.texts[other]
 
     def alike(self, number: int) -> list[int]:
-        """The other tokens so far that surely are spelled as one is."""
+        """The numbers of the other tokens that are certain to have the same spelling."""
         return [other for other in self._by_spelling[self._spellings[number][0]] if self.same(number, other)]
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
-        """The tokens so far as a vocabulary.
+        """The tokens named so far as a `Vocabulary`.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class NameReader:
         """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
     def read(self, step: TopStep, position: int) -> ListedStep:
-        """What a step says; `position` is its number, for messages.
+        """Read and check one step; `position` is its number, for messages.
 
         Raises
         ------

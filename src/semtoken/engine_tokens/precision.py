@@ -24,7 +24,7 @@ EDGE = 1.0 + 1e-9  # a number at the edge of a decade counts to the next one
 
 @dataclass(frozen=True)
 class Rounding:
-    """How far log-probabilities may be off: each by the sum of these."""
+    """The largest error that rounding can have caused in a log-probability: the sum of three parts."""
 
     off: float = ROUNDING
     """How far any of them may be off."""
@@ -35,11 +35,11 @@ class Rounding:
 
     @property
     def even(self) -> bool:
-        """Whether all numbers may be off by the same."""
+        """Whether the error does not depend on the size of the number."""
         return self.digits is None and not self.relative
 
     def beyond(self, log_probs: FloatArray) -> FloatArray:
-        """How far each may be off beyond `off`; 0 for minus infinity."""
+        """The possible error of each log-probability in addition to `off`, [n], at least 0; 0 for minus infinity."""
         sizes = np.where(np.isfinite(log_probs), np.abs(log_probs), 0.0)
         more = self.relative * sizes
         if self.digits is not None:
@@ -72,7 +72,7 @@ class Precision:
         """Whether some number is known to be written in full, which no later one changes."""
 
     def add(self, log_probs: Sequence[float]) -> None:
-        """Take in the log-probabilities of a step."""
+        """Take the log-probabilities of one more step into account."""
         if self.in_full:
             return
         numbers = [number for number in log_probs if number < 0 and is_given(number)]
@@ -130,7 +130,7 @@ def _digits(size: float) -> int:
 
 
 def unit_of(size: float, digits: int) -> float:
-    """The worth of the last of so many significant digits of a number above 0."""
+    """The value of the last significant digit of a positive number that is written with this many digits."""
     return 10.0 ** (math.floor(math.log10(size * EDGE)) + 1 - digits)
 
 

@@ -46,7 +46,7 @@ KNOWN_FORMS = (
 
 
 def named(log_prob: float, text: str | None, token_id: int | None = None, spelled: bytes | None = None) -> TopToken:
-    """A token by what its engine calls it.
+    """A token as its engine names it: by text, id, bytes, or several of them.
 
     Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
     token without any text is a piece of a character, or a special token: its text becomes U+FFFD.
@@ -55,7 +55,7 @@ def named(log_prob: float, text: str | None, token_id: int | None = None, spelle
 
 
 def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> Name:
-    """Id, text and bytes of a token by what its engine calls it."""
+    """The id, text and bytes of a token, as far as its engine gives them."""
     if not text and not spelled and (text is not None or token_id is None):
         return token_id, REPLACEMENT if token_id is None else None, None
     if text is not None and spelled is not None and _is_no_spelling(text) and spelled == _encoded(text):
@@ -79,7 +79,7 @@ def _encoded(text: str) -> bytes:
 
 
 def spelling(name: Name) -> bytes | None:
-    """The bytes of a token as far as its engine gives them."""
+    """The bytes that a token spells; None if its engine does not give them."""
     _, text, spelled = name
     if spelled is not None:
         return spelled
@@ -291,7 +291,7 @@ class BorrowedNames:
 
 
 def is_unnamed(name: Name) -> bool:
-    """The engine gives no text to tell a token by: a piece of a character."""
+    """Whether the engine's text does not identify the token, since it is a part of a character."""
     _, text, spelled = name
     return not spelled and (text is None or REPLACEMENT in text)
 
@@ -313,7 +313,7 @@ def _unborrowed(name: Name) -> Name:
 
 
 def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[TopStep]:
-    """Steps in any of the usual forms as records.
+    """Convert steps in any form that engines use into records.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def is_markup(name: str | bytes | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NameMatches:
-    """What a name may mean."""
+    """The tokens of a vocabulary that a name from an engine may stand for."""
 
     candidates: tuple[int, ...]
     """Every token that may be meant; see `TokenNames.candidates`."""
@@ -79,7 +79,7 @@ class TokenNames:
 
     @cached_property
     def matches(self) -> KeptByName[NameMatches]:
-        """What the name (id, text, bytes) may mean; see `candidates` for the three."""
+        """The tokens that a name (id, text, bytes) may stand for; see `candidates` for what each part says."""
         return KeptByName(self._matches_of)
 
     @cached_property
@@ -132,7 +132,7 @@ class TokenNames:
         return found or (self.specials if is_markup(spelled or text) else ())
 
     def likely(self, candidates: tuple[int, ...]) -> tuple[int, ...]:
-        """The candidates without byte tokens, as long as there are others.
+        """The candidates without byte tokens, unless all of them are byte tokens.
 
         Vocabularies with byte tokens have one for every byte; where a character has a token of its own, tokenizers
         spell it by that and models learn no other way.
@@ -250,7 +250,7 @@ LONG = 5  # bytes from which on a token says something about a tokenizer
 
 @dataclass(frozen=True)
 class SharedVocabulary:
-    """How the tokens of some replies compare with a vocabulary, by their bytes."""
+    """How many tokens of some replies were found in a vocabulary, by their bytes."""
 
     n_tokens: int
     """Distinct tokens whose bytes (or clear strings) are known, special ones apart."""
@@ -263,12 +263,12 @@ class SharedVocabulary:
 
     @property
     def fits(self) -> bool:
-        """No token speaks against the vocabulary."""
+        """Whether every token of the replies can be one of the vocabulary."""
         return self.n_fitting == self.n_tokens
 
     @property
     def enough(self) -> bool:
-        """Tokens enough, and long ones among them, to call it the same tokenizer."""
+        """Whether enough tokens, among them long ones, were compared to conclude that the tokenizers are the same."""
         return self.fits and self.n_tokens >= ENOUGH and self.n_long * 4 >= self.n_tokens
 
     def require(self, model: str) -> None:

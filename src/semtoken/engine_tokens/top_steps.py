@@ -38,7 +38,7 @@ class TopToken(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How messages call the token."""
+        """The token as messages show it."""
         if self.text is not None:
             return repr(self.text)
         return f"id {self.id}" if self.id is not None else repr(self.bytes)
@@ -82,7 +82,7 @@ class TopStep:
         return tuple(TopToken(value, *name) for value, name in zip(self.log_probs[1:], self.names[1:], strict=True))
 
     def renamed(self, names: Iterable[Name]) -> TopStep:
-        """The step with other names for its tokens."""
+        """A copy of the step with other names for its tokens."""
         return TopStep.of_columns(tuple(names), self.log_probs)
 
     def __eq__(self, other: object) -> bool:
@@ -98,7 +98,7 @@ class TopStep:
 
 
 class StepList(NamedTuple):
-    """The steps of one list of log-probabilities, and what is wrong with them."""
+    """The steps of one list of log-probabilities, and the reason if they cannot be scored."""
 
     steps: tuple[TopStep, ...] = ()
     missing: tuple[int, ...] = ()
@@ -108,7 +108,7 @@ class StepList(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """Why they cannot be scored; None if they can."""
+        """The reason why the steps cannot be scored; None if they can."""
         if self.fault or not self.missing:
             return self.fault
         return (
@@ -131,35 +131,35 @@ T = TypeVar("T")
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
-    """The value, which must be a JSON object."""
+    """Return a value that must be a JSON object; raise `InvalidInput` if it is none."""
     if type(value) is dict or isinstance(value, Mapping):  # asking for the exact type is much faster
         return value
     raise _not("an object", value, where)
 
 
 def as_list(value: Any, where: str) -> Sequence[Any]:
-    """The value, which must be a JSON array."""
+    """Return a value that must be a JSON array; raise `InvalidInput` if it is none."""
     if isinstance(value, list | tuple):
         return value
     raise _not("a list", value, where)
 
 
 def as_text(value: Any, where: str) -> str:
-    """The value, which must be a JSON string."""
+    """Return a value that must be a JSON string; raise `InvalidInput` if it is none."""
     if isinstance(value, str):
         return value
     raise _not("text", value, where)
 
 
 def as_id(value: Any, where: str) -> int:
-    """A token id or an index: an integer from 0."""
+    """Return a value that must be a token id or an index, a whole number of at least 0."""
     if isinstance(value, int | SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 0:
         return operator.index(value)
     raise _not("an integer from 0", value, where)
 
 
 def as_bytes(value: Any, where: str) -> bytes:
-    """A JSON array of numbers from 0 to 255, or bytes."""
+    """Convert bytes, or a JSON array of numbers from 0 to 255, to bytes."""
     if isinstance(value, bytes):
         return value
     try:
@@ -169,7 +169,7 @@ def as_bytes(value: Any, where: str) -> bytes:
 
 
 def as_log_prob(value: Any, where: str) -> float:
-    """A natural log of a probability; minus infinity is one."""
+    """Return a value that must be a natural log of a probability, which may be minus infinity."""
     if isinstance(value, float) and math.isnan(value):
         raise InvalidLogits(f"{where} must be a log-probability, at most 0. Got nan instead.")
     number = as_number(value, where)
@@ -182,7 +182,7 @@ def as_log_prob(value: Any, where: str) -> float:
 
 
 def as_number(value: Any, where: str) -> float:
-    """A JSON number; NaN is none."""
+    """Return a value that must be a JSON number other than NaN."""
     if type(value) is float and value == value:
         return value
     if isinstance(value, float | int | SupportsFloat) and not isinstance(value, bool):
@@ -196,12 +196,12 @@ def as_number(value: Any, where: str) -> float:
 
 
 def optional(read: Callable[[Any, str], T], value: Any, where: str) -> T | None:
-    """Read a value that may be None."""
+    """Apply a reader to a value, unless that is None."""
     return None if value is None else read(value, where)
 
 
 def text_or_empty(value: Any, where: str) -> str:
-    """A JSON string; "" for null."""
+    """Return a value that must be a JSON string or null; null becomes ""."""
     return "" if value is None else as_text(value, where)
 
 

@@ -17,10 +17,10 @@ class Work(Protocol):
     """Files that are made shard by shard: plain data, which can be sent to another process or machine."""
 
     def resolved(self) -> Work:
-        """The work with absolute paths, as other processes need them."""
+        """A copy with absolute paths, so that another process can do the work."""
 
     def loader(self) -> Any:
-        """What loads and holds the models that it needs, made where it is opened."""
+        """A new object that loads the models of this work and holds them."""
 
     def open(self, loader: Any, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Get ready: what is returned makes the missing files of one shard.
@@ -64,7 +64,7 @@ class Executor(Protocol):
         """
 
     def release(self) -> None:
-        """Give back the memory of models that are held."""
+        """Free the memory of models that the executor holds."""
 
 
 class LocalExecutor:
@@ -86,12 +86,12 @@ class LocalExecutor:
         done: Callable[[int], None],
         answered: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """Make what is missing of some shards, in their order."""
+        """Make the shards that are missing, one after another."""
         make = work.open(self._loader, answered)
         for shard in shards:
             make(shard)
             done(shard)
 
     def release(self) -> None:
-        """Forget the model that is held."""
+        """Free the memory of the model that was loaded."""
         self._loader.release()

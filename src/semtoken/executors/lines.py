@@ -35,15 +35,15 @@ class LinesWork(ABC):
     """Loads what makes the lines; sent to other processes."""
 
     def file(self, shard: int) -> Path:
-        """The lines of a shard."""
+        """The path of the file that holds the lines of a shard."""
         return self.folder / f"{shard:08}.jsonl"
 
     @abstractmethod
     def resolved(self) -> Self:
-        """The work with absolute paths."""
+        """A copy with absolute paths, so that another process can do the work."""
 
     def loader(self) -> Callable[[], Any]:
-        """What loads the model."""
+        """The function that loads the model."""
         return self.load
 
     @abstractmethod
@@ -56,7 +56,7 @@ class LinesWork(ABC):
 def append_in_order(
     work: LinesWork, executor: Executor, first: int, last: int, append: Callable[[list[bytes]], None]
 ) -> None:
-    """Make some lines in shards, and append them in their order.
+    """Make the lines from `first` to `last` in shards, and append the shards in order.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class RayExecutor:
             raise BackendError(f"A Ray worker was lost: {error}") from error
 
     def release(self) -> None:
-        """Nothing is held here: the workers end with their work."""
+        """Does nothing: models are held by Ray's workers, which end with their work."""
 
     def _ready(self) -> Any:
         """Ray, connected to the cluster that was asked for."""

@@ -62,7 +62,7 @@ LAYOUT = FileNames()
 
 @dataclass(frozen=True, eq=False)
 class SavedArtifact:
-    """What a folder holds."""
+    """The arrays, config and README of a saved folder."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     config: Mapping[str, Any]

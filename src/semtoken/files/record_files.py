@@ -76,7 +76,7 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # the last fo
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a file."""
+    """One record of a file, with its line number and, if it cannot be read, the reason."""
 
     number: int
     """Its line, or its row in a Parquet file, counted from 1."""
@@ -244,7 +244,7 @@ def _plain_record(number: int, row: dict[str, Any]) -> Record:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, for messages."""
+    """The type of a JSON value in words, for messages."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 

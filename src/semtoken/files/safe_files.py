@@ -380,7 +380,7 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
-    """A value as JSON in UTF-8, without a newline at its end.
+    """Encode a value as JSON in UTF-8, without a newline at its end.
 
     Raises
     ------

@@ -48,7 +48,7 @@ Attributes = dict[str, Any]
 
 
 def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) -> Attributes:
-    """The attributes of one answer.
+    """The attributes of the OpenTelemetry event for one answer.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _matches(pattern: re.Pattern[str], value: Any) -> bool:
 
 
 def evaluations_of(reply: Any, *, content: bool = False) -> list[Attributes]:
-    """The attributes of every choice of a whole reply that carries a block.
+    """The attributes of the OpenTelemetry events for every choice of a reply that has a semtoken block.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class ReplyWatch:
     _done: set[int] = field(default_factory=set)
 
     def take(self, piece: bytes) -> list[Attributes]:
-        """Take in some bytes; returns what is complete with them."""
+        """Read further bytes of a reply; returns the attributes of the choices that end in them."""
         if self.streamed:
             with suppress(InvalidInput):
                 return [one for event in self._reader.feed(piece) for one in self._of_event(event)]
@@ -192,11 +192,11 @@ class ReplyWatch:
 
     @property
     def size(self) -> int:
-        """Bytes that `end` has to read."""
+        """How many bytes `end` has to parse."""
         return len(self._body)
 
     def end(self) -> list[Attributes]:
-        """What is complete at the end of a reply that is not a stream."""
+        """Finish a reply that is not a stream; returns the attributes of its choices."""
         if self.streamed or len(self._body) > self.longest:
             return []
         try:

@@ -34,7 +34,7 @@ class Host:
 
     @property
     def requirement(self) -> str:
-        """Its versions as pip takes them."""
+        """The supported versions of the tool as a requirement for pip."""
         return f"{self.distribution}>={self.lowest},<{self.below}"
 
 
@@ -53,7 +53,7 @@ HOSTS = {host.name: host for host in _ALL}
 
 
 def require_host(name: str) -> None:
-    """Import a host, or say which versions of it are needed.
+    """Import the tool that an integration is for, or say which versions of it are needed.
 
     A version above those that were tried gives a warning, since it often works all the same.
 
@@ -89,7 +89,7 @@ def require_host(name: str) -> None:
 
 
 def version_of(text: str) -> Version:
-    """The numbers that a version begins with.
+    """Parse the numbers at the beginning of a version.
 
     >>> version_of("1.106.2rc1")
     (1, 106, 2)

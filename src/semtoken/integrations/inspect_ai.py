@@ -154,12 +154,12 @@ def semtoken() -> type[SemtokenAPI]:
 
 
 def messages_of(conversation: Sequence[Any]) -> list[dict[str, str]]:
-    """Inspect's messages as those of a request: their text."""
+    """Convert Inspect's messages to those of a chat request; only their text is kept."""
     return [{"role": message.role, "content": message.text} for message in conversation]
 
 
 def fields_of(config: Any) -> dict[str, Any]:
-    """Inspect's settings as fields of a request, those that were given."""
+    """Convert Inspect's generation settings to fields of a chat request."""
     given = {field: getattr(config, name) for name, field in FIELDS.items()}
     return {field: value for field, value in given.items() if value is not None}
 

@@ -26,7 +26,7 @@ from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 
 def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -> ScoredResponse:
-    """The score of a message.
+    """Score a message of a chat model from the log-probabilities in its metadata.
 
     Parameters
     ----------

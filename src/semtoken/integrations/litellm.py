@@ -54,7 +54,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         self.unscored = unscored
 
     def holds_back(self, block: Block | None) -> bool:
-        """Whether an answer with this block is held back."""
+        """Whether an answer with this block must not be shown."""
         if block is None or "uncertainty" not in block:
             return self.unscored == "hold"
         if self.threshold is None:
@@ -90,7 +90,7 @@ class ScoreLog(CustomLogger):  # type: ignore[misc]
         self.tell = tell
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
-        """Called by LiteLLM after a call."""
+        """Called by LiteLLM after a successful call."""
         self._tell(kwargs, response_obj)
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:

@@ -76,7 +76,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def eot_token_id(self) -> int:
-        """The token before a text that has no context."""
+        """The id of the token that the harness puts before a text without context."""
         return int(self.stc.tokenizer.eos_token_id)
 
     @property
@@ -181,7 +181,7 @@ class _Likelihoods(Observer):
 
 @dataclass(frozen=True)
 class TaskFigures:
-    """What a task says of the uncertainty, for one of its metrics."""
+    """How well the uncertainty ranks the answers of one task, by one of its metrics."""
 
     task: str
     metric: str

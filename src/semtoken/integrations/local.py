@@ -58,5 +58,5 @@ class LocalChat:
             raise InvalidInput(error.message) from error
 
     def close(self) -> None:
-        """End the thread of the model."""
+        """Stop the thread in which the model runs."""
         self._worker.close()

@@ -44,7 +44,7 @@ class ScoreResult(BaseModel):
 
 
 class CheckResult(BaseModel):
-    """What the model says when it is asked whether an answer is true."""
+    """The result of asking the model whether an answer is true."""
 
     question: str
     answer: str

@@ -90,11 +90,11 @@ class EvaluationEvents:
         return flushed
 
     def tell_state(self, report: PromiseReport) -> None:
-        """Send the state of a promise as one event."""
+        """Send the state of a promise as an event."""
         send_state(report, self._provider)
 
     def emit(self, attributes: Attributes, context: Any = None) -> None:
-        """Send one event.
+        """Send one event with these attributes.
 
         Parameters
         ----------

@@ -129,7 +129,7 @@ def _log_factors(alpha: float) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class Change:
-    """A broken promise."""
+    """The answer at which a promise was found broken, and the one since which it has been broken."""
 
     noticed: int
     """Position of the label at which it was noticed."""
@@ -169,7 +169,7 @@ def _labels(wrong: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 
 def check_level(level: float, name: str = "level") -> float:
-    """A share in (0, 1)."""
+    """Return a share as a float; raise `InvalidInput` if it is not strictly between 0 and 1."""
     if not 0 < level < 1:
         raise InvalidInput(f"{name} must be between 0 and 1, got {level}.")
     return level

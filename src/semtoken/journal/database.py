@@ -62,7 +62,7 @@ def url_of(given: str) -> sa.URL:
 
 
 def shown(given: str | sa.URL) -> str:
-    """An address for people: without its password."""
+    """A database address without its password, for messages."""
     try:
         url = sa.make_url(given) if isinstance(given, str) and "://" in given else given
     except (ArgumentError, ValueError):
@@ -71,7 +71,7 @@ def shown(given: str | sa.URL) -> str:
 
 
 def connected(url: sa.URL) -> sa.Engine:
-    """An engine for a database; nothing is opened yet.
+    """Make an SQLAlchemy engine for a database, without connecting to it yet.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _as_we_want_sqlite(connection: Any, _: Any) -> None:
 
 @contextmanager
 def database_errors(url: sa.URL) -> Iterator[None]:
-    """Turn what the database says into an error for people."""
+    """Turn errors of the database inside the block into `JournalError` with a message for users."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -111,13 +111,13 @@ def database_errors(url: sa.URL) -> Iterator[None]:
 
 
 def cause(error: Exception) -> str:
-    """What a driver said, on one line, without the statement and its values."""
+    """The message of a database driver's error on one line, without the statement and its values."""
     told = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(str(told).split())[:300]
 
 
 def upgrade(engine: sa.Engine) -> None:
-    """Bring the tables to their newest form; make them where there are none.
+    """Bring the tables of a journal to the newest version, or make them.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def upgrade(engine: sa.Engine) -> None:
 
 
 def migrate(engine: sa.Engine, version: str = "head") -> None:
-    """Bring the tables to a version, in one transaction.
+    """Bring the tables of a journal to a version, in one transaction.
 
     Raises
     ------

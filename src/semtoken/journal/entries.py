@@ -41,11 +41,11 @@ class SamplingRule:
     """Share of entries, in [0, 1]."""
 
     def takes(self, entry: str) -> bool:
-        """Whether an entry of this identifier is in the sample."""
+        """Whether the entry with this identifier belongs to the random sample."""
         return self._place(entry, "sample") < self.rate
 
     def takes_twice(self, entry: str) -> bool:
-        """Whether two people are asked about it, if it is."""
+        """Whether an entry of the random sample is shown to two people."""
         return self._place(entry, "twice") < SEEN_TWICE
 
     def _place(self, entry: str, use: str) -> float:
@@ -56,7 +56,7 @@ class SamplingRule:
 
 @dataclass(frozen=True)
 class AnswerOrigin:
-    """Where answers come from; the same for all answers of a command."""
+    """The command, model and engine behind answers, the same for all answers of a command."""
 
     source: str
     """The command: `serve`, `proxy`, `score`, `check`, `decide`."""
@@ -67,7 +67,7 @@ class AnswerOrigin:
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One answer. Everything that is not known is None."""
+    """One answer as the journal stores it. A field is None where its value is not known."""
 
     id: str
     at: float
@@ -125,7 +125,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answer: str | None = None
 
     def values(self) -> dict[str, Any]:
-        """Plain values, with None for NaN and infinities."""
+        """The entry as plain values; NaN and infinities become None."""
         found: dict[str, Any] = msgspec.json.decode(self.line())
         return found
 
@@ -141,7 +141,7 @@ COLUMNS = JournalEntry.__struct_fields__
 
 @dataclass(frozen=True)
 class Recording:
-    """How answers become entries: the same for all answers of a command."""
+    """Makes journal entries from answers, with the settings of one command."""
 
     origin: AnswerOrigin
     sampling: SamplingRule
@@ -162,7 +162,7 @@ class Recording:
         identifier: str | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> JournalEntry:
-        """The entry of a scored answer.
+        """Make the entry of a scored answer.
 
         Parameters
         ----------
@@ -296,7 +296,7 @@ class Recording:
         person: str | None = None,
         model: str | None = None,
     ) -> JournalEntry:
-        """The entry of an answer without a score."""
+        """Make the entry of an answer that has no score."""
         return self._new_entry(None, prompt, person, model, question, None, {"unscored": storable(reason)[:500]})
 
     def _new_entry(
@@ -348,7 +348,7 @@ def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, A
 
 
 def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
-    """Sixteen hex digits that stand for a prompt in one journal."""
+    """A keyed hash of a prompt, sixteen hex digits: equal prompts of one journal can be found without their texts."""
     told = _CANONICAL.encode(prompt).encode()
     return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
 

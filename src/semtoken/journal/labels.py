@@ -34,7 +34,7 @@ MOST_UNLABELLED = 5_000
 
 @dataclass(frozen=True)
 class LabelAgreement:
-    """How far people agree who labelled the same answers."""
+    """How often people agree who labelled the same answers."""
 
     twice: int
     """Answers that two people or more labelled right or wrong."""
@@ -43,7 +43,7 @@ class LabelAgreement:
 
     @property
     def sentence(self) -> str:
-        """What to tell people, with what disagreement does to the promise."""
+        """The agreement as a sentence, with what disagreement does to the promise."""
         if not self.twice:
             return "No answer has labels of two people yet, so nobody knows how far they agree."
         low, high = wilson(self.disagreed, self.twice)
@@ -183,7 +183,7 @@ def labels_of(journal: Journal, first: int, last: int) -> dict[int, dict[str, bo
 
 @dataclass(frozen=True)
 class LabelledEntry:
-    """An answer of the random sample that people have labelled."""
+    """An answer of the random sample, with the labels that people gave it."""
 
     row: Mapping[str, Any]
     given: dict[str, bool | None]
@@ -191,7 +191,7 @@ class LabelledEntry:
 
     @property
     def correct(self) -> bool | None:
-        """False where anybody says so; None where nobody can tell."""
+        """The label that counts: False if anybody says so, None if nobody could tell."""
         return verdict(self.given.values())
 
 
@@ -253,7 +253,7 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
 
 @dataclass(frozen=True)
 class SampleProgress:
-    """How far people are with the random sample."""
+    """How many answers of the random sample have labels."""
 
     sampled: int
     """Answers in it."""
@@ -272,7 +272,7 @@ def progress(journal: Journal) -> SampleProgress:
 
 
 def agreement(journal: Journal) -> LabelAgreement:
-    """How far people agree, over all answers with labels of two people or more."""
+    """Compute how often people agree, over all answers that two or more have labelled."""
     told = sa.case((labels.c.correct, 1), else_=0)
     each = sa.select(sa.func.min(told).label("low"), sa.func.max(told).label("high"))
     each = each.where(labels.c.correct.is_not(None)).group_by(labels.c.entry).having(sa.func.count() > 1)

@@ -18,7 +18,7 @@ def verdict(given: Iterable[bool | None]) -> bool | None:
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
-    """One entry as a record, without fields that hold nothing.
+    """Convert a row of the journal to a record with the field names of files; empty fields are left out.
 
     Parameters
     ----------
@@ -53,20 +53,20 @@ _ELSEWHERE = frozenset(("n", "id", "at", "numbers", "headline", "log_score", "lo
 
 
 def score_name(name: str) -> str:
-    """The field of a further score."""
+    """The name of the field that holds a further score."""
     return f"score_{name}"
 
 
 def bounds_name(name: str) -> str:
-    """The field of its bounds."""
+    """The name of the field that holds the bounds of a further score."""
     return f"score_bounds_{name}"
 
 
 def when(seconds: float) -> str:
-    """A time for people and programs, in UTC."""
+    """A time as text in UTC, from seconds since 1970."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def answer_of(row: Mapping[str, Any], given: Mapping[str, bool | None] | None = None) -> AnswerRecord:
-    """One entry as what calibrators take for a scored answer."""
+    """Convert a row of the journal to the form in which calibrators take answers."""
     return answer_record(f"entry {row['n']}", record_of(row, given or {}))

@@ -22,7 +22,7 @@ PRIVATE = 0o600
 
 
 class Spool:
-    """The spool of this process.
+    """The files of this process that hold journal entries until the database has them.
 
     Parameters
     ----------
@@ -47,11 +47,13 @@ class Spool:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that the database does not have yet."""
+        """How many bytes of entries are not yet in the database."""
         return self._waiting
 
     def append(self, line: bytes) -> str | None:
-        """Add an entry; it is safe from the end of this process when this returns. A reason where it was refused."""
+        """Write an entry to disk. Once this returns None, the entry survives a crash; else the result is why it was
+        refused.
+        """
         with self._lock:
             if self._waiting + len(line) > self._most_bytes:
                 return "full"
@@ -86,7 +88,7 @@ class Spool:
             self._waiting -= size
 
     def close(self) -> None:
-        """Leave it; what waits stays for the next process that opens the journal."""
+        """Close the spool; entries that are not yet in the database stay for the next process."""
         with self._lock:
             os.close(self._file)
             for file in self.path.glob(f"*{SUFFIX}"):
@@ -129,7 +131,7 @@ def left_behind(folder: Path) -> Iterator[list[Path]]:
 
 
 def lines_of(file: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a file. A line that was cut off was never acknowledged."""
+    """Read the entries of a file. A last line that was cut off is skipped: nobody was told that it was stored."""
     with file.open("rb") as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):

@@ -26,7 +26,7 @@ DEFAULT_RATE = 0.05
 
 @dataclass(frozen=True)
 class Size:
-    """How much a journal holds."""
+    """How many entries and labels a journal holds, and how many bytes they take."""
 
     entries: int
     sampled: int
@@ -41,7 +41,7 @@ class Size:
 
 @dataclass(frozen=True)
 class InUse:
-    """A calibrator, and since when it decides."""
+    """A calibrator and the time since which it has been deciding."""
 
     checksum: str
     since: float
@@ -87,12 +87,12 @@ class Journal:
         return cls(engine)
 
     def close(self) -> None:
-        """Give its connections back."""
+        """Close the connections to the database."""
         self.engine.dispose()
 
     @property
     def name(self) -> str:
-        """Its address without a password."""
+        """The address of the database without its password."""
         return shown(self.engine.url)
 
     # ---- entries ----------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Journal:
         return deleted
 
     def size(self) -> Size:
-        """How much it holds."""
+        """Count the entries and labels, and the bytes that they take."""
         count, times = sa.func.count(), (sa.func.min(entries.c.at), sa.func.max(entries.c.at))
         with database_errors(self.engine.url), self.engine.connect() as connection:
             if self.engine.dialect.name == "sqlite":

@@ -33,11 +33,11 @@ class UtcTime(TypeDecorator[float]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Any) -> Any:
-        """The value as the database keeps it."""
+        """Convert a time to the form that the database stores."""
         return None if value is None else datetime.fromtimestamp(value, timezone.utc).replace(tzinfo=None)
 
     def process_result_value(self, value: Any, dialect: Any) -> Any:
-        """The value that the database kept."""
+        """Convert a time from the form that the database stores."""
         return None if value is None else value.replace(tzinfo=timezone.utc).timestamp()
 
 

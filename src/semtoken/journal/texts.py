@@ -44,7 +44,7 @@ class TextRule:
 
 
 def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
-    """The rule of the command line's options.
+    """Make the rule that the options of the command line describe.
 
     Parameters
     ----------
@@ -89,5 +89,5 @@ def _imported(name: str) -> Withhold:
 
 
 def storable(text: str) -> str:
-    """A text that every database takes: no half characters, and none of code 0."""
+    """A text that every database accepts: without lone surrogates and the character NUL."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -31,7 +31,7 @@ WHAT = {
 
 @dataclass(frozen=True)
 class PromiseReport:
-    """Whether the promise of the calibrator that decides now is kept."""
+    """Whether the calibrator in use keeps its promise, from the labels so far."""
 
     state: State
     """`unknown`: the labels do not tell yet; `no_promise`: there is no calibrator, or it promises nothing."""
@@ -61,7 +61,7 @@ class PromiseReport:
     states_sentence: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as plain values."""
+        """The report as plain values."""
         return asdict(self)
 
 
@@ -95,7 +95,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
 
 
 def _counted(labelled: Sequence[LabelledEntry], promise: str) -> list[tuple[float, bool]]:
-    """Time, and whether it counts against the promise, of each answer that the promise is about."""
+    """The labelled answers that a promise is about: when each was given, and whether it counts against the promise."""
     told = [one for one in labelled if one.correct is not None]
     accepted = [one.row["decision"] == "answer" for one in told]
     match promise:
@@ -115,7 +115,7 @@ def promise_report(
     level: float = LEVEL,
     about: dict[str, Any] | None = None,
 ) -> PromiseReport:
-    """The state of a promise from labels alone.
+    """Test from labels alone whether a promise is kept.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def promise_report(
 
 
 def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
-    """How far the newest scores, and states, are from those that the calibrator was fitted on: fields of a report."""
+    """Fields of a report: how far the newest scores and states are from those that the calibrator was fitted on."""
     scored = (entries.c.calibrator == used.checksum, entries.c.unscored.is_(None))
     rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
     if not rows:
@@ -181,7 +181,7 @@ def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
 
 
 def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, str]:
-    """A comparison, and what to tell people of it."""
+    """The result of a comparison, or None if it was impossible, and a sentence about it."""
     try:
         moved = compare()
     except SemtokenError as error:
@@ -197,11 +197,11 @@ def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, st
 
 
 def percent(share: float) -> str:
-    """A share for people."""
+    """A share as percent."""
     return f"{100 * share:.1f} %".replace(".0 %", " %")
 
 
 def day(seconds: float) -> str:
-    """A day for people, in UTC."""
+    """A day as text in UTC, from seconds since 1970."""
     found = datetime.fromtimestamp(seconds, timezone.utc)
     return f"{found.day} {found:%B %Y}"

@@ -33,7 +33,7 @@ GRACE = 5.0
 
 @dataclass(frozen=True)
 class Figures:
-    """What has become of the entries of this process."""
+    """How many entries of this process were acknowledged, written and dropped, and how many bytes are waiting."""
 
     acknowledged: int
     written: int
@@ -85,12 +85,12 @@ class JournalWriter:
         """Called with `acknowledged`, `written` or `dropped` and a number, for figures."""
 
     def start(self) -> None:
-        """Open the spool and begin to write."""
+        """Open the spool, and start the thread that writes to the database."""
         self._spool = Spool(self._folder, self._most_waiting)
         self._thread.start()
 
     def put(self, entry: JournalEntry) -> bool:
-        """Take an entry; False if it was dropped. Never waits for the database, and never raises."""
+        """Hand over an entry without waiting for the database; returns False if it was dropped. Never raises."""
         try:
             refused = "closed" if self._spool is None else self._spool.append(entry.line())
         except Exception:
@@ -106,7 +106,7 @@ class JournalWriter:
 
     @property
     def figures(self) -> Figures:
-        """What has become of the entries so far."""
+        """How many entries were acknowledged, written and dropped so far, and how many bytes are waiting."""
         waiting = 0 if self._spool is None else self._spool.waiting_bytes
         return Figures(self._acknowledged, self._written, self._dropped, waiting, self._problem)
 
@@ -185,7 +185,7 @@ class JournalWriter:
 
 
 def spool_folder(journal: Journal) -> Path:
-    """Where the spools of a journal are unless another folder is named."""
+    """The folder of a journal's spools, unless the user named another one."""
     url = journal.engine.url
     if url.get_backend_name() == "sqlite":
         return Path(f"{url.database}.spool")

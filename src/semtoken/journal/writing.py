@@ -82,7 +82,7 @@ class WriterProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:
-        """Start the process unless it runs.
+        """Start the process if it does not run; returns it.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class WriterProcess:
         return int(outcome["written"])
 
     def close(self) -> None:
-        """Let it end; it does so by itself when it has written what it was told."""
+        """Close the input of the process, which ends once it has written everything."""
         if self._process is not None:
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None

@@ -62,7 +62,7 @@ def sample_log_probs(values: Rows) -> list[FloatArray]:
 
 
 def booleans(values: npt.ArrayLike, name: str) -> npt.NDArray[np.bool_]:
-    """One true or false an item, which may be spelled 1 and 0."""
+    """Convert values to booleans [n]; 1 and 0 count as true and false."""
     array = real_numbers(values, name, booleans=True)
     if array.ndim != 1 or not np.isin(array, (0, 1)).all():
         raise InvalidInput(f"'{name}' must be a list of true and false, got {shown(values)}.")
@@ -86,7 +86,7 @@ def similarities(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatA
 
 
 def within(array: FloatArray, name: str, *, low: float, high: float) -> None:
-    """Refuse values outside [low, high], rounding errors apart."""
+    """Raise `InvalidInput` for values outside [low, high], apart from rounding errors."""
     slack = 1e-3 if high == 1.0 else 0.0  # a similarity computed in half precision may reach 1.0005
     if array.min() < low - slack or array.max() > high + slack:
         worst = array.min() if array.min() < low - slack else array.max()
@@ -100,7 +100,7 @@ def same_count(name: str, count: int, other: str, other_count: int) -> None:
 
 
 def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> IntArray:
-    """Whole numbers, not negative, at least one."""
+    """Convert values to an array of whole numbers of at least 0, not empty."""
     array = numbers(values, name, dimensions=1)
     if np.abs(array).max() > 2**53:
         raise InvalidInput(f"'{name}' holds numbers beyond 2^53, which are not exact.")
@@ -147,7 +147,7 @@ def total(values: FloatArray) -> float:
 
 
 def mean(values: Sequence[float] | FloatArray) -> float:
-    """Exactly rounded mean, never -0.0."""
+    """The exactly rounded mean; 0.0 rather than -0.0."""
     numbers = np.asarray(values, dtype=np.float64)
     whole = total(numbers)
     if math.isinf(whole) and np.isfinite(numbers).all():

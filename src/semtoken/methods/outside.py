@@ -57,7 +57,7 @@ def known_methods(names: Iterable[str]) -> list[str]:
 
 
 def is_outside(name: str) -> bool:
-    """Whether a name is that of a function in a file."""
+    """Whether the name of a method stands for a function in a file, `path/to/file.py:function`."""
     return name.rpartition(":")[0].endswith(".py")
 
 
@@ -154,7 +154,7 @@ def _enter(function: Callable[..., float], name: str, path: str) -> str:
 
 
 def try_out(name: str) -> None:
-    """Apply a method to one made-up record.
+    """Apply a method to a made-up record, so that errors show before any model runs.
 
     Raises
     ------

@@ -148,7 +148,7 @@ def semantic_entropy(
     *,
     variant: str = "rao_normalised_length_mean",
 ) -> float:
-    """Entropy over meaning classes of the samples.
+    """Entropy over the meaning classes of sampled answers, at least 0; higher is less certain.
 
     Default: w_m = exp(mean log-probability of m) / sum of these, P_c = sum of w in class c,
     U = -sum_c P_c log P_c.

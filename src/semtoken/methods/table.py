@@ -52,7 +52,7 @@ class Method:
     """The uncertainty moves one way with each array that it reads, so bounds of the array give bounds of it."""
 
     def of(self, generation: Generation, **options: Any) -> float:
-        """The uncertainty of a record that has what is needed."""
+        """The uncertainty of a recorded answer by this method."""
         if self.arguments is not None:
             return self.function(**self.arguments(generation), **options)
         return self.function(*(getattr(generation, name) for name in self.needs), **options)
@@ -99,7 +99,7 @@ def method(
     overhead: Overhead = "low",
     monotone: bool = True,
 ) -> Callable[[Formula], Formula]:
-    """Enter the formula below into `METHODS`.
+    """Add the decorated formula to `METHODS`.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def method(
 
 
 def score(name: str, generation: Generation, **options: Any) -> float:
-    """Uncertainty of a recorded answer by the method of that name.
+    """The uncertainty of a recorded answer by the method with this name.
 
     Parameters
     ----------

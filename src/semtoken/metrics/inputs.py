@@ -28,7 +28,7 @@ class UndefinedMetric(RuntimeWarning):
 
 @dataclass(frozen=True)
 class JudgedAnswers:
-    """The judged answers, ready to be ranked."""
+    """The uncertainties and correctness of answers, checked and ready to be ranked."""
 
     score: FloatArray
     """The metric's first argument, [n]. As an uncertainty it may hold infinities, never NaN."""
@@ -66,7 +66,7 @@ def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
 
 
 def evaluate(prepared: PreparedMetric, name: str) -> float:
-    """The value of a prepared metric; an undefined one is NaN and warns."""
+    """The value of a prepared metric; NaN with a warning if it is undefined."""
     if prepared.undefined:
         warnings.warn(f"{name} is undefined: {prepared.undefined}", UndefinedMetric, stacklevel=3)
     return prepared.value()
@@ -104,7 +104,7 @@ def judged_answers(
 
 
 def vector(values: npt.ArrayLike, name: str) -> FloatArray:
-    """A one-dimensional float64 copy, or `InvalidInput`."""
+    """Convert values to a one-dimensional float64 array; raise `InvalidInput` if they are none."""
     array = real_numbers(values, name, booleans=True).astype(np.float64)
     if array.ndim != 1:
         raise InvalidInput(f"'{name}' must have one dimension, got the shape {array.shape}.")
@@ -112,7 +112,7 @@ def vector(values: npt.ArrayLike, name: str) -> FloatArray:
 
 
 def same_length(first: FloatArray, second: FloatArray, first_name: str, second_name: str) -> None:
-    """Refuse two vectors that do not speak of the same answers."""
+    """Raise `InvalidInput` for two arrays of different lengths."""
     if first.size != second.size:
         raise InvalidInput(
             f"'{first_name}' has {first.size} values and '{second_name}' has {second.size}; "
@@ -121,14 +121,14 @@ def same_length(first: FloatArray, second: FloatArray, first_name: str, second_n
 
 
 def require_within_unit(labels: FloatArray, name: str) -> None:
-    """Refuse labels outside [0, 1]."""
+    """Raise `InvalidInput` for labels outside [0, 1]."""
     outside = (labels < 0) | (labels > 1)
     if outside.any():
         raise InvalidInput(f"'{name}' must lie in [0, 1], got {labels[outside][0]:g}.")
 
 
 def require_binary(labels: FloatArray, name: str) -> None:
-    """Refuse labels other than 0 and 1."""
+    """Raise `InvalidInput` for labels other than 0 and 1."""
     other = (labels != 0) & (labels != 1)
     if other.any():
         raise InvalidInput(f"'{name}' must be 1 (right), 0 (wrong) or NaN (not judged), got {labels[other][0]:g}.")

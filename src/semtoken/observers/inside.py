@@ -22,7 +22,7 @@ class AttentionToPrevious(Statistic):
         self._found: dict[int, list[Any]] = {}
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record the attention to the previous token in one decoding step."""
         attended = step.attention.float().cpu().numpy()
         for answer, row in zip(step.answers, step.rows, strict=True):
             self._found.setdefault(answer, []).append(attended[row])
@@ -55,18 +55,18 @@ class LastStates(Observer):
         self._rows: dict[int, tuple[Any, int]] = {}
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record the hidden states of one decoding step, replacing those of the step before."""
         for answer, row in zip(step.answers, step.rows, strict=True):
             self._rows[answer] = (step.states[self.depth], row)
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Copy the state out of its batch."""
+        """Keep the state of a complete answer, apart from its batch."""
         if answer in self._rows:
             found, row = self._rows[answer]
             self._rows[answer] = (found[row].clone()[None], 0)
 
     def of(self, answer: int) -> FloatArray | None:
-        """[H] the state of an answer; None of one without tokens."""
+        """The hidden state [H] that chose the last token of an answer; None for an answer without tokens."""
         if answer not in self._rows:
             return None
         found, row = self._rows[answer]

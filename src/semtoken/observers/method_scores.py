@@ -40,7 +40,7 @@ def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
 
 
 def log_score(answer: ScoredResponse, question: str) -> Bounded:
-    """Log of the product of what agrees with each token."""
+    """The sum of the logs of the agreeing probabilities, with bounds."""
     low, high = answer.log_score_bounds or (answer.log_score, answer.log_score)
     return np.float64(answer.log_score), np.float64(low), np.float64(high)
 
@@ -155,7 +155,7 @@ class MethodScores(Observer):
         self.reads = readings(self._observers)
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record what the methods need of one decoding step."""
         for watch in self._observers:
             watch.observe(step)
 
@@ -165,7 +165,7 @@ class MethodScores(Observer):
             watch.forget(answer)
 
     def scored(self, answer: int, response: ScoredResponse, question: str = "") -> ScoredResponse:
-        """A complete answer with its scores by all methods.
+        """Add the scores of all methods to a complete answer.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ Readable = Literal["log_probability", "entropy", "best", "row", "logits", "state
 
 @dataclass(frozen=True)
 class Reading:
-    """One thing that an observer reads of every step. See `Readable`."""
+    """One kind of data that an observer needs of every step. See `Readable`."""
 
     what: Readable
     k: int = 0
@@ -60,12 +60,12 @@ ATTENTION = Reading("attention")
 
 
 def best(k: int) -> Reading:
-    """The k best tokens of a step."""
+    """The reading of the k most probable tokens of a step."""
     return Reading("best", k=k)
 
 
 def states(depth: float) -> Reading:
-    """What the layer at some depth of the model gives out, in (0, 1]."""
+    """The reading of the hidden states of the layer at this depth of the model, in (0, 1]."""
     return Reading("states", depth=depth)
 
 
@@ -149,12 +149,12 @@ class Step:
 
     @cached_property
     def own_rows(self) -> Rows:
-        """[n, columns] the row of each answer; where `logits` is there."""
+        """[n, columns] the rows of logits of the n answers; only where `logits` is there."""
         rows = list(self.rows)
         return self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
 
     def of(self, place: int) -> Step:
-        """The step of one of its answers alone."""
+        """The part of the step that belongs to the answer at this place."""
         return replace(
             self,
             answers=[self.answers[place]],
@@ -206,7 +206,7 @@ class Observer:
     what it cannot give."""
 
     def observe(self, step: Step) -> Collection[int] | None:
-        """Take in one step.
+        """Called with each decoding step; may return the numbers of answers that should end after it.
 
         Returns
         -------
@@ -215,7 +215,7 @@ class Observer:
         """
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Take notice that an answer is complete; in `Backend.read`, that its reply was read."""
+        """Called when an answer is complete, or in `Backend.read` when its reply has been read."""
 
 
 def listed_best(token: int, ids: IdArray, size: int) -> int:
@@ -229,17 +229,17 @@ def listed_best(token: int, ids: IdArray, size: int) -> int:
 
 
 def show(step: Step, observers: Sequence[Observer]) -> set[int]:
-    """Show a step to all observers; returns the answers that they end."""
+    """Pass a step to all observers; returns the numbers of answers that one of them ends."""
     return {answer for observer in observers for answer in observer.observe(step) or ()}
 
 
 def readings(observers: Sequence[Observer]) -> frozenset[Reading]:
-    """Everything that some observers read of a step."""
+    """All kinds of data that some observers need of a step."""
     return frozenset().union(*(observer.reads for observer in observers))
 
 
 def not_given(backend: str, missing: Collection[Readable], of: str = "") -> str:
-    """What to tell somebody who asked for what a backend does not give."""
+    """The message for a user who asks for data that a backend cannot give."""
     named = " and ".join(_CALLED[what] for what in sorted(missing))
     advice = "; ".join(_GIVEN_BY[what] for what in sorted(missing) if what in _GIVEN_BY)
     return (

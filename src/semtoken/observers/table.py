@@ -38,7 +38,7 @@ STATISTICS: Mapping[str, type[Statistic]] = MappingProxyType(_statistics)
 
 
 def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
-    """Enter an observer into the table.
+    """Add the decorated observer to the table of statistics.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class TokenNumbers(Statistic):
         raise NotImplementedError
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record the numbers of one decoding step."""
         found = self.numbers(step)
         low, high = found if isinstance(found, tuple) else (found, found)
         for answer, *pair in zip(step.answers, low.tolist(), high.tolist(), strict=True):

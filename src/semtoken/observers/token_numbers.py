@@ -45,12 +45,12 @@ class BestLogProbabilities(Statistic):
         self._found: dict[int, list[FloatArray]] = {}
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record the best log-probabilities of one decoding step."""
         for answer, (_, values) in zip(step.answers, step.best_of(MOST), strict=True):
             self._found.setdefault(answer, []).append(np.sort(np.asarray(values, dtype=np.float64))[::-1])
 
     def of(self, answer: int) -> list[FloatArray]:
-        """[n] arrays, best first."""
+        """The best log-probabilities of each step of an answer, arrays [n] in descending order."""
         return self._found.get(answer, [])
 
     def forget(self, answer: int) -> None:

@@ -23,7 +23,7 @@ _ENDS: tuple[Ending, ...] = ("number", "digits", "quote", "array")
 
 
 class AnswerWithTokens(Protocol):
-    """What parts are computed from; `ScoredResponse`, which is made of more, is one."""
+    """The interface of answers whose parts can be scored; `ScoredResponse` has it."""
 
     @property
     def text(self) -> str:
@@ -31,19 +31,19 @@ class AnswerWithTokens(Protocol):
 
     @property
     def tokens(self) -> Sequence[ScoredToken]:
-        """Its tokens in order."""
+        """The tokens of the answer, in order."""
 
     @property
     def flags(self) -> Sequence[Flag]:
-        """What a reader of its score should know."""
+        """The flags of the answer."""
 
     @property
     def signature(self) -> str:
-        """Clusters and settings of its score in one line."""
+        """The clusters and rules behind the score, as one line."""
 
 
 def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
-    """The log masses and character ranges of a scored answer.
+    """The arrays from which the confidence of parts is computed: log masses and character ranges of tokens.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
 def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool = True) -> Part:
-    """The confidence of one stretch of an answer."""
+    """Compute the confidence of one stretch of an answer."""
     tokens = _tokens(answer, found)
     scored = tokens[~answer.forced[tokens]]
     equality, flags = found.equality, list(found.flags)

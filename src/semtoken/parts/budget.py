@@ -25,7 +25,7 @@ STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
 
 
 class Budget:
-    """What is left for the work on one text.
+    """The steps and the time that are left for finding the parts of one text.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Budget:
             raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
 
     def spend(self, steps: int = 1) -> None:
-        """Count some work, and end it where the budget is spent.
+        """Subtract some steps; raise `OverBudget` if no steps or no time are left.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class Budget:
         return max(self._end - time.monotonic(), math.ulp(1.0))
 
     def timed_out(self) -> NoReturn:
-        """Say that the time is over.
+        """Raise `OverBudget`, saying that the time is over.
 
         Raises
         ------

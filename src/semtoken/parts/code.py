@@ -42,7 +42,7 @@ MEMORY = 2**30
 
 @lru_cache(maxsize=256)
 def lexer_name(language: str) -> str | None:
-    """The name of Pygments' lexer of a language; None if it knows none."""
+    """The name of Pygments' lexer for a language; None if Pygments does not know it."""
     try:
         return str(get_lexer_by_name(language).name)
     except ClassNotFound:
@@ -50,7 +50,7 @@ def lexer_name(language: str) -> str | None:
 
 
 def check_language(language: str) -> None:
-    """Raise `InvalidInput` unless Pygments knows a language."""
+    """Raise `InvalidInput` for a language that Pygments does not know."""
     if not isinstance(language, str) or lexer_name(language) is None:
         raise InvalidInput(f"Pygments knows no language {language!r}. Use one of the names in its list of lexers.")
 

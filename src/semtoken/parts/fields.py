@@ -46,7 +46,7 @@ def find_fields(
     below: JsonPlace | None = None,
     budget: Budget | None = None,
 ) -> Iterator[FoundPart]:
-    """What to score of the JSON values that were found in a text.
+    """Find the values to score among the JSON values of a text.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any]
 
 
 def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> Equality:
-    """What counts as the same value, by its type."""
+    """The equality by which values of this type count as the same."""
     if value.kind != "string":
         return "exact"
     written = str(value.value)

@@ -206,7 +206,7 @@ def _by_finder(finder: Finder, text: str) -> Iterator[FoundPart]:
 
 
 def as_schema(schema: Any) -> Mapping[str, Any] | None:
-    """A JSON Schema from what the user gave: a dict, or a Pydantic model.
+    """The JSON Schema that the user gave, as a dict or as a Pydantic model.
 
     Raises
     ------

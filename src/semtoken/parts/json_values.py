@@ -44,7 +44,7 @@ class JsonPlace:
         return hash(self.pointer())
 
     def pointer(self, below: JsonPlace | None = None) -> str:
-        """JSON Pointer (RFC 6901) of the place, as seen from one above it or from the whole value."""
+        """The JSON Pointer (RFC 6901) of the place, from the root or from a place above it."""
         steps: list[str] = []
         place: JsonPlace | None = self
         while place is not None and place.before is not None and place is not below:
@@ -68,13 +68,13 @@ class JsonValue:
 
     @property
     def pointer(self) -> str:
-        """JSON Pointer (RFC 6901)."""
+        """The JSON Pointer (RFC 6901) of the value."""
         return self.place.pointer()
 
 
 @dataclass
 class JsonText:
-    """What was found in a text."""
+    """A JSON value that was found in a text, whole or cut off."""
 
     values: list[JsonValue] = field(default_factory=list)
     """Keys and values in the order in which they end."""
@@ -85,7 +85,7 @@ class JsonText:
 
     @property
     def complete(self) -> bool:
-        """Whether the value was found and is not cut off."""
+        """Whether the whole value stands in the text."""
         return self.end is not None
 
     @property

@@ -30,7 +30,7 @@ WEAK, SOME_DOUBT = 0.5, 0.85
 
 @dataclass(frozen=True)
 class FoundPart:
-    """A stretch of text that a finder found."""
+    """A stretch of an answer that a finder found, before it has a confidence."""
 
     start: int
     """The first character of the stretch."""
@@ -197,7 +197,7 @@ class Part:
         }
 
     def has(self, code: str) -> bool:
-        """Whether a flag of that code is set."""
+        """Whether the part has a flag with this code."""
         return any(flag.code == code for flag in self.flags)
 
 

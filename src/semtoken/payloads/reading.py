@@ -17,7 +17,7 @@ STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
 def read_payload(reply: Any, format: str | None = None, *, temperature: float | None = None) -> Payload:
-    """Read the reply of an engine or API.
+    """Read the reply of an engine or API into a `Payload`.
 
     Parameters
     ----------

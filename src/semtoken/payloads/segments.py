@@ -55,7 +55,7 @@ class PayloadChoice:
 
 @dataclass(frozen=True)
 class Payload:
-    """An engine's reply, read."""
+    """The reply of an engine in semtoken's form: its choices and what their log-probabilities are."""
 
     format: str
     """Which shape it had, one of `semtoken.payloads.FORMATS`."""
@@ -69,7 +69,7 @@ class Payload:
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """What a chunk of a stream added to one choice."""
+    """The text and steps that a chunk of a stream added to one segment of a choice."""
 
     choice: int
     """Index of the choice."""
@@ -96,7 +96,7 @@ class SpelledText:
 
 
 def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
-    """What each step adds to the text."""
+    """The text that each step adds."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pieces: list[SpelledText] = []
     for step in steps:
@@ -119,7 +119,7 @@ def _width(name: Name) -> float:
 
 
 def joined(pieces: Iterable[SpelledText]) -> str:
-    """The text of some steps; U+FFFD for what is unknown."""
+    """The text that some steps spell; U+FFFD where it is not known."""
     return "".join(REPLACEMENT if piece.text is None else piece.text for piece in pieces)
 
 
@@ -161,7 +161,7 @@ def _whole(pieces: Sequence[SpelledText], target: str) -> tuple[int, int] | None
 
 
 class Matcher:
-    """Lays runs of pieces against one text.
+    """Finds out where runs of token texts stand in one text.
 
     Sets of positions in the text are the bits of a number, so that all ways to place unknown pieces are followed at
     once, in time proportional to steps times text whatever they hold.
@@ -267,7 +267,7 @@ SHOWN = 60  # characters of a text in a message
 
 @dataclass(frozen=True)
 class RawChoice:
-    """A choice as its engine gives it: texts here, steps there."""
+    """A choice with texts and steps as its engine gave them, before steps are divided among segments."""
 
     index: int
     texts: Mapping[SegmentKind, str]
@@ -283,7 +283,7 @@ class RawChoice:
 
 @dataclass(frozen=True)
 class Division:
-    """Which steps belong to which segment."""
+    """How the steps of a choice are divided among its segments."""
 
     steps: Mapping[SegmentKind, tuple[TopStep, ...]]
     flags: tuple[str, ...] = ()
@@ -334,7 +334,7 @@ def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: s
 
 
 def main_segment(texts: Mapping[SegmentKind, str]) -> SegmentKind:
-    """The part that steps belong to unless they spell another."""
+    """The segment that gets all steps that do not spell another one."""
     if texts.get("answer", "").strip():
         return "answer"
     return next((kind for kind in ("refusal", "tool_call", "reasoning") if texts.get(kind)), "answer")

@@ -22,7 +22,7 @@ except ImportError:
 
 
 def plain(reply: Any) -> Any:
-    """A client's object as plain values; everything else as it is."""
+    """Convert a client library's object to plain values; other values are returned unchanged."""
     if type(reply) in (dict, list, str, bytes):
         return reply
     dump = getattr(reply, "model_dump", None)
@@ -51,7 +51,7 @@ def loaded(text: str | bytes) -> Any:
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON text as values.
+    """Parse JSON text.
 
     Raises
     ------
@@ -93,7 +93,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def encode(value: Any) -> str:
-    """A value as JSON.
+    """Encode a value as JSON.
 
     A long list within an object, such as the parts of an answer, is written item by item: Python's own encoder lets no
     other thread run before it is done, which for tens of thousands of items takes half a second.
@@ -106,20 +106,22 @@ def encode(value: Any) -> str:
 
 
 class Replace(NamedTuple):
-    """The value at a path becomes another one. Nothing happens where there is none."""
+    """A change that replaces the value at a path. It has no effect where there is none."""
 
     path: Path
     value: Any
 
 
 class Drop(NamedTuple):
-    """A member goes. The first one of an object stays, as null; nothing happens where there is none."""
+    """A change that removes a member of an object, or sets it to null if it is the object's first. A missing one has no
+    effect.
+    """
 
     path: Path
 
 
 class Keep(NamedTuple):
-    """Only some entries of the object or array at a path stay. Nothing happens where there is none."""
+    """A change that keeps only some entries of the object or array at a path. It has no effect where there is none."""
 
     path: Path
     kept: Container[str | int]
@@ -127,7 +129,7 @@ class Keep(NamedTuple):
 
 
 class Put(NamedTuple):
-    """The object at a path gets a member, behind its last one or in the place of one with this name."""
+    """A change that sets a member of the object at a path: the one with this name, or a new one behind the last."""
 
     path: Path
     name: str
@@ -139,7 +141,7 @@ Change: TypeAlias = Replace | Drop | Keep | Put
 
 @dataclass(frozen=True)
 class Edit:
-    """Characters start..end of a text are replaced."""
+    """The replacement of the characters from `start` to `end` of a text."""
 
     start: int
     end: int
@@ -148,7 +150,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class LocatedValue:
-    """A value and where it stands: characters start..end."""
+    """A value, and the characters of the text from `start` to `end` that it stands in."""
 
     value: Any
     start: int
@@ -156,7 +158,7 @@ class LocatedValue:
 
 
 def document(text: str) -> LocatedValue:
-    """The one value that a text holds.
+    """Parse a text that holds one JSON value, and locate it.
 
     Raises
     ------
@@ -167,12 +169,12 @@ def document(text: str) -> LocatedValue:
 
 
 def members(text: str, parent: LocatedValue) -> dict[str, LocatedValue]:
-    """The values of a valid object's members, the last one of a name that occurs twice."""
+    """Locate the members of an object; of two with the same name the last."""
     return {name: LocatedValue(parent.value[name], start, end) for name, start, end in _spans(text, parent)}
 
 
 def elements(text: str, parent: LocatedValue) -> list[LocatedValue]:
-    """The elements of a valid array."""
+    """Locate the elements of an array."""
     spans = _spans(text, parent)
     return [LocatedValue(value, start, end) for value, (_, start, end) in zip(parent.value, spans, strict=True)]
 
@@ -251,7 +253,7 @@ def set_members(text: str, parent: LocatedValue, values: Mapping[str, Any]) -> s
 
 
 def without(text: str, parent: LocatedValue, name: str) -> str:
-    """The text without an object's member, however often it occurs."""
+    """Remove all members with this name from an object."""
     edits, at, any_kept = [], parent.start + 1, False
     for found, _, end in (spans := _spans(text, parent)):
         if found == name and not any_kept and end < spans[-1][2]:
@@ -263,7 +265,7 @@ def without(text: str, parent: LocatedValue, name: str) -> str:
 
 
 def member(name: str, value: Any) -> str:
-    """A member of an object in JSON."""
+    """Encode a member of an object as JSON."""
     return f"{encode(name)}:{encode(value)}"
 
 
@@ -298,7 +300,7 @@ def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue
 
 
 class Document:
-    """A text that holds one JSON value, and where in the text each path stands.
+    """A parsed JSON text that can be changed in a few places while all other characters stay the same.
 
     Raises
     ------
@@ -317,11 +319,11 @@ class Document:
 
     @property
     def value(self) -> Any:
-        """What the text holds."""
+        """The parsed value."""
         return self._root.value
 
     def find(self, path: Path) -> LocatedValue | None:
-        """The value at a path; None if there is none."""
+        """Locate the value at a path; None if there is none."""
         found: LocatedValue | None = self._root
         for part in path:
             found = None if found is None else self.entries(found).get(part)
@@ -348,7 +350,7 @@ class Document:
         return kept
 
     def changed(self, changes: Iterable[Change]) -> str:
-        """The text with some changes."""
+        """Apply changes to the text."""
         return apply(self.text, self.edits(changes))
 
     def _edit(self, change: Change) -> Edit | None:
@@ -368,7 +370,7 @@ class Document:
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text with edits that do not overlap."""
+    """Apply edits that do not overlap to a text."""
     parts: list[str] = []
     done = 0
     for edit in sorted(edits, key=lambda e: (e.start, e.end)):

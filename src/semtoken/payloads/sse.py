@@ -44,7 +44,7 @@ class Event(NamedTuple):
 
     @property
     def data(self) -> str | None:
-        """Its data; None if it has none.
+        """The data of the event; None if it has none.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class Event(NamedTuple):
 
 
 class EventReader:
-    """Takes a stream in as it arrives.
+    """Splits a stream of bytes or text into server-sent events as it arrives.
 
     Parameters
     ----------
@@ -97,16 +97,16 @@ class EventReader:
 
     @property
     def pending(self) -> bytes:
-        """The bytes that belong to no complete event."""
+        """The bytes at the end that do not yet form a complete event."""
         return bytes(self._pending)
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """The number of bytes in `pending`."""
         return len(self._pending)
 
     def feed(self, part: bytes | str) -> list[Event]:
-        """The events that are complete now.
+        """Add a part of the stream; returns the events that it completes.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class EventReader:
         return Event(bytes(self._pending[begin : end + 2]), (_Line(0, len(USUAL), size, size + 1),))
 
     def finish(self) -> list[Event]:
-        """The event that no blank line ended, if it says anything."""
+        """End the stream; returns the last event if no blank line followed it."""
         if self._at_start or not self._pending:
             return []
         end = len(self._pending) - self._pending.endswith(b"\r")

@@ -50,7 +50,7 @@ if msgspec is not None:
 
 
 class Frame(NamedTuple):
-    """What is written around the places of an event."""
+    """The text of an event around the places that change from event to event."""
 
     choice: int
     """The index of the choice that goes on."""
@@ -78,7 +78,7 @@ class Frame(NamedTuple):
 
 
 class Continuation(NamedTuple):
-    """What an event adds that only goes on with an answer."""
+    """The text and log-probabilities of an event that adds to one answer and nothing else."""
 
     choice: int
     """Index of the choice."""
@@ -115,7 +115,7 @@ class GoingOn:
         self._frames[frame.texts], self._beside = frame, beside
 
     def read(self, data: str) -> Continuation | None:
-        """What an event adds; None for one that has to be read in full."""
+        """Read an event by its frame; None if it has to be parsed in full."""
         for frame in self._frames.values():  # mostly one
             spans = frame.spans(data)
             if spans is not None:
@@ -189,7 +189,7 @@ class PayloadStream:
         self._going_on = GoingOn()
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Take in a part of the stream.
+        """Read a part of the stream; returns what it adds to each choice.
 
         Parameters
         ----------
@@ -312,7 +312,7 @@ class PayloadStream:
         return self._going_on.read(data)
 
     def go_on(self, found: Continuation) -> list[StreamEvent]:
-        """Take in such a chunk, as `feed` would do it.
+        """Add an event that was read by `GoingOn`, with the same result as `feed`.
 
         Raises
         ------
@@ -326,7 +326,7 @@ class PayloadStream:
 
 
 def payload_of(shape: Shape, format: Format | None, temperature: float | None) -> Payload:
-    """What was read of a reply."""
+    """The payload of everything that a shape has read."""
     choices = tuple(assemble(raw, shape.ask) for raw in shape.raw_choices())
     name = shape.formats[shape.engine] if format is None else format.name
     return Payload(name, shape.model, distribution_of(shape, format, temperature, choices), choices)
@@ -335,7 +335,7 @@ def payload_of(shape: Shape, format: Format | None, temperature: float | None) -
 def distribution_of(
     shape: Shape, format: Format | None, temperature: float | None, choices: Sequence[PayloadChoice]
 ) -> Distribution:
-    """What the log-probabilities of some choices are."""
+    """Which distribution the log-probabilities of some choices come from."""
     engine = shape.engine if format is None else format.engine
     masked = any(FORBIDDEN in choice.flags for choice in choices)
     return shape.distribution(engine, temperature, masked=masked)
@@ -366,7 +366,7 @@ class SegmentKeeper:
         self._names = BorrowedNames()
 
     def add(self, delta: Delta) -> list[StreamEvent]:
-        """What a chunk adds, segment by segment."""
+        """Add a delta; returns what it adds to each segment."""
         if self._kind == "answer" and not self._waiting and delta.goes_on:
             return [StreamEvent(delta.choice, "answer", delta.texts["answer"], self._names.without(delta.steps.steps))]
         written = delta.written

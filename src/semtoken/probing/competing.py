@@ -33,7 +33,7 @@ from semtoken.tokens.vocabulary import normalize
 
 @dataclass(frozen=True)
 class Competitor:
-    """One of the meanings that compete at a step."""
+    """One of the meanings between which the model chose at a step."""
 
     probability: float
     """Mass of the tokens of this meaning, in [0, 1]."""
@@ -49,7 +49,7 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Dispute:
-    """A step at which the model could have said something else."""
+    """A step at which the model might have said something else."""
 
     step: int
     """Index of the token."""
@@ -78,7 +78,7 @@ class StepRows(Observer):
         self._position = 0
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record the rows of logits of the wanted steps."""
         if self._position in self._wanted:
             if step.logits is None:
                 raise InvalidInput("This engine shows the best tokens of a step only: competing meanings need all.")

@@ -20,7 +20,7 @@ ACCEPTED, CHECK = "Accepted", "Check this"
 
 
 def plain(text: str) -> str:
-    """The text of an answer, with a sign where there is nothing to see."""
+    """The text of an answer, or a sign if it is blank."""
     return text.rstrip("\n") or (NEWLINE if text else END)
 
 
@@ -57,7 +57,7 @@ def calibrated(chance: float | None, bounds: tuple[float, float] | None, verdict
 
 
 def rivals(tokens: Sequence[ScoredToken], doubtful: Sequence[Part]) -> Iterator[Html]:
-    """What else was likely at the least certain token of each doubtful phrase."""
+    """A note on each doubtful phrase: which other tokens were likely where it is least certain."""
     rows = []
     for part in doubtful:
         if part.weakest_token is None:

@@ -48,7 +48,7 @@ class HiddenState:
     """The answer was read from a text, which has no terminator, and not generated."""
 
     def to_fields(self) -> dict[str, Any]:
-        """The fields of a line; the values as float32 in base64."""
+        """The state as plain fields of a line; the values are float32 in base64."""
         values = base64.b64encode(self.values.astype("<f4").tobytes()).decode("ascii")
         others = {f"state_{name}": value for name, value in vars(self).items() if name != "values"}
         return {"state": values, **others}
@@ -222,7 +222,7 @@ class Generation:
         raise AttributeError(f"A Generation has no field {name!r}.")
 
     def with_fields(self, recorded: Mapping[str, Any]) -> Generation:
-        """A fuller copy: the same with further fields of it recorded."""
+        """A copy of the record with further fields."""
         if not isinstance(recorded, Mapping) or not all(isinstance(name, str) for name in recorded):
             raise InvalidInput(f"'recorded' must be a mapping of the names of fields, got {shown(recorded)}.")
         own = {name: value for name, value in recorded.items() if name in _OWN_FIELDS}
@@ -239,7 +239,7 @@ class Generation:
 
     @property
     def recorded(self) -> frozenset[str]:
-        """Names of the fields that hold a value."""
+        """The names of the fields that have been recorded."""
         own = (one.name for one in fields(self) if one.name != "further" and getattr(self, one.name) is not None)
         return frozenset(own) | self.further.keys()
 
@@ -259,7 +259,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(_layouts)
 
 
 def declare_field(name: str, layout: Layout) -> None:
-    """Give every `Generation` a further field, which a recording step fills.
+    """Add a field to every `Generation`, for a recording step to fill.
 
     Parameters
     ----------

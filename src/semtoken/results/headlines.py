@@ -24,7 +24,7 @@ PHRASE_AND_MEAN = "phrase_and_mean"
 
 @dataclass(frozen=True)
 class Headline:
-    """The number by which an answer is ranked unless another is asked for."""
+    """The number by which an answer is ranked unless another one is asked for, with a sentence about it."""
 
     name: str
     """The method, a key of `semtoken.methods.METHODS`: `stc` or `phrase_and_mean`."""
@@ -40,14 +40,14 @@ class Headline:
 
     @property
     def shown(self) -> str:
-        """The confidence in percent, with its bounds."""
+        """The confidence in percent, with bounds if there are any."""
         low, high = self.confidence_bounds or (self.confidence, self.confidence)
         bounds = "" if percentage(low) == percentage(high) else f" ({percentage(low)} to {percentage(high)})"
         return percentage(self.confidence) + bounds
 
     @property
     def line(self) -> str:
-        """The confidence and what it is, for a line of text."""
+        """The confidence with its name, for a line of text."""
         return f"confidence {self.shown}: {self.sentence[0].lower()}{self.sentence[1:-1]}"
 
 

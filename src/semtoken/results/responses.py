@@ -35,7 +35,7 @@ SLACK = 1e-6
 
 @dataclass(frozen=True)
 class Running:
-    """An answer in progress: what is known of its score after the tokens so far."""
+    """The score of an unfinished answer, from its tokens so far."""
 
     uncertainty: float
     """1 - product over the settled steps, in [0, 1]; where only the best tokens are known, of their mass alone."""
@@ -50,7 +50,7 @@ class Running:
     as the answer goes on."""
 
     def exceeds(self, limit: float) -> bool:
-        """Whether the answer can only end above a limit.
+        """Whether the uncertainty in units of -log_score is certain to exceed a limit, whatever follows.
 
         The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
         said to exceed it.
@@ -210,7 +210,7 @@ class ScoredResponse:
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens of the answer."""
         found = vars(self)["tokens"]
         return found.n_tokens if isinstance(found, TokensLater) else len(found)
 
@@ -256,7 +256,7 @@ class ScoredResponse:
 
     @property
     def empty(self) -> bool:
-        """The text is blank: uncertainty 1 by definition."""
+        """Whether the text is blank; its uncertainty is then 1 by definition."""
         return not self.text.strip()
 
     @property
@@ -401,7 +401,7 @@ class ScoredResponse:
             raise InvalidInput(f"These options of `json.dumps` cannot be used: {error}.") from error
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per token.
+        """A table with a row for each token.
 
         Raises
         ------

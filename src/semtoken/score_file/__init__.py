@@ -45,7 +45,7 @@ OnProgress: TypeAlias = Callable[[int], None]
 
 
 class ScoringModel(Protocol):
-    """What generates and scores: `semtoken.STC`, or anything alike."""
+    """The interface of models that generate and score; `semtoken.STC` has it."""
 
     def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
         """One scored answer for each prompt."""
@@ -74,7 +74,7 @@ def score_items(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is."""
+    """How many lines a job has, and how many of them are done."""
 
     total: int
     """Lines of the input, blank ones left out."""
@@ -124,7 +124,7 @@ class ScoringJob:
 
     @property
     def lines(self) -> OutputFile:
-        """Where the scored lines go first."""
+        """The file to which scored lines are appended until the job is complete."""
         return OutputFile(self.target.with_name(self.target.name + ".part.jsonl") if self._is_table else self.target)
 
     @property
@@ -221,7 +221,7 @@ class ScoringJob:
             schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
 
     def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
-        """Score what is left to score.
+        """Score all lines that have no score yet.
 
         Parameters
         ----------

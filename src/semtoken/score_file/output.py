@@ -134,7 +134,7 @@ class OutputFile:
 
     @property
     def settings_path(self) -> Path:
-        """Where settings and checksums lie."""
+        """The path of the file with settings and checksums."""
         return self.path.with_name(self.path.name + ".settings.jsonl")
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
@@ -226,13 +226,13 @@ class OutputFile:
         return locked(self.path.with_name(f".{self.path.name}.lock"), busy, remove=True)
 
     def remove(self) -> None:
-        """Delete the lines and what lies beside them."""
+        """Delete the file of lines, with the settings and checksums beside it."""
         self.path.unlink(missing_ok=True)
         self.settings_path.unlink(missing_ok=True)
 
 
 def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise `InvalidInput` naming what differs between two runs."""
+    """Raise `InvalidInput` if two runs have different settings; the message names what differs."""
     changed = [
         f"{name} was {json.dumps(before[name])}, now {json.dumps(now[name])}"
         for name in now
@@ -246,7 +246,7 @@ def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], path:
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, without an unfinished last one."""
+    """The lines of a file, without a last one that was cut off."""
     with path.open("rb") as file:
         yield from (line for line in file if line.endswith(b"\n"))
 

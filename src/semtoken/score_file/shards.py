@@ -22,7 +22,7 @@ Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]
 def run_in_shards(
     job: ScoringJob, load: Load, executor: Executor, on_progress: OnProgress | None = None, lines: int = LINES_IN_SHARD
 ) -> Progress:
-    """Score what is left of a job.
+    """Score the rest of a job in shards, by an executor.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ class ScoringWork(LinesWork):
     job: ScoringJob
 
     def resolved(self) -> ScoringWork:
-        """The work with absolute paths."""
+        """A copy with absolute paths, so that another process can do the work."""
         job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve())
         return replace(self, job=job, folder=self.folder.resolve())
 
     def open(self, loader: Load, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
-        """Load the model; what is returned scores one shard."""
+        """Load the model; returns the function that scores one shard."""
         score, annotate = loader()
         job = replace(self.job, annotate=annotate)
         source = InputLines(partial(read_items, job.source))

@@ -64,7 +64,7 @@ class AnswerBatch:
         del self._answers[number]
 
     def add(self, numbers: Sequence[int], rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int]) -> None:
-        """Take in the next step of some answers.
+        """Add the next decoding step of some answers.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class AnswerBatch:
             self._take_in()
 
     def running(self, numbers: Sequence[int]) -> list[Running]:
-        """What is known so far of some answers."""
+        """The scores of some unfinished answers, from their tokens so far."""
         self._take_in()
         return running_answers([self._answer(number) for number in numbers])
 

@@ -32,7 +32,7 @@ KINDS = ("number", "digit", "quote", "closes", "goes_on")
 
 @dataclass(frozen=True, eq=False)
 class EndRequest:
-    """Which values a step may end, and the tokens whose probabilities tell."""
+    """The kinds of values that may end at a step, and the tokens whose probabilities say whether they do."""
 
     number: bool = False
     quote: bool = False
@@ -88,7 +88,7 @@ class Endings:
         return EndRequest(bool(asked & 1), bool(asked & 2), bool(asked & 4), self.ids_asked(asked)) if asked else NO_END
 
     def ids_asked(self, asked: int) -> IdArray:
-        """The tokens whose probabilities tell, ascending; none if nothing may end."""
+        """The tokens whose probabilities say whether values of these kinds end, ascending; empty for none."""
         if asked not in self._ids:
             number, quote, array = bool(asked & 1), bool(asked & 2), bool(asked & 4)
             wanted = (self.number & number) | (self.quote & quote) | ((self.closes | self.goes_on) & array)

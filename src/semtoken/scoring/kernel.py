@@ -45,13 +45,13 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_fast(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, with sums in any order: they may be vectorised."""
+    """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
     result: Callable[..., Any] = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
     return result
 
 
 def compiled_inline(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, put into the loops that call it."""
+    """Compile a function that is inlined into the loops that call it."""
     result: Callable[..., Any] = numba.njit(inline="always", fastmath={"reassoc", "contract"})(function)
     return result
 
@@ -216,7 +216,7 @@ def normalize(
     likely_ids,
     likely,
 ):
-    """Normalisers, entropies and most probable tokens of some rows.
+    """Compute normalisers, entropies and the most probable tokens of some rows.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _log_candidates(tables, token, row, normalizer, log_probs):
 
 @compiled
 def sum_steps(tables, rows, row_ids, common, normalizers, taken, tokens, before, opening):
-    """The masses of n steps.
+    """Compute the agreeing masses of n steps.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ class OpenRow(OpenStep):
     """All log-probabilities, as long as nothing is known of the text to come."""
 
     def take(self, ids: IdArray) -> FloatArray:
-        """Log-probabilities of some candidates."""
+        """Log-probabilities of some candidates, from the row of logits that was kept."""
         if self.row is not None:
             return self.row.log_probs(ids)
         return self.log_probs[np.searchsorted(self.candidates, ids)]
@@ -164,7 +164,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         self.extend(normalized_rows(rows, self.scorer.vocabulary.size, [row]), [token])
 
     def extend(self, rows: NormalizedRows, tokens: Sequence[int]) -> None:
-        """Take in the next steps, one for each of some rows.
+        """Add the next steps, one for each of some rows of logits.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         self._prefixes = {position: mass for position, mass in self._prefixes.items() if position < length}
 
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
-        """The result, once the answer is complete."""
+        """The scored answer, once all steps have been added."""
         return finish_answers([self], distribution)[0]
 
     def state_dict(self) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def _prefix_sets(scorer: Scorer, steps: ReducedSteps, decided: Mapping[int, Pref
 
 
 def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution = "raw") -> list[ScoredResponse]:
-    """The results of complete answers of the same scorer."""
+    """The scored answers of complete answers with the same scorer, computed together."""
     if not answers:
         return []
     for answer in answers:

@@ -20,7 +20,7 @@ class PrefixSet(NamedTuple):
 
 
 class PrefixSets(NamedTuple):
-    """The prefix sets of some steps, one after the other."""
+    """The prefix sets of several steps, concatenated."""
 
     steps: IdArray
     """Which step each of the tokens belongs to, ascending."""

@@ -132,7 +132,7 @@ class PrefixIndex:
 
     @cached_property
     def lengths(self) -> IdArray:
-        """Characters of each token's normalised text (int64 [V])."""
+        """The number of characters of each token's normalised text (int64 [V])."""
         return np.array([len(text) for text in self.vocabulary.normalized], dtype=np.int64)
 
     @cached_property

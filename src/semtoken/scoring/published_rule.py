@@ -70,7 +70,7 @@ def is_neutral(text: str) -> bool:
 
 
 def normalized(text: str) -> str:
-    """How beginnings are compared: without blanks around, in lower case."""
+    """A text as the rule compares it: in lower case, without blanks around it."""
     return text.strip().lower()
 
 

@@ -54,7 +54,7 @@ class Likely:
 
 @dataclass(frozen=True, eq=False)
 class NormalizedRows:
-    """n rows of logits that were read once."""
+    """n rows of logits with their normalisers and most probable tokens."""
 
     logits: Rows
     """The rows themselves, [m, columns]."""
@@ -76,7 +76,7 @@ class NormalizedRows:
     """[n, k] the logits of columns that every step needs; k is 0 if they were not asked for. With `readable`."""
 
     def of(self, places: slice) -> NormalizedRows:
-        """Some of them, one after the other."""
+        """The rows at these places, in this order."""
         likely = None if self.likely is None else Likely(self.likely.ids[places], self.likely.logits[places])
         further: tuple[Any, ...] = (self.entropies, self.has_minus_infinity, self.common)
         entropies, minus_infinity, common = (None if one is None else one[places] for one in further)
@@ -86,7 +86,7 @@ class NormalizedRows:
 
 @dataclass(frozen=True, eq=False)
 class WholeRow:
-    """One row of logits, kept apart from the others."""
+    """A copy of one row of logits."""
 
     logits: FloatArray
     """The row itself, [V]."""
@@ -94,7 +94,7 @@ class WholeRow:
 
     @classmethod
     def of(cls, rows: NormalizedRows, place: int, size: int) -> WholeRow:
-        """A copy of one of some rows."""
+        """Copy the row at a place."""
         logits = copy_row(rows.logits, int(rows.row_ids[place]), size)
         return cls(logits, float(rows.log_normalizers[place]))
 
@@ -239,7 +239,7 @@ class KeptRows:
         return place
 
     def select(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
-        """Rows of some steps, one after the other: the place of each step, and which of the rows that were read."""
+        """The rows of several steps one after another, from the place of each step and the numbers of its rows."""
         width = self._numbers.shape[1]
         at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)
         kept, numbers = self._rows.reshape(-1, self._size), self._numbers.ravel()[at]

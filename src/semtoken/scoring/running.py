@@ -38,7 +38,7 @@ class LogMass(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OpenStep:
-    """A step whose prefix set depends on tokens to come."""
+    """A step whose prefix set cannot be decided before further tokens are known."""
 
     position: int
     look_again: int
@@ -105,11 +105,11 @@ class RunningAnswer(ABC, Generic[O]):
 
     @property
     def opens(self) -> bool:
-        """Whether there is nothing but blanks so far."""
+        """Whether the answer consists of blanks so far."""
         return self._opens(len(self.ids))
 
     def advance(self) -> None:
-        """Decide every prefix set that the tokens so far can decide."""
+        """Decide all prefix sets for which enough tokens are known."""
         self._advance(complete=False)
 
     def _advance(self, *, complete: bool) -> None:
@@ -151,7 +151,7 @@ class RunningAnswer(ABC, Generic[O]):
         return self._has_content or self.scorer.rules.preset == "paper"
 
     def running(self) -> Running:
-        """What is known so far, at a cost that does not grow with the answer.
+        """The score from the tokens so far. The cost does not grow with the length of the answer.
 
         A step of which later tokens decide counts with all that they can lead to. Before the first content token
         nothing is settled under the preset `default`.

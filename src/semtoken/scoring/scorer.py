@@ -119,7 +119,7 @@ NO_VOCABULARY = Vocabulary((), (), np.zeros(0, dtype=bool), np.zeros(0, dtype=bo
 
 
 class Scorer:
-    """A vocabulary and rules, prepared for scoring; shared by all answers.
+    """A vocabulary and rules in the tables that scoring reads, shared by all answers.
 
     Clusters that are given although the rules do not read them ask for the masses of `meaning` beside the score.
     """
@@ -174,7 +174,7 @@ class Scorer:
 
     @cached_property
     def tables(self) -> StepTables:
-        """What the compiled kernel reads, as tables."""
+        """The tables that the compiled kernel reads."""
         return _step_tables(self)
 
     @cached_property
@@ -197,7 +197,7 @@ class Scorer:
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
 
     def neutral_ids(self, opening: bool) -> IdArray:
-        """The tokens that are neutral there."""
+        """The ids of neutral tokens, at the beginning of an answer (`opening`) or later."""
         return self._neutral_ids[0 if opening else 1]
 
     @cached_property
@@ -234,7 +234,7 @@ class Scorer:
         return np.asarray(self.index.spellings[ids] == self.index.spellings[token])
 
     def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
-        """Which of the tokens that spell the beginning of what follows count."""
+        """Which tokens that spell the beginning of the following text count under the rules."""
         if not self.rules.prefix_matching:
             return np.zeros(len(prefixes), dtype=bool)
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
@@ -276,7 +276,7 @@ class Scorer:
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:
-        """`neutral_masks` for looks at single tokens."""
+        """The masks of `neutral_masks` as bytes, for fast look-ups of single tokens."""
         return self.neutral_masks[0].tobytes(), self.neutral_masks[1].tobytes()
 
     def kinds(
@@ -351,7 +351,7 @@ class Scorer:
 
 
 def among(ids: IdArray, ascending: IdArray) -> BoolArray:
-    """Which of a few `ids` are among others."""
+    """Whether each of a few `ids` occurs in a sorted array of ids."""
     if not len(ascending):
         return np.zeros(len(ids), dtype=bool)
     places = np.searchsorted(ascending, ids).clip(max=len(ascending) - 1)

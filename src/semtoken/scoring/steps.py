@@ -38,7 +38,7 @@ LEAST_ROOM = 8
 
 @dataclass(frozen=True, eq=False)
 class ReducedSteps:
-    """n steps, of one answer or of several."""
+    """The numbers that are kept of n decoding steps, of one answer or of several."""
 
     tokens: IdArray
     """[n] the chosen tokens."""
@@ -67,7 +67,7 @@ class ReducedSteps:
         return len(self.tokens)
 
     def part(self, first: int, last: int) -> ReducedSteps:
-        """The steps from one to another, without a copy."""
+        """The steps from `first` to before `last`, without a copy."""
         low = int(self.counts[:first].sum()) if first else 0
         high = low + int(self.counts[first:last].sum())
         columns = {name: getattr(self, name)[first:last] for name in COLUMNS}
@@ -81,7 +81,7 @@ class ReducedSteps:
         return ReducedSteps(**columns, candidates=self.candidates[places])
 
     def without_candidates(self, left_out: BoolArray) -> ReducedSteps:
-        """These steps without the candidates of some of them."""
+        """A copy in which some steps have no candidates for prefix sets."""
         columns = {name: getattr(self, name) for name in COLUMNS}
         columns["counts"] = np.where(left_out, 0, self.counts)
         return ReducedSteps(**columns, candidates=self.candidates[~np.repeat(left_out, self.counts)])
@@ -91,7 +91,7 @@ COLUMNS = tuple(field.name for field in fields(ReducedSteps) if field.name != "c
 
 
 def joined(parts: Sequence[ReducedSteps]) -> ReducedSteps:
-    """Steps one after the other."""
+    """Concatenate steps."""
     if len(parts) == 1:
         return parts[0]
     names = [field.name for field in fields(ReducedSteps)]
@@ -111,7 +111,7 @@ class KeptSteps:
         return self._count
 
     def add(self, steps: ReducedSteps) -> None:
-        """Take in further steps."""
+        """Append steps."""
         count, candidates = self._count + len(steps), self._candidates + len(steps.candidates)
         columns = self._columns or {name: _wider(getattr(steps, name), 0, 0) for name in (*COLUMNS, "candidates")}
         if len(columns["tokens"]) < count:
@@ -124,17 +124,17 @@ class KeptSteps:
         self._columns, self._count, self._candidates = columns, count, candidates
 
     def truncate(self, count: int) -> None:
-        """Forget the steps from one on."""
+        """Forget all steps from `count` on."""
         if count < self._count:
             self._candidates = int(self._columns["counts"][:count].sum())
             self._count = count
 
     def part(self, first: int, last: int) -> ReducedSteps:
-        """The steps from one to another, without a copy."""
+        """The steps from `first` to before `last`, without a copy."""
         return ReducedSteps(**self._columns).part(first, last) if self._columns else no_steps()
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of all arrays but the tokens, flat and of numbers."""
+        """Copies of all arrays except the tokens, flat and numeric."""
         steps = self.part(0, self._count)
         columns = {name: getattr(steps, name) for name in (*COLUMNS, "candidates") if name != "tokens"}
         return {name: np.array(found, dtype=_saved(found.dtype)).ravel() for name, found in columns.items()}

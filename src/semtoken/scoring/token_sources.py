@@ -22,7 +22,7 @@ Tokens: TypeAlias = "Vocabulary | TokenClusters"
 
 
 def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = None) -> Tokens:
-    """The vocabulary, or the clusters, that a user means.
+    """The vocabulary, and the clusters if there are any, of what a user gave for `tokens`.
 
     Parameters
     ----------

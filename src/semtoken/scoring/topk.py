@@ -116,5 +116,5 @@ def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None =
 
 
 def new_answer(scorer: Scorer) -> TopkAnswer:
-    """An answer in progress, with the scorer's vocabulary or without one."""
+    """Begin an answer that is scored from lists of best tokens, with the scorer's vocabulary or without one."""
     return ListedAnswer(scorer) if scorer.open_ended else TopkAnswer(scorer)

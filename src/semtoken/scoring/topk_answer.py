@@ -48,7 +48,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         """The first token that can only be a special one, and its step."""
 
     def add(self, step: TopStep) -> None:
-        """Take in the next step.
+        """Add the next decoding step.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         return super().running()
 
     def truncate(self, length: int) -> None:
-        """Forget the steps from `length` on."""
+        """Forget all steps from `length` on."""
         super().truncate(length)
         del self._steps[length:], self._prefixes[length:]
 
@@ -208,7 +208,7 @@ class ListedAnswer(TopkAnswer):
         self._named = NameReader(self._names, same_spelling=scorer.rules.same_spelling)
 
     def add(self, step: TopStep) -> None:
-        """Take in the next step.
+        """Add the next decoding step.
 
         Raises
         ------

@@ -27,7 +27,7 @@ IN_FULL = Rounding()
 
 
 class PlacedStep(NamedTuple):
-    """A list, and where in the answer it stands."""
+    """The list of one step, with whether the step opens the answer and whether its token is neutral."""
 
     listed: ListedStep
     opening: bool
@@ -37,7 +37,7 @@ class PlacedStep(NamedTuple):
 
     @property
     def token(self) -> int:
-        """Id of the chosen token."""
+        """The id of the chosen token."""
         return self.listed.token
 
 
@@ -70,12 +70,12 @@ class Entries:
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[int]]) -> Entries:
-        """The ids of some lists."""
+        """Concatenate the ids of several lists."""
         return cls(_numbers(lists), np.fromiter(chain.from_iterable(lists), dtype=np.int64))
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[IdArray]) -> Entries:
-        """The ids of some arrays."""
+        """Concatenate several arrays of ids."""
         return cls(_numbers(arrays), np.concatenate([NO_IDS, *arrays]))
 
 
@@ -86,7 +86,7 @@ def _numbers(lists: Sequence[Sequence[int]] | Sequence[IdArray]) -> IdArray:
 
 @dataclass(frozen=True, eq=False)
 class StepLists:
-    """The lists of n steps in columns, and their prefix sets."""
+    """The lists of n steps in columns, with their prefix sets."""
 
     tokens: IdArray
     """[n] the chosen tokens."""
@@ -119,12 +119,12 @@ class StepLists:
 
     @property
     def size(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return len(self.tokens)
 
 
 def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int) -> StepLists:
-    """The columns of some steps.
+    """Put the lists of some steps into columns.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def step_bounds(
     neutrality: bool,
     rounding: Rounding = IN_FULL,
 ) -> Bounds:
-    """Bounds of some steps.
+    """Compute the bounds of the masses of some steps.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ FEW = 64
 
 @dataclass(eq=False)
 class ListedSteps:
-    """Some steps of an answer, and how they are scored."""
+    """Some steps of an answer that is scored from lists, with the scorer and their prefix sets."""
 
     scorer: Scorer
     steps: Sequence[PlacedStep]
@@ -45,12 +45,12 @@ class ListedSteps:
 
     @cached_property
     def lists(self) -> StepLists:
-        """The numbers in columns."""
+        """The lists of the steps in columns."""
         return step_lists(self.steps, self.prefixes, self.scorer.vocabulary.size)
 
     @cached_property
     def bounds(self) -> Bounds:
-        """Their bounds under the rules of the scorer."""
+        """The bounds of the steps' masses under the rules of the scorer."""
         return self._bounds_under(self.scorer, neutrality=self.neutrality)
 
     def _bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
@@ -173,7 +173,7 @@ NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves bl
 
 
 def listed_flags(answer: ListedSteps) -> tuple[Flag, ...]:
-    """What a reader of the score should know of the lists of a complete answer.
+    """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def _refuse_names_without_blanks(where: Sequence[int]) -> None:
 
 
 def step_is_zero(step: ListedStep) -> bool:
-    """Whether the chosen token is said to be certain."""
+    """Whether an engine gave the chosen token a log-probability of exactly 0."""
     return step.log_prob == 0.0
 
 

@@ -23,7 +23,7 @@ READING = "reading"
 
 
 def backend_of(model: STC | Backend) -> Backend:
-    """The backend itself, of an `STC` its own."""
+    """The backend of an `STC`; a backend is returned as it is."""
     return model.backend if isinstance(model, STC) else model
 
 
@@ -73,7 +73,7 @@ class LogProbabilities(Observer):
         self._found: dict[int, list[float]] = {}
 
     def observe(self, step: Step) -> None:
-        """Take in one step.
+        """Record the log-probabilities of one decoding step.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class BestTokens(Observer):
         self._found: dict[int, list[tuple[IdArray, FloatArray]]] = {}
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Record the k best tokens of one decoding step."""
         for answer, found in zip(step.answers, step.best_of(self._k), strict=True):
             self._found.setdefault(answer, []).append(found)
 
@@ -134,12 +134,12 @@ class TimedObserver(Observer):
         self._timings = timings
 
     def observe(self, step: Step) -> None:
-        """Take in one step."""
+        """Pass one decoding step on, and add the time that this takes."""
         with self._timings.measure(self._step):
             self._observer.observe(step)
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Pass the finished answer on."""
+        """Pass on that an answer is complete, and add the time that this takes."""
         with self._timings.measure(self._step):
             self._observer.finish(answer, completion)
 
@@ -153,7 +153,7 @@ def watched_statistics(
     *,
     batch_size: int = 32,
 ) -> dict[str, list[Any]]:
-    """What observers record of every answer, from one teacher-forced pass.
+    """Record statistics of given answers by observers, in one teacher-forced pass.
 
     Up to rounding these are the values that they record while the same answers are generated.
 

@@ -51,7 +51,7 @@ DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"
 
 
 class SimilarityModel:
-    """A cross-encoder with one output, taken through one sigmoid.
+    """A cross-encoder for text similarity, with one output through a sigmoid.
 
     Parameters
     ----------

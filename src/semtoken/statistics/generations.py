@@ -58,7 +58,7 @@ class AnswerSettings:
         whole(self.seed, "seed")
 
     def greedy(self) -> base.Decoding:
-        """How greedy answers are decoded."""
+        """The decoding settings of greedy answers."""
         return base.Decoding(
             max_new_tokens=self.max_new_tokens,
             stop_at_newline=self.stop_at_newline,
@@ -67,7 +67,7 @@ class AnswerSettings:
         )
 
     def samples(self) -> base.Decoding:
-        """How sampled answers are decoded."""
+        """The decoding settings of sampled answers."""
         return replace(self.greedy(), n=self.n_samples, temperature=self.temperature, seed=self.seed)
 
 

@@ -34,7 +34,7 @@ class UniquePairs:
 
     @property
     def asked(self) -> int:
-        """Pairs that reached the model so far."""
+        """How many different pairs the model has compared so far."""
         return len(self._known)
 
     def __call__(self, pairs: Iterable[Pair]) -> FloatArray:

@@ -30,7 +30,7 @@ AskedModel = Literal["generator", "nli", "similarity"]
 
 @dataclass(frozen=True)
 class Tokens:
-    """What must be known of the tokens of the model that answered."""
+    """The facts about the answering model's tokens that recording steps need."""
 
     decode: Callable[[Sequence[int]], str]
     """Ids -> text without special tokens."""
@@ -66,7 +66,7 @@ def _words(answer: ScoredResponse, question: str) -> Fields:
 
 @dataclass(frozen=True)
 class RecordingStep:
-    """One recording step. Its name is that of its seconds in `Timings`."""
+    """A step that fills fields of a `Generation`; `Timings` keeps its seconds under its name."""
 
     name: str
     fills: tuple[str, ...]
@@ -90,12 +90,12 @@ class RecordingStep:
 
     @property
     def reads(self) -> frozenset[Readable]:
-        """What a backend must give for it."""
+        """The data that a backend must give for this step."""
         return self.inside if self.watch is None else frozenset(reading.what for reading in self.watch.reads)
 
     @property
     def artifact(self) -> str:
-        """The artifact that `file` names."""
+        """The name of the files of a run that hold what the step records."""
         return self.file or self.name
 
 
@@ -194,7 +194,7 @@ STEP_OF_FIELD: dict[str, RecordingStep] = {}
 
 
 def add_step(step: RecordingStep) -> None:
-    """Enter a recording step into the tables.
+    """Add a recording step to the tables.
 
     Raises
     ------

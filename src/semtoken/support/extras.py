@@ -53,7 +53,7 @@ OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
 
 
 def install_line(extra: str) -> str:
-    """What brings an extra."""
+    """The command that installs an extra."""
     return f"pip install 'semtoken[{extra}]'"
 
 
@@ -131,7 +131,7 @@ DATASETS = "semtoken.datasets"
 
 @cache
 def installed(group: str) -> dict[str, Any]:
-    """The objects of a group, by the names that their packages give them.
+    """Load all objects that installed packages register under an entry-point group, by name.
 
     One that cannot be loaded is left out with a warning that names its package: it must not keep others from working.
     """

@@ -19,21 +19,21 @@ T = TypeVar("T")
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
-    """Refuse an option that does not exist, and list those that do."""
+    """Raise `InvalidInput` for an option that is not allowed; the message lists those that are."""
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {shown(value)}.")
 
 
 def flag(value: Any, name: str) -> bool:
-    """True or false, and nothing that only counts as one of them."""
+    """Return a value that must be True or False; 1 and 0 are refused."""
     if not isinstance(value, bool):
         _refuse(name, "True or False", value)
     return bool(value)
 
 
 def whole(value: Any, name: str, *, low: int | None = None, high: int | None = None) -> int:
-    """A whole number in [low, high]."""
+    """Return a value that must be a whole number in [low, high]."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -46,7 +46,7 @@ def whole(value: Any, name: str, *, low: int | None = None, high: int | None = N
 
 
 def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.inf) -> float:
-    """A finite real number in [low, high]."""
+    """Return a value that must be a finite real number in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         _refuse(name, "a number", value)
     try:
@@ -60,14 +60,14 @@ def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.in
 
 
 def text(value: Any, name: str) -> str:
-    """The value, which must be a text."""
+    """Return a value that must be a text."""
     if not isinstance(value, str):
         _refuse(name, "a text", value)
     return str(value)
 
 
 def place(value: Any, name: str) -> Path:
-    """The path of a file or a folder."""
+    """Return a value that must be the path of a file or a folder."""
     try:
         if b"\0" in os.fsencode(value):
             raise ValueError
@@ -87,14 +87,14 @@ def listed(value: Any, name: str) -> list[Any]:
 
 
 def instance(value: Any, kind: type[T], name: str) -> T:
-    """An object of one of our classes."""
+    """Return a value that must be an object of this class."""
     if not isinstance(value, kind):
         _refuse(name, f"a {kind.__name__}", value)
     return value
 
 
 def shown(value: Any) -> str:
-    """A value in a message, whatever it is."""
+    """A value as text for an error message, shortened and always safe to print."""
     try:
         return f"{value!r:.60}"
     except Exception:

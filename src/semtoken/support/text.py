@@ -96,12 +96,12 @@ def element(tag: str, *children: str, **attributes: str) -> Html:
 
 
 def joined(children: Iterable[str]) -> Html:
-    """Texts and elements one after another."""
+    """Concatenate texts and elements."""
     return Html("".join(child if isinstance(child, Html) else html.escape(visible(child)) for child in children))
 
 
 def card(*children: str) -> Html:
-    """The frame around one result."""
+    """A frame around one result, as HTML."""
     return element("div", *children, class_="semtoken", style=CARD)
 
 
@@ -116,12 +116,12 @@ def note(text: str) -> Html:
 
 
 def counted(n: int, noun: str) -> str:
-    """`1 part`, `2 parts`."""
+    """A number with its noun in the singular or plural: `1 part`, `2 parts`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def folded(summary: str, *children: str) -> Html:
-    """What opens on a click, without a script."""
+    """A section that opens on a click, without a script."""
     return element("details", element("summary", summary), *children)
 
 

@@ -136,7 +136,7 @@ class Vocabulary:
         return found
 
     def tokens_of(self, norm: str) -> IdArray:
-        """The tokens whose normalized text is this one, ascending."""
+        """The ids of all tokens with this normalised text, ascending."""
         return np.array(self._by_norm.get(inputs.text(norm, "norm"), ()), dtype=np.int64)
 
     @cached_property
@@ -186,7 +186,7 @@ class Vocabulary:
         return text
 
     def parts(self, token_ids: Iterable[int]) -> list[int]:
-        """The ids that leave a trace in the text: all but special tokens."""
+        """The ids that appear in the text: all except special tokens."""
         return [i for i in token_ids if self.pieces[i] or self.texts[i]]
 
     def _join(self, parts: Sequence[int]) -> str:
@@ -258,7 +258,7 @@ class Vocabulary:
         self.checked_ids(token_ids)
 
     def checked_ids(self, token_ids: Any) -> list[int]:
-        """Ids of any form as a list.
+        """Token ids from a list, array or tensor as a list of integers, checked against the vocabulary.
 
         Raises
         ------

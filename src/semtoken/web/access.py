@@ -85,7 +85,7 @@ HOW = "Set SEMTOKEN_TOKEN where the server starts, and send it as `Authorization
 
 @dataclass(frozen=True)
 class Gate:
-    """The rule of one server."""
+    """The rule that says which requests a server answers, by their token and origin."""
 
     token: str | None = field(default=None, repr=False)
     """None: nobody but this machine may pass."""
@@ -93,7 +93,7 @@ class Gate:
     """The server answers to names of this machine only, so that no other one can reach it."""
 
     def check(self, scope: Mapping[str, Any], *, writes: bool = False, needs_token: bool = False) -> None:
-        """Let a request pass, or refuse it.
+        """Raise an error for a request that the rule refuses.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ NO_STORE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 async def guarded(
     request: Request, gate: Gate, work: Callable[[dict[str, Any]], dict[str, Any]], *, needs_token: bool = False
 ) -> Response:
-    """Answer a request in a thread, or say why not.
+    """Answer a request in a thread if the gate lets it pass, else with an error.
 
     `work` takes the JSON object of a POST request and makes that of the reply; a `SemtokenError` becomes an answer with
     status 400.

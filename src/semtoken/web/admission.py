@@ -23,7 +23,7 @@ class Admission:
 
     @contextmanager
     def admitted(self, address: str) -> Iterator[None]:
-        """Count a request of a client among those that run.
+        """Count a request of this address as running while the block runs.
 
         Raises
         ------
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class Busy(Exception):
-    """The queue is full: the work was not taken."""
+    """The error of work that was refused since the queue is full."""
 
 
 class Workers:

@@ -32,7 +32,7 @@ Parts: TypeAlias = PartKind | Literal["auto"]
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """The field `semtoken` of a request."""
+    """The options in the field `semtoken` of a request: what the block of each choice is to hold."""
 
     tokens: bool = False
     """Add the scores of every token."""
@@ -51,7 +51,7 @@ class BlockOptions:
 
 
 def read_options(value: Any) -> BlockOptions:
-    """The field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`, or nothing.
+    """Read the field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What the model said when it was asked about its answer."""
+    """The result of asking the model about its own answer."""
 
     disputes: Sequence[Dispute] = ()
     """The doubtful steps that were followed, in the order of the answer."""

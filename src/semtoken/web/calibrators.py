@@ -26,11 +26,11 @@ class Exchangeable(Protocol):
 
     @property
     def checksum(self) -> str:
-        """Which calibrator this is: hex digits."""
+        """The checksum that identifies the calibrator, in hex digits."""
 
     @property
     def n(self) -> int:
-        """Labels that it was fitted on."""
+        """How many labelled answers it was fitted on."""
 
 
 Kind = TypeVar("Kind", bound=Exchangeable)
@@ -52,16 +52,16 @@ class SharedPlace(Generic[Kind]):
     """Writes one into a folder, whole or not at all."""
 
     def get(self, name: str) -> Kind | None:
-        """The calibrator of a name; None if there is none."""
+        """Load the calibrator with this name; None if there is none."""
         return self.load(self.folder / name) if (self.folder / name).exists() else None
 
     def put(self, found: Kind, name: str) -> None:
-        """Keep one under a name, in place of what was there."""
+        """Store a calibrator under a name, replacing the one that is there."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.save(found, self.folder / name)
 
     def forget(self, name: str) -> None:
-        """Keep none under a name."""
+        """Delete the calibrator with this name."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
@@ -166,7 +166,7 @@ class CalibratorSlot(Generic[Kind]):
 
 
 def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Kind]:
-    """A slot that holds a calibrator; a slot as it is."""
+    """A slot that holds a calibrator; a slot is returned as it is."""
     return calibrator if isinstance(calibrator, CalibratorSlot) else CalibratorSlot(calibrator)
 
 

@@ -22,7 +22,7 @@ SPARE_FILES = 64  # file descriptors for everything but clients and their reques
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What clients may take."""
+    """How many connections and how much time clients may take."""
 
     connections: int = 4000
     """Connections at one time. For one more, the one that has been idle for longest is closed; if all of them are in

@@ -17,7 +17,7 @@ from semtoken.web.wire import ApiError
 
 @dataclass(frozen=True)
 class WireFormat:
-    """One of the two formats."""
+    """One of the two formats of typed questions, with its functions."""
 
     path: str
     """Where servers answer it, below `/v1`."""

@@ -40,15 +40,15 @@ class AnswerRecorder:
     def scored(
         self, result: ScoredResponse, block: Mapping[str, Any], applied: CalibratorInUse | None, **about: Any
     ) -> None:
-        """Keep a scored answer; see `Recording.entry`."""
+        """Record a scored answer in the journal; see `Recording.entry`."""
         self._put(lambda: self.recording.entry(result, block, applied=applied, **about))
 
     def unscored(self, reason: str, **about: Any) -> None:
-        """Keep that an answer has no score; see `Recording.unscored`."""
+        """Record an answer without a score in the journal; see `Recording.unscored`."""
         self._put(lambda: self.recording.unscored(reason, **about))
 
     def uses(self, applied: CalibratorInUse | None) -> None:
-        """Keep the calibrator that decides from now on.
+        """Record which calibrator decides from now on.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class AnswerRecorder:
             self.writer.journal.use(applied.file, applied.checksum)
 
     def health(self) -> dict[str, Any]:
-        """What has become of the entries of this process, for `/health`."""
+        """The counts of journal entries of this process, for `/health`."""
         return vars(self.writer.figures)
 
     def _put(self, made: Callable[[], JournalEntry]) -> None:
@@ -121,7 +121,7 @@ OUTCOMES = ("acknowledged", "written", "dropped")
 
 
 class JournalFigures:
-    """The figures of one server's journal."""
+    """The metrics of one server's journal, as Prometheus reads them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.entries = Counter(
@@ -148,7 +148,7 @@ class JournalFigures:
         self.distance = _newest("semtoken_drift_distance", told, "of", registry)  # states where a number reads them
 
     def show(self, report: PromiseReport) -> None:
-        """Show what a look at the promise found."""
+        """Update the figures from a report on the promise."""
         for state in ("kept", "unknown", "broken", "no_promise"):
             self.state.labels(state).set(state == report.state)
         for bound, value in (("lower", report.low), ("upper", report.high), ("promised", report.alpha)):
@@ -161,12 +161,12 @@ class JournalFigures:
                 self.distance.labels(name).set(moved.distance)
 
     def begin(self) -> None:
-        """Show zeros for what has not happened."""
+        """Set counters to zero, so that they are shown before anything has happened."""
         for counter in self._counted.values():
             counter.inc(0)
 
     def count(self, outcome: str, n: int, waiting: int) -> None:
-        """Count entries; `waiting` bytes are not in the database."""
+        """Count n entries with this outcome; `waiting` is the number of bytes not yet in the database."""
         self._counted[outcome].inc(n)
         self.waiting.set(waiting)
 

@@ -74,7 +74,7 @@ EVERY = 60.0
 
 
 class PromiseWatch:
-    """Looks at the promise every minute."""
+    """Tests the promise of the calibrator in use every minute."""
 
     def __init__(self, journal: Journal, every: float = EVERY) -> None:
         self._journal, self._every = journal, every
@@ -85,11 +85,11 @@ class PromiseWatch:
         """Called where the state is another one than before, and at the first look."""
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to test."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop testing."""
         self._stop.set()
         self._thread.join(5)
 

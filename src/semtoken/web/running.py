@@ -87,7 +87,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> Address:
-    """Where a socket listens."""
+    """The address at which a socket listens."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
 
@@ -292,7 +292,7 @@ class FewOfAKind(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a message is written."""
+        """Whether to write a message to the log, given how many like it have been written."""
         now = self._clock()
         key = (record.name, str(record.msg)[:100])
         since, count = self._seen.get(key, (now, 0))

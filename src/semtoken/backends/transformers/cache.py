@@ -32,14 +32,14 @@ SHORTEST_PREFIX = 16
 
 @dataclass(frozen=True, eq=False)
 class SharedPrefix:
-    """A beginning of prompts, read."""
+    """The keys and values of a beginning that several prompts share, which the model has read once."""
 
     token_ids: tuple[int, ...]
     cache: Any
     """Keys and values of one row."""
 
     def copied(self) -> Any:
-        """A cache to go on from; what is held here stays as it is."""
+        """A copy of the cache to go on from, so that this one can be used again."""
         return _with_own_layers(self.cache)
 
     def cut(self, columns: int) -> Any:
@@ -50,7 +50,7 @@ class SharedPrefix:
         return found
 
     def repeated(self, rows: int) -> Any:
-        """A cache of its own for a batch."""
+        """A copy of the cache with this many equal rows, for a batch."""
         cache = copy.deepcopy(self.cache)
         cache.batch_repeat_interleave(rows)
         return cache
@@ -63,7 +63,7 @@ class SharedPrefix:
         return max(map(len, prompts)) - unread
 
     def begun(self, mask: npt.NDArray[np.int64]) -> Any:
-        """A cache for a batch of prompts of which `known_columns` are known.
+        """A copy of the cache for a batch of prompts whose first `known_columns` columns it holds.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ def _layers_with_keys(cache: Any) -> list[Any]:
 
 
 def is_repeatable(cache: Any) -> bool:
-    """Whether the rows of a cache can be repeated."""
+    """Whether a cache holds plain keys and values in all its layers, so that its rows can be repeated."""
     return isinstance(cache, DynamicCache) and all(type(layer) in REPEATABLE for layer in cache.layers)
 
 

@@ -155,7 +155,7 @@ class AnswerChoices:
 
     @classmethod
     def of(cls, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> AnswerChoices:
-        """The choices of one of the answers to a prompt."""
+        """How the tokens of the answer with number `sample` to a prompt are chosen."""
         if decoding.temperature == 0:
             return cls(None, None)
         settings = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
@@ -163,7 +163,7 @@ class AnswerChoices:
 
 
 def chosen_tokens(logits: torch.Tensor, answers: Sequence[AnswerChoices]) -> list[int]:
-    """The next token of each answer, from its row of logits [n, V]."""
+    """Choose the next token of n answers from their rows of logits [n, V], each by its own settings."""
     tokens = logits.argmax(-1)
     for rows, drawn in drawn_tokens(logits, answers):
         tokens[rows] = drawn

@@ -55,7 +55,7 @@ def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[
 
 
 class GrowingTree:
-    """Prompts that are read together, and what is read behind them.
+    """Prompts that the model reads together as a tree of tokens, and the tokens that it reads behind them later.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def only_usual(config: Any) -> bool:
 
 @dataclass(eq=False)
 class _Together:
-    """Rows that were read together."""
+    """A batch of answers whose prompts were read together and that are extended together, token by token."""
 
     rows: list[tuple[BatchRow, AnswerChoices]]
     mask: npt.NDArray[np.int64]
@@ -89,7 +89,9 @@ class _WaitingAnswer:
         return AnswerChoices.of(self.arrival.decoding, self.arrival.prompt_ids)
 
     def unread(self, known: SharedPrefix | None) -> int:
-        """Tokens of the prompt that are to be read, where the beginning of another one is known."""
+        """How many tokens of the prompt the model still has to read, given a beginning that it has read for another
+        prompt.
+        """
         ids = self.arrival.prompt_ids
         if self.cache is not None or known is None:
             return len(ids) - self.read
@@ -99,7 +101,7 @@ class _WaitingAnswer:
 
 
 class ReadsRows(Protocol):
-    """What rows need of their model; `TransformersBackend` has it."""
+    """The part of a backend that `JoiningRows` calls to read tokens; `TransformersBackend` is one."""
 
     last_prompt: SharedPrefix | None
     """What was read last, for prompts that begin in the same way."""
@@ -110,17 +112,17 @@ class ReadsRows(Protocol):
 
     @property
     def reads_trees(self) -> bool:
-        """Whether it can read prompts as a tree of tokens."""
+        """Whether the model can read several prompts in one pass as a tree of tokens."""
 
     def forward(self, part: PaddedBatch, *, mask: Any, cache: Any, keep: int) -> Any:
         """Read rows of tokens after a cache; gives logits of the last `keep` of them."""
 
     def forward_tree(self, tree: PromptTree, cache: Any) -> Any:
-        """Read a tree of tokens."""
+        """Run the model once over a tree of tokens, behind the tokens in the cache."""
 
 
 class JoiningRows:
-    """The answers that are being written.
+    """The answers that are being written together, which others can join at any step.
 
     Parameters
     ----------
@@ -272,7 +274,7 @@ def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_
 
 
 def joined(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
-    """The rows that go on of each part, as one; None where there are none."""
+    """One batch of the rows of several batches that have not ended; None if all have."""
     left = [(part, rows) for part, rows in parts if rows]
     if not left:
         return None

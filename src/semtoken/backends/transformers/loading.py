@@ -43,7 +43,7 @@ def load_transformers(
     trust_remote_code: bool = False,
     **options: Any,
 ) -> TransformersBackend:
-    """A causal language model and its tokenizer, from a directory or the hub.
+    """Load a causal language model and its tokenizer from a directory or the hub.
 
     Parameters
     ----------

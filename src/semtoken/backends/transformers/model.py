@@ -108,7 +108,7 @@ class TransformersBackend:
 
     @property
     def max_length(self) -> int | None:
-        """Tokens of prompt and answer together that the model can read, if it says."""
+        """How many tokens of prompt and answer the model can read together; None if it does not say."""
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return None if limit is None else int(limit)
 
@@ -126,7 +126,7 @@ class TransformersBackend:
 
     @cached_property
     def weights(self) -> str | None:
-        """What tells this model, at this precision, from others; see `weights_hash`."""
+        """A hash that tells this model at this precision from all others; see `weights_hash`."""
         return weights_hash(self.model)
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
@@ -462,7 +462,7 @@ class TransformersBackend:
     # --- the model -----------------------------------------------------------------------------------------------
 
     def forward(self, part: PaddedBatch, *, mask: npt.NDArray[np.int64], cache: Any, keep: int) -> Any:
-        """One pass of the model over a part of some sequences.
+        """Run the model once over some columns of a batch of sequences.
 
         Parameters
         ----------
@@ -501,7 +501,7 @@ class TransformersBackend:
         return self.forward_nodes(tree.ids, tree.seen, tree.positions, cache, tree.last)
 
     def forward_nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
-        """One pass over tokens that see some of those before them.
+        """Run the model once over tokens each of which sees only some of the tokens before it, as in a tree.
 
         Parameters
         ----------

@@ -32,7 +32,7 @@ FEW_ROWS = 8
 
 @dataclass(eq=False)
 class BatchRow:
-    """One row of a batch: an answer that is being written."""
+    """One row of a batch, with the state of the answer that is written in it."""
 
     answer: int
     """The answer's number among all answers of the call."""
@@ -46,7 +46,7 @@ class BatchRow:
     """Looks out for the stop strings."""
 
     def take(self, token: int, vocabulary: Vocabulary) -> bool:
-        """Take in a token; returns whether the answer is stopped by it."""
+        """Add a token to the answer; returns whether the answer ends with it."""
         self.token_ids.append(token)
         if not self.stop_strings:
             return token in self.stop_ids
@@ -157,7 +157,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
 
     @property
     def tokens_left(self) -> int:
-        """The most that a row of the batch may still have."""
+        """The largest number of tokens that a row of the batch can still get before its limit."""
         return max(row.max_new_tokens - len(row.token_ids) for row in self._rows)
 
     def _observe(self, active: list[int], tokens: list[int]) -> set[int]:

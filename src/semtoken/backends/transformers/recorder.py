@@ -48,7 +48,7 @@ WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_proces
 
 @dataclass(frozen=True, eq=False)
 class LoopStep:
-    """One step of the loop."""
+    """What the frame of transformers' generation loop shows of one step: logits, rows, and which rows have ended."""
 
     logits: Any
     """[B, columns] the model's own, before any processor."""
@@ -367,7 +367,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         )
 
     def running(self, sequences: Any = None) -> list[Running]:
-        """What is known so far of each answer that is being written.
+        """The score of each unfinished answer from its tokens so far.
 
         A streamer or another thread may ask at any time between two steps. A stopping criterion can end an answer
         whose uncertainty has passed a threshold, since `uncertainty_bounds[0]` is never taken back:

@@ -16,7 +16,7 @@ from semtoken.tokens.vocabulary import BoolArray
 
 @dataclass(frozen=True, eq=False)
 class PromptTree:
-    """The N tokens of some prompts that are to be read, behind K that are known."""
+    """N tokens of several prompts that the model is to read in one pass, behind K tokens that it has read."""
 
     ids: IdArray
     """Token ids of the tree's nodes, [N]."""
@@ -29,7 +29,7 @@ class PromptTree:
 
     @property
     def last(self) -> IdArray:
-        """The place of each prompt's last token among the N."""
+        """For each prompt, the place of its last token among the N tokens."""
         known = self.seen.shape[1] - self.seen.shape[0]
         return np.array([places[-1] - known for places in self.columns])
 

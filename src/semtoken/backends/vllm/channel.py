@@ -45,7 +45,7 @@ POLL_SECONDS = 0.02
 
 
 def check_request_id(request_id: object) -> str:
-    """The id itself, if it can name a file in any folder.
+    """Return the id if it can be the name of a file in any folder; raise `InvalidInput` if not.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def check_request_id(request_id: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ChannelRecord:
-    """What the engine knows of one request."""
+    """The state of one request's score that the engine's process writes to a file for this process."""
 
     request_id: str
     signature: str
@@ -78,7 +78,7 @@ class ChannelRecord:
 
 
 def record_path(folder: str | Path, request_id: str) -> Path:
-    """The file of a request."""
+    """The path of the file through which the score of a request is handed over."""
     return Path(folder) / f"{check_request_id(request_id)}{ENDING}"
 
 
@@ -98,7 +98,7 @@ def write_record(folder: str | Path, record: ChannelRecord) -> None:
 
 
 def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
-    """The record of a request, if there is one.
+    """Read the record of a request; None if there is none yet.
 
     Raises
     ------

@@ -78,7 +78,7 @@ def load_vllm(
 
 
 class VLLMBackend:
-    """A `vllm.LLM`; see `semtoken.backends.base.Backend`.
+    """Generates and reads answers with a `vllm.LLM`; see `semtoken.backends.base.Backend`.
 
     vLLM returns whole answers: observers see their steps once they are complete, one answer after the other, and cannot
     end them. Observers that read no more than the best tokens of each step are given these. For others the
@@ -110,7 +110,7 @@ class VLLMBackend:
 
     @property
     def distribution(self) -> Distribution:
-        """The distribution that the engine's `logprobs_mode` names."""
+        """The distribution that the engine's setting `logprobs_mode` stands for."""
         return DISTRIBUTIONS[self.model.model_config.logprobs_mode]
 
     @property

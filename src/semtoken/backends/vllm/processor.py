@@ -137,7 +137,7 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
     # The second runner: slots that a request keeps; nothing tells when it leaves.
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """Take over a slot; whether this request is scored."""
+        """Note a request that enters the batch at a slot; returns whether it is to be scored."""
         if self._watch is None:
             return False
         self._vacate(req_idx)
@@ -157,7 +157,7 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
     # Both.
 
     def apply(self, logits: Any, ctx: Any = None) -> Any:
-        """Take in one step; `logits` [rows, V] is returned as it is."""
+        """Hand the logits [rows, V] of one step to the scores; returns them unchanged."""
         if self._places and self._watch is not None:
             try:
                 self._watch.step(logits, self._rows_of_batch(len(logits)) if ctx is None else self._rows_of(ctx))

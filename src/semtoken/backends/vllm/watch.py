@@ -31,7 +31,7 @@ logger = logging.getLogger("vllm.semtoken")
 
 @dataclass(eq=False)
 class WatchedRequest:
-    """One request that is scored."""
+    """A request that is being scored inside the engine, with its tokens and its score so far."""
 
     request_id: str
     distribution: Distribution
@@ -59,7 +59,7 @@ class WatchedRequest:
 
 @dataclass(frozen=True)
 class WatchedRow:
-    """A request's row in the batch of this step."""
+    """The row of logits that belongs to a request in one step of the engine."""
 
     row: int
     watched: WatchedRequest
@@ -70,7 +70,7 @@ class WatchedRow:
 
 
 class Watch:
-    """Takes in the steps of the watched requests and writes their records.
+    """Scores requests inside the engine, step by step, and writes the record of each.
 
     Steps come from the engine's thread. A second thread writes the record of every request that has left the batch or
     was not stepped for a moment: nothing else tells an idle engine that an answer is complete.
@@ -103,7 +103,7 @@ class Watch:
         answers.add([0], self._copied(rows, [0]), [0], [0])
 
     def enter(self, request_id: str, distribution: Distribution, output_ids: list[int] | None) -> WatchedRequest:
-        """A request has entered the batch, for the first time or again."""
+        """Begin or go on to score a request that has entered the engine's batch."""
         with self._lock:
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write_forever, name="semtoken-channel", daemon=True)
@@ -117,12 +117,12 @@ class Watch:
             return watched
 
     def leave(self, watched: WatchedRequest) -> None:
-        """A request has left the batch: it has ended, or will come back."""
+        """Note that a request is no longer in the batch, since it has ended or has to wait."""
         with self._lock:
             watched.left = True
 
     def fail(self, watched: WatchedRequest, reason: str) -> None:
-        """Give a request up; its record will say why."""
+        """Stop scoring a request, and put the reason into its record."""
         if watched.error is None:
             watched.error, watched.held, watched.unwritten = reason, None, True
 

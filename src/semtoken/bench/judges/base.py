@@ -24,7 +24,7 @@ OnJudged: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True)
 class AnswerToJudge:
-    """One answer to judge."""
+    """One answer for a judge, with its question and the accepted answers."""
 
     question: Question
     """With its id and all accepted answers."""
@@ -35,7 +35,7 @@ class AnswerToJudge:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge says of one answer."""
+    """The result of a judge for one answer."""
 
     correct: float
     """1 correct, 0 incorrect, NaN without a usable verdict."""
@@ -46,18 +46,18 @@ class Verdict:
 
 
 class Judge(Protocol):
-    """Says whether answers are correct."""
+    """The interface of all judges: they say whether answers are correct."""
 
     @property
     def name(self) -> str:
-        """Its name in files and tables, one for each judge of a run."""
+        """The name of the judge in files and tables, different for each judge of a run."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Everything that decides its verdicts, plain values; part of the key of stored judgements."""
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item, in their order."""
+        """Judge answers; returns one verdict for each item, in the same order."""
 
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
@@ -68,7 +68,7 @@ def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Tally:
-    """One judge on all answers."""
+    """The verdicts of one judge on all answers, counted."""
 
     correct: int
     incorrect: int
@@ -96,7 +96,7 @@ def tally(judgements: npt.ArrayLike) -> Tally:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two judges on the same answers."""
+    """How far two judges agree on the same answers."""
 
     first: str
     second: str
@@ -116,12 +116,12 @@ class Agreement:
 
     @property
     def n(self) -> int:
-        """Answers with both verdicts."""
+        """How many answers both judges gave a verdict on."""
         return self.both_correct + self.only_first + self.only_second + self.both_incorrect
 
 
 def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
-    """Every two judges compared.
+    """Compare every two judges on the answers that both gave a verdict on.
 
     Parameters
     ----------

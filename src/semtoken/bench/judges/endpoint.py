@@ -33,7 +33,7 @@ _HOPELESS = (401, 403, 404)
 
 @dataclass(frozen=True)
 class Replies:
-    """What became of some requests."""
+    """The replies to some requests, and the tokens that they took."""
 
     replies: tuple[JudgeReply, ...]
     """One for each request, in their order."""
@@ -45,7 +45,7 @@ class Replies:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where requests go, and how fast.
+    """The address, key, speed and cache of the API that a judge asks.
 
     Raises
     ------
@@ -81,16 +81,16 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """The address in use."""
+        """The address that requests are sent to."""
         return (self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/")
 
     @property
     def folder(self) -> Path:
-        """Where replies are kept."""
+        """The folder in which replies are kept, so that no request is paid for twice."""
         return self.cache or cache_root() / "verdicts"
 
     def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> Replies:
-        """A reply to every request, from disk or from the endpoint.
+        """Get a reply to every request, from disk where it is kept, else from the endpoint.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Endpoint:
         return hashlib.sha256(content.encode("ascii")).hexdigest()
 
     def api_key(self) -> str | None:
-        """The key, read when it is needed and kept nowhere.
+        """The API key, which is read from the environment when it is needed and is never written anywhere.
 
         Raises
         ------
@@ -259,7 +259,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True)
 class Usage:
-    """How many tokens some replies took, and how many replies that were."""
+    """The number of tokens that some replies took, and the number of replies."""
 
     replies: int = 0
     prompt_tokens: int = 0
@@ -276,7 +276,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class JudgeReply:
-    """What the endpoint said."""
+    """One reply of the endpoint: its text, empty where a filter stopped it, and the tokens that it took."""
 
     text: str
     usage: Usage
@@ -293,18 +293,18 @@ class KeptReplies:
         return key in self.disk
 
     def read(self, key: str) -> JudgeReply:
-        """The reply to the request with this hash."""
+        """Read the reply to the request with this hash."""
         record = self.disk[key]
         return JudgeReply(record["text"], Usage(**record["usage"]))
 
     def write(self, key: str, reply: JudgeReply) -> None:
-        """Keep a reply under the key of its request."""
+        """Store a reply under the hash of its request."""
         self.disk.set(key, asdict(reply), retry=True)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[KeptReplies]:
-    """The replies in a folder, which is made where it is missing.
+    """Open the folder in which replies are kept, making it if it is missing.
 
     Raises
     ------

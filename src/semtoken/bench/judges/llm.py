@@ -57,7 +57,7 @@ class LLMJudge:
         return {name: value for name, value in options.items() if value is not None} | dict(self.extra)
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item, what the model said as the reply.
+        """Judge answers by a language model; each verdict holds the text of the model's reply.
 
         Raises
         ------
@@ -74,13 +74,13 @@ class LLMJudge:
         return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in found.replies]
 
     def request(self, item: AnswerToJudge) -> dict[str, Any]:
-        """The body of the request about one answer."""
+        """The body of the request that asks the model about one answer."""
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user_message(item)}]
         return {"model": self.model, "messages": messages, **self._options}
 
 
 def user_message(item: AnswerToJudge) -> str:
-    """The paper's message about one answer."""
+    """The message about one answer, in the wording of the paper."""
     references = "\n".join(item.question.answers)
     return (
         f"Question:\n{item.question.question}\n\nReference Answer(s):\n{references}\n\n"
@@ -89,7 +89,7 @@ def user_message(item: AnswerToJudge) -> str:
 
 
 def verdict_of(reply: str) -> float:
-    """1 for True, 0 for False, NaN for anything else.
+    """Read the verdict from a reply: 1 for True, 0 for False, NaN for anything else.
 
     >>> verdict_of(" 'true'."), verdict_of("False"), verdict_of("True, but only partially")
     (1.0, 0.0, nan)

@@ -120,7 +120,7 @@ def judge_from(
     dataset: str = "",
     ids: Iterable[str] | None = None,
 ) -> Judge:
-    """The judge that the settings describe.
+    """Make the judge that these settings describe.
 
     Parameters
     ----------

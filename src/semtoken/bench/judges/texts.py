@@ -24,7 +24,7 @@ class ExactJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Nothing can be set."""
+        """The kind of the judge, which has no further settings."""
         return {"kind": "exact"}
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
@@ -40,7 +40,7 @@ class ContainsJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Nothing can be set."""
+        """The kind of the judge, which has no further settings."""
         return {"kind": "contains"}
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
@@ -67,7 +67,7 @@ class RougeJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The threshold, which decides the verdicts."""
+        """The threshold of ROUGE-L F1 that decides the verdicts."""
         return {"kind": "rouge", "threshold": self.threshold}
 
     @cached_property
@@ -75,7 +75,7 @@ class RougeJudge:
         return require("rouge_score.rouge_scorer", extra="bench").RougeScorer(["rougeL"], use_stemmer=False)
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item, its ROUGE-L F1 as the quality."""
+        """Judge answers by ROUGE-L F1 with the best accepted answer; that F1 is the quality of each verdict."""
         return _each(items, self._verdict, on_judged)
 
     def _verdict(self, item: AnswerToJudge) -> Verdict:
@@ -113,7 +113,7 @@ class SimilarityJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The model and the threshold, which decide the verdicts."""
+        """The cross-encoder and the threshold of the similarity, which decide the verdicts."""
         return {"kind": "similarity", "model": self._model, "threshold": self.threshold}
 
     @property
@@ -129,7 +129,7 @@ class SimilarityJudge:
         return SimilarityModel.from_pretrained(self._model, device=self.device)
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item, its similarity as the quality."""
+        """Judge answers by similarity to the best accepted answer, which is the quality of each verdict."""
         verdicts: list[Verdict] = []
         for start in range(0, len(items), CHUNK):
             verdicts += self._verdicts(items[start : start + CHUNK])

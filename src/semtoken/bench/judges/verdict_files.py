@@ -114,7 +114,7 @@ class ImportedJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The column, and the content of the file by its hash.
+        """The column that holds the verdicts, and a hash of the file.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class ImportedJudge:
             raise InvalidInput(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
 
     def check(self, ids: Iterable[str]) -> None:
-        """Refuse what cannot be used before any work is done.
+        """Check the file of verdicts before any work is done.
 
         Parameters
         ----------

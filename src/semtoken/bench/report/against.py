@@ -64,7 +64,7 @@ Key: TypeAlias = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True)
 class Counterpart:
-    """What the paper calls a model or data set of the run."""
+    """The paper's name for a model or data set of the run."""
 
     label: str
     doubt: str = ""
@@ -78,7 +78,7 @@ def plain(setting: str) -> str:
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One figure of the paper."""
+    """A figure that the paper published, and the setting under which the paper lists it."""
 
     setting: str
     """The figure as the paper writes it."""
@@ -87,7 +87,7 @@ class PublishedFigure:
 
 @cache
 def published() -> Mapping[Key, PublishedFigure]:
-    """All figures that the paper published, as they stand in its tables."""
+    """All figures that the paper published, by table, data set, setting, model and metric."""
     source = files("semtoken.bench.report") / "paper_figures.csv"
     rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines())
     return {
@@ -99,7 +99,7 @@ def published() -> Mapping[Key, PublishedFigure]:
 
 
 def paper_model(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
-    """The paper's model of a label in a run.
+    """The paper's model that matches a model of the run; None if it has none.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def paper_model(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
 
 
 def paper_dataset(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
-    """The paper's data set of a label in a run, or None."""
+    """The paper's data set that matches a data set of the run; None if it has none."""
     source = _name_behind(label, settings.get("datasets"), DATASETS)
     if source is not None and (found := DATASETS.get(source)):
         return Counterpart(found)
@@ -153,7 +153,7 @@ PERCENT = "percent of generation time"
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """A measured figure beside the published one."""
+    """A figure of the run beside the paper's figure for the same method, model and data set."""
 
     figure: Figure
     published: float
@@ -161,12 +161,12 @@ class ComparedFigure:
 
     @property
     def has_counterpart(self) -> bool:
-        """Whether the paper has such a figure."""
+        """Whether the paper published such a figure."""
         return not math.isnan(self.published)
 
     @property
     def difference(self) -> float:
-        """Measured minus published; NaN without either."""
+        """The measured value minus the published one; NaN if one of them is missing."""
         return self.figure.value - self.published
 
     @property
@@ -184,7 +184,7 @@ class ComparedFigure:
 
 @dataclass(frozen=True)
 class AgainstPaper:
-    """A whole run beside the paper."""
+    """All figures of a run that the paper published, too, compared."""
 
     compared: tuple[ComparedFigure, ...]
     summary: tuple[str, ...]

@@ -26,7 +26,7 @@ SHARED = 0.5
 
 @dataclass(frozen=True, eq=False)
 class CellCalibrator:
-    """The calibrator on one model and data set."""
+    """A calibrator that was tried on the answers of one model and data set."""
 
     model: str
     dataset: str
@@ -36,7 +36,7 @@ class CellCalibrator:
 
     @property
     def title(self) -> str:
-        """Model and data set, as people read them."""
+        """The model and the data set, as tables and sentences name them."""
         return f"{self.model} on {self.dataset}"
 
     def of(self, log_score: float) -> tuple[float, str]:
@@ -126,7 +126,7 @@ TITLES: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class ExtremeAnswer:
-    """One answer on which the method of the report and the judge disagree most."""
+    """One of the answers on which the uncertainty and the judge disagree most."""
 
     model: str
     dataset: str

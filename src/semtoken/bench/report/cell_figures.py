@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class TestedDifference:
-    """A difference on the same answers."""
+    """The difference of two methods on the same answers, with its interval, p-value and verdict."""
 
     difference: Difference
     p_adjusted: float
@@ -67,7 +67,7 @@ class TestedDifference:
 
 @dataclass(frozen=True)
 class Quality:
-    """One metric of one uncertainty."""
+    """The value of one metric for one method on one data set, with its interval."""
 
     estimate: Estimate
     to_stc: TestedDifference | None = None
@@ -80,7 +80,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class MethodFigures:
-    """One method on one data set."""
+    """All figures of one method on one model and data set."""
 
     name: str
     quality: Mapping[str, Quality]
@@ -100,7 +100,7 @@ class MethodFigures:
 
 @dataclass(frozen=True)
 class ControlFigures:
-    """AUROC of one control."""
+    """The AUROC of STC with the clusters of a control, beside STC and sequence probability."""
 
     control: Control
     estimate: Estimate
@@ -114,7 +114,7 @@ class ControlFigures:
 
 @dataclass(frozen=True)
 class CellFigures:
-    """One model on one data set."""
+    """All figures of one model on one data set."""
 
     model: str
     dataset: str
@@ -138,12 +138,12 @@ class CellFigures:
 
     @property
     def title(self) -> str:
-        """Model and data set, as people read them."""
+        """The model and the data set, as tables and sentences name them."""
         return f"{self.model} on {self.dataset}"
 
     @property
     def fewest(self) -> int:
-        """Right answers or wrong ones, whichever are fewer."""
+        """The number of right answers or of wrong answers, whichever is smaller."""
         return min(self.counts.correct, self.counts.incorrect)
 
     @property
@@ -158,12 +158,12 @@ class CellFigures:
 
 
 def spoken(name: str) -> str:
-    """A method as sentences name it."""
+    """The name of a method as it reads inside a sentence."""
     return f"the {title_of(name).lower()}" if name == HEADLINE else title_of(name)
 
 
 def title_of(name: str) -> str:
-    """The title of a method; its name where it is none of `METHODS`."""
+    """The title of a method in tables; the name itself if it is not in `METHODS`."""
     return METHODS[name].title if name in METHODS else name
 
 

@@ -57,7 +57,7 @@ STATED: Mapping[str, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True, eq=False)
 class MethodChances:
-    """What the order of one method is worth on one data set."""
+    """How well the ranking of one method serves decisions on one model and data set: risks at each coverage."""
 
     name: str
     curve: SelectiveRisk
@@ -75,7 +75,7 @@ class MethodChances:
 
     @property
     def title(self) -> str:
-        """The figure as tables print it."""
+        """The title of the method in tables."""
         return title_of(self.name)
 
     def risk_at(self, coverage: float) -> float:
@@ -85,7 +85,7 @@ class MethodChances:
 
 @dataclass(frozen=True, eq=False)
 class CellChances:
-    """One model on one data set."""
+    """The risks and chances of all methods on one model and data set."""
 
     model: str
     dataset: str
@@ -99,12 +99,12 @@ class CellChances:
 
     @property
     def title(self) -> str:
-        """Model and data set, as people read them."""
+        """The model and the data set, as tables and sentences name them."""
         return f"{self.model} on {self.dataset}"
 
     @property
     def reason(self) -> str:
-        """Why there are no chances; empty if there are."""
+        """Why no chances could be fitted here; empty if they could."""
         if self.n < FEWEST_LABELS:
             return f"{self.n} judged answers are too few, {FEWEST_LABELS} are needed"
         kinds = (("right", self.n_correct), ("wrong", self.n - self.n_correct))
@@ -113,7 +113,7 @@ class CellChances:
 
     @property
     def ranked(self) -> list[MethodChances]:
-        """The least area under the curve first; of equals, the reference."""
+        """The methods by the area under their risk-coverage curve, smallest first; the reference first among equals."""
         return sorted(self.methods.values(), key=lambda m: (m.aurc.value, m.name != self.reference))
 
 
@@ -231,7 +231,7 @@ CROSS_FITTED = (
 
 
 def risk_table(cells: Sequence[CellChances]) -> Table:
-    """How many of the given answers are wrong if only the surest are given."""
+    """A table of the share of wrong answers when only the surest answers are given."""
     about = spoken(cells[0].reference)
     return Table(
         name="risk_coverage",
@@ -303,7 +303,7 @@ def _gain(found: Interval) -> Entry:
 
 
 def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
-    """What giving the surest half of the answers by the reference is worth."""
+    """Sentences on what is gained by giving only the half of the answers that the reference is surest of."""
     for cell in cells:
         own = cell.methods.get(cell.reference)
         if own is None:
@@ -349,7 +349,7 @@ def percent(value: float) -> str:
 
 
 def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """One method on one model and data set a row."""
+    """Rows of a file, one for each method on each model and data set."""
     for cell in cells:
         for method in cell.methods.values():
             row: dict[str, Any] = _place(cell, method) | {"answers": cell.n, "correct": cell.n_correct}
@@ -363,7 +363,7 @@ def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
 
 
 def reliability_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """One group of answers of similar chance a row."""
+    """Rows of a file, one for each group of answers with similar chances of being right."""
     for cell in cells:
         for method in cell.methods.values():
             for one in () if method.report is None else method.report.bins:
@@ -371,7 +371,7 @@ def reliability_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
 
 
 def curve_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """One point of a curve a row, every hundredth of coverage at most."""
+    """Rows of a file, one for each point of a risk-coverage curve, at most one for each hundredth of coverage."""
     for cell in cells:
         for method in cell.methods.values():
             wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS - 1e-12

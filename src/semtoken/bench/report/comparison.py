@@ -72,7 +72,7 @@ def comparison(cells: Sequence[CellFigures], name: str) -> Table:
 
 
 def ablation(cells: Sequence[CellFigures], name: str) -> Table:
-    """STC and what it is without its parts."""
+    """A table of STC beside STC without clusters and without prefix sets."""
     return Table(
         name=f"ablation_{name}",
         title=f"{NAMES[name]} of STC without its parts",
@@ -83,7 +83,7 @@ def ablation(cells: Sequence[CellFigures], name: str) -> Table:
 
 
 def overhead(cells: Sequence[CellFigures], *, relative: bool) -> Table:
-    """Time beyond the greedy generation, in seconds or in percent of it."""
+    """A table of the time that methods take beyond the greedy generation, in seconds or in percent of it."""
 
     def entry(method: MethodFigures) -> Entry:
         value = method.percent if relative else method.seconds
@@ -141,7 +141,7 @@ def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> 
 
 
 def ablation_tests(cells: Sequence[CellFigures]) -> Table:
-    """The ablations beside STC."""
+    """A table of the differences between STC and its ablations, with tests."""
     groups = []
     for cell in cells:
         rows = []
@@ -173,7 +173,7 @@ def datasets_of(cells: Sequence[CellFigures]) -> list[str]:
 
 
 def tested_entries(tested: TestedDifference | None) -> tuple[Entry, Entry]:
-    """A difference with its interval, and what it shows."""
+    """Two entries of a table: a difference with its interval, and the verdict on it."""
     if tested is None:
         return Entry(""), Entry("")
     found = tested.difference
@@ -182,7 +182,7 @@ def tested_entries(tested: TestedDifference | None) -> tuple[Entry, Entry]:
 
 
 def few_note(cells: Sequence[CellFigures]) -> str:
-    """A warning for the note of a table where few answers are right, or wrong."""
+    """A warning for the note below a table, where few answers are right or few are wrong; else empty."""
     few = [f"{cell.title} ({cell.fewest:,})" for cell in cells if cell.fewest < FEW]
     if not few:
         return ""
@@ -286,7 +286,7 @@ def _rows(cell: CellFigures) -> Iterator[tuple[Entry, ...]]:
 
 
 def parts_in_words(cells: Sequence[CellFigures]) -> Iterator[str]:
-    """Which part of STC earns its place on each model and data set."""
+    """Sentences on which part of STC improves the ranking on each model and data set."""
     for cell in cells:
         if not cell.controls:
             continue

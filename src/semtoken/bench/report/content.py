@@ -65,7 +65,7 @@ from semtoken.support.text import card, folded, heading, note
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report."""
+    """One part of the report, with its heading, sentences, tables and plots."""
 
     name: str
     """The name of its anchor on the page."""
@@ -80,7 +80,7 @@ class Section:
 
 @dataclass(frozen=True, repr=False)
 class BenchReport:
-    """Everything that is written."""
+    """The whole report of a run, before it is written into files."""
 
     title: str
     subtitle: str
@@ -112,12 +112,12 @@ class BenchReport:
 
     @property
     def tables(self) -> list[Table]:
-        """All of them in order."""
+        """The tables of all sections, in order."""
         return [table for section in self.sections for table in (*section.tables, *section.folded)]
 
     @property
     def plots(self) -> list[Plot]:
-        """All of them in order."""
+        """The plots of all sections, in order."""
         return [plot for section in self.sections for plot in section.plots]
 
 

@@ -37,7 +37,7 @@ PAPER_TABLES = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. The first five fields name it, as in the paper's figures."""
+    """One measured number. Its first five fields say which one, as in the list of the paper's figures."""
 
     table: str
     """"comparison", "ablation", "clustering algorithm", "distance", ..., "pre-computation"."""
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Figure]:
-    """All of them, in the order of the paper's tables."""
+    """All figures of a run, in the order of the paper's tables."""
     figures = [figure for cell in cells for figure in _of_methods(cell)]
     figures += [figure for cell in cells for figure in _of_ablations(cell)]
     figures += [figure for cell in cells for figure in _of_controls(cell)]
@@ -113,7 +113,7 @@ def _qualities(table: str, cell: CellFigures, method: MethodFigures) -> Iterator
 
 
 def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
-    """Every test of a report."""
+    """All paired tests of a report."""
     return [
         test
         for cell in cells
@@ -167,7 +167,7 @@ def csv_files(
     tests: Sequence[Comparison],
     clusterings: Sequence[ClusteringRecord],
 ) -> dict[str, str]:
-    """What was measured and counted, as CSV; by the names of the files."""
+    """The figures, tests and counts of a run as CSV texts, by file name."""
     found = {
         "figures": csv_text(map(asdict, figures)),
         "tests": csv_text(map(asdict, tests), [field.name for field in fields(Comparison)]),

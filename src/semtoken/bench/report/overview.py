@@ -83,7 +83,7 @@ def _area(cell: CellFigures, name: str) -> Entry:
 
 
 def properties(cells: Sequence[CellFigures]) -> Table:
-    """The paper's Table 1, for the methods of the run."""
+    """The paper's Table 1 for the methods of the run: the properties and overhead of each."""
     used = dict.fromkeys(name for cell in cells for name in cell.methods)
     rows = [
         texts(method.title, *map(_yes, (method.semantic_aware, method.single_sample, method.external_model_free)))
@@ -102,7 +102,7 @@ def properties(cells: Sequence[CellFigures]) -> Table:
 
 
 def judges(cells: Sequence[CellFigures]) -> tuple[Table, ...]:
-    """Verdicts of every judge; how far they agree, where there are several."""
+    """A table of the verdicts of every judge and, if there are several judges, one of their agreement."""
     rows = [
         texts(cell.model, cell.dataset, name, f"{count.correct:,}", f"{count.incorrect:,}", f"{count.missing:,}")
         + texts(share(count.accuracy))
@@ -142,7 +142,7 @@ def _yes(flag: bool) -> str:
 
 
 def opening(cells: Sequence[CellFigures]) -> str:
-    """One sentence for somebody who reads such a report for the first time."""
+    """The first sentence of the report, for a reader who has never seen one."""
     asked = sum(cell.n for cell in cells)
     right = sum(cell.counts.correct for cell in cells)
     judged = sum(cell.counts.correct + cell.counts.incorrect for cell in cells)
@@ -168,7 +168,7 @@ def opening(cells: Sequence[CellFigures]) -> str:
 
 
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
-    """What the run says of its reference, in sentences."""
+    """Sentences on the main result: how well the reference tells wrong answers from right ones."""
     about = spoken(cells[0].reference)
     for cell in cells:
         if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
@@ -280,7 +280,7 @@ def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
 
 
 def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resamples: int) -> Iterator[str]:
-    """What a reader must know of the figures, and what is missing."""
+    """Sentences on what limits the figures, and on what is missing in them."""
     yield from results.notes
     yield from _missing(results, cells, judge)
     if limit := results.settings.get("limit"):

@@ -55,7 +55,7 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure that has been drawn, with its caption."""
+    """A drawn figure with its caption."""
 
     name: str
     """The name of its files, without suffix."""
@@ -66,7 +66,7 @@ class Plot:
 
 
 def plots(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Plot]:
-    """All figures for which the run has numbers."""
+    """All plots for which the run has figures."""
     matplotlib = require("matplotlib", extra="bench")
     with matplotlib.rc_context(STYLE):
         return list(_plots_of_run(cells, clusterings))
@@ -146,7 +146,7 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
 
 
 def against_overhead(cells: Sequence[CellFigures]) -> Figure:
-    """A point for each method, a panel for each model, one legend."""
+    """Plot AUROC against overhead: a point for each method, a panel for each model."""
     figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
     used = dict.fromkeys(method.name for cell in cells for method in _timed(cell))
@@ -237,7 +237,7 @@ def _settings_panel(axis: Axes, by_model: Mapping[str, Sequence[Point]]) -> dict
 
 
 def label_of(text: str) -> str:
-    """A name short enough for a figure."""
+    """A shortened name that fits the axis of a plot."""
     line = one_line(text)
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
@@ -264,7 +264,7 @@ def _plain_ticks(axis: Axes) -> None:
 
 
 def panels(count: int, *, width: float, height: float, sharex: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, `PANELS` side by side."""
+    """A new figure with this many panels, `PANELS` of them in a row."""
     from matplotlib.figure import Figure
 
     columns = min(count, PANELS)
@@ -285,7 +285,7 @@ LINES = ("-", "--", ":")
 
 
 def decision_plots(cells: Sequence[CellChances]) -> list[Plot]:
-    """All figures for which there are labels enough."""
+    """Plots of risks and chances, where enough answers have labels."""
     matplotlib = require("matplotlib", extra="bench")
     with matplotlib.rc_context(STYLE):
         return list(_chance_plots(cells))
@@ -315,7 +315,7 @@ def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
 
 
 def risk_curves(cells: Sequence[CellChances]) -> Figure:
-    """A line for each method, a panel for each model, one legend."""
+    """Plot risk against coverage: a line for each method, a panel for each model."""
     figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
     names = list(dict.fromkeys(name for cell in cells for name in cell.methods))
@@ -348,7 +348,7 @@ def risk_curves(cells: Sequence[CellChances]) -> Figure:
 
 
 def reliability_panels(cell: CellChances) -> Figure:
-    """A small panel for each method."""
+    """Plot the share of right answers against the chance, in a small panel for each method."""
     from matplotlib.figure import Figure
 
     methods = [method for method in cell.methods.values() if method.report is not None]

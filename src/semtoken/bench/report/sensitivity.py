@@ -35,7 +35,7 @@ BLANK = "␣"
 
 @dataclass(frozen=True)
 class Point:
-    """STC on one model and data set with one value of one setting."""
+    """The AUROC of STC on one model and data set for one value of one clustering setting."""
 
     setting: str
     """The setting that was varied, a key of `STUDIES`."""
@@ -167,7 +167,7 @@ def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
 
 
 def shown(value: str) -> str:
-    """A value of a setting for people: 16,000 rather than 16000."""
+    """The value of a setting as text: 16,000 rather than 16000."""
     return f"{int(value):,}" if value.isdigit() else value
 
 
@@ -178,7 +178,7 @@ def _variant_title(name: str) -> str:
 
 
 def token_text(text: str) -> str:
-    """A token with its blanks made visible."""
+    """The text of a token with blanks made visible."""
     return one_line(text).replace(" ", BLANK)
 
 

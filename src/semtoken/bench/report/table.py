@@ -17,12 +17,12 @@ MISSING = "–"
 
 
 def metric(value: float) -> str:
-    """AUROC, PRR and the like: `0.768`."""
+    """An AUROC, PRR or similar metric as text, with three decimals: `0.768`."""
     return MISSING if math.isnan(value) else f"{value:.3f}"
 
 
 def interval(low: float, high: float) -> str:
-    """`[0.741, 0.793]`, empty if the ends are undefined."""
+    """An interval as text, such as `[0.741, 0.793]`; empty if its ends are undefined."""
     return "" if math.isnan(low) or math.isnan(high) else f"[{low:.3f}, {high:.3f}]"
 
 
@@ -60,7 +60,7 @@ def amount(value: float) -> str:
 
 
 def signed_amount(value: float) -> str:
-    """A difference as `amount` writes it, with its sign: `+1.03`, `-374`."""
+    """A difference as text with its sign, such as `+1.03` or `-374`, with the digits of `amount`."""
     return f"+{amount(value)}" if value > 0 else amount(value)
 
 
@@ -76,7 +76,7 @@ Alignment = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One place in a table."""
+    """One cell of a table: its text and detail, and how it is marked."""
 
     text: str
     """The entry as people read it."""
@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows under one heading."""
+    """Rows of a table under a common heading."""
 
     title: str
     """The heading; none where it is empty."""
@@ -119,7 +119,7 @@ class Table:
 
 
 def texts(*values: str) -> tuple[Entry, ...]:
-    """A row of plain entries."""
+    """A row of unmarked entries with these texts."""
     return tuple(map(Entry, values))
 
 
@@ -194,7 +194,7 @@ _LATEX_SIGNS = {"": "", "≈": r"\levelsign{}", "*": r"\mainsign{}"}
 
 
 def latex_escaped(text: str) -> str:
-    """Text of others as LaTeX that shows it as it is."""
+    """Arbitrary text with LaTeX's special characters escaped."""
     return _LIGATURE.sub("-{}", "".join(map(_character, one_line(text))))
 
 
@@ -289,7 +289,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|$~#!])")
 
 
 def markdown_escaped(text: str) -> str:
-    """Text of others as Markdown that shows it as it is, on one line."""
+    """Arbitrary text on one line with Markdown's special characters escaped."""
     return _SPECIAL.sub(r"\\\1", html.escape(one_line(text), quote=False))
 
 

@@ -30,7 +30,7 @@ FormatName = Literal["decisions", "systemone"]
 
 
 class WireError(InvalidInput):
-    """A request that a format does not allow.
+    """A request that the format does not allow, with the reason and where in the request it is.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | 
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """A request of either format, checked."""
+    """A request for typed questions in either of the two formats, checked."""
 
     format: FormatName
     model: str | None
@@ -82,13 +82,13 @@ class DecisionRequest:
 
     @property
     def places(self) -> tuple[tuple[str | int, ...], ...]:
-        """Where each answer stands in a reply."""
+        """The path of each answer in the reply."""
         keys = range(len(self.names)) if self.format == "decisions" else self.names
         return tuple(("answers", str(key) if self.format == "systemone" else key) for key in keys)  # type: ignore[misc]
 
 
 def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON object of a request.
+    """Parse the JSON object of a request.
 
     Raises
     ------
@@ -195,6 +195,6 @@ def _bounds(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
 
 
 def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands under semtoken's key of an answer."""
+    """The object under the key `semtoken` of an answer."""
     how = {} if options is None else {"reading": options.reading, "orders": options.orders or "all"}
     return {**how, **plain(answer), **more}

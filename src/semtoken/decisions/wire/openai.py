@@ -44,7 +44,7 @@ class TextPart(_Loose):
 
 
 class RefusalPart(_Loose):
-    """What an assistant said instead of an answer."""
+    """A part of an assistant's message that declines to answer."""
 
     type: Literal["refusal"]
     refusal: str
@@ -58,7 +58,7 @@ class JsonPart(_Loose):
 
 
 class ImagePart(_Loose):
-    """An image, which this server does not read."""
+    """An image. This server refuses it, since it reads text only."""
 
     type: Literal["input_image"]
 
@@ -68,7 +68,7 @@ Parts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS)]
 
 
 class InputMessage(_Loose):
-    """A message of anybody."""
+    """A message of the user, the assistant, the system or the developer."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
@@ -94,7 +94,7 @@ class CustomToolCall(_Loose):
 
 
 class ToolOutput(_Loose):
-    """What a call gave."""
+    """The result of a call of a tool."""
 
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
@@ -107,7 +107,7 @@ _ITEM: TypeAdapter[Any] = TypeAdapter(
 
 
 class PredicateForm(StrictForm):
-    """A question that asks whether something is so."""
+    """A question with the answer yes or no."""
 
     type: Literal["predicate"]
     instructions: Parts
@@ -122,7 +122,7 @@ class ChoiceValue(StrictForm):
 
 
 class ChoiceForm(StrictForm):
-    """A question that asks which of some options holds."""
+    """A question with the answer that is one of several options."""
 
     type: Literal["choice"]
     instructions: Parts
@@ -131,14 +131,14 @@ class ChoiceForm(StrictForm):
 
 
 class ScoreLevel(StrictForm):
-    """A level, least first."""
+    """One level of a score; levels are listed from the lowest to the highest."""
 
     label: str
     description: str | None = None
 
 
 class ScoreForm(StrictForm):
-    """A question that asks for one of some ordered levels."""
+    """A question with the answer that is one of several ordered levels."""
 
     type: Literal["score"]
     instructions: Parts
@@ -162,7 +162,7 @@ class DecisionsRequest(StrictForm):
 
 
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
-    """Read a request of this format.
+    """Parse and check a request in OpenAI's format.
 
     Raises
     ------
@@ -277,7 +277,7 @@ def reply(
     more: Sequence[Mapping[str, Any]],
     input_tokens: int,
 ) -> dict[str, Any]:
-    """The answer to a request."""
+    """The reply to a request, in OpenAI's format."""
     written = []
     for name, answer, extra in zip(request.names, answers, more, strict=True):
         written.append({**written_answer(answer, name), KEY: block(answer, options, extra)})
@@ -292,7 +292,7 @@ def reply(
 
 
 def written_answer(answer: AnsweredQuestion, name: str | None) -> dict[str, Any]:
-    """One answer, without semtoken's key."""
+    """One answer in OpenAI's format, without the key `semtoken`."""
     if answer.refusal is not None:
         return {"type": "refusal", "name": name}
     options, probabilities = answer.question.options, answer.probabilities
@@ -330,7 +330,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
 
 
 def written_question(question: Question, name: str | None) -> dict[str, Any]:
-    """A question as this format writes it."""
+    """One question in OpenAI's format."""
     named = {} if name is None else {"name": name}
     if question.kind == "predicate":
         yes, no = question.options

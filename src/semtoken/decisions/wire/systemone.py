@@ -48,7 +48,9 @@ class ChoiceQuestion(StrictForm):
 
 
 class ScoreQuestion(StrictForm):
-    """{"type": "score", "instructions": "How urgent is it?", "criteria": ["Can wait", "This week", "Today"]}"""
+    """A question for a level, such as {"type": "score", "instructions": "How urgent is it?", "criteria": ["Can wait",
+    "Today"]}.
+    """
 
     type: Literal["score"]
     criteria: list[Content]
@@ -63,7 +65,7 @@ _FORMS: Mapping[str, Any] = {
 
 
 class SystemOneRequest(StrictForm):
-    """The whole request, its questions as yet unread."""
+    """A whole request; its questions are checked later, one by one."""
 
     model: str | None = None
     state: Content
@@ -72,7 +74,7 @@ class SystemOneRequest(StrictForm):
 
 
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
-    """Read a request of this format.
+    """Parse and check a request in System One's format.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
 
 
 def read_question(name: str, question: Any) -> Question:
-    """One question; raises `InvalidInput`, naming it."""
+    """Make one question from its fields."""
     kind = question.get("type") if isinstance(question, Mapping) else None
     form = _FORMS.get(kind) if isinstance(kind, str) else None
     if form is None:

@@ -28,7 +28,7 @@ ALL = 1 << 30
 
 @dataclass(frozen=True)
 class ProbeQuestion:
-    """What a request asks a server for."""
+    """A request in no particular shape: a prompt, limits, and the log-probabilities to ask for."""
 
     prompt: str
     max_tokens: int = 1
@@ -43,7 +43,7 @@ class ProbeQuestion:
 
 @dataclass(frozen=True)
 class HiddenFields:
-    """What a server was asked for and its client did not ask for."""
+    """The fields of a reply that the proxy asked for and the client did not, so that they are taken out again."""
 
     kept: int | None
     """Log-probabilities a token that the client sees besides the chosen token's; None: it sees none at all."""
@@ -54,7 +54,7 @@ class HiddenFields:
 
 
 class Place(NamedTuple):
-    """Where one choice stands in a reply or in an event of a stream."""
+    """The paths at which the parts of one choice stand in a reply or an event."""
 
     choice: int | None
     """Its index; None where what stands there is no index."""
@@ -85,7 +85,7 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Delta(NamedTuple):
-    """What a whole reply says of one choice, or what a chunk of a stream adds to it."""
+    """The content that a whole reply has for one choice, or that a chunk of a stream adds to it."""
 
     choice: int
     texts: Mapping[SegmentKind, str] = NOTHING
@@ -103,12 +103,12 @@ class Delta(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it adds to the answer and to nothing else."""
+        """Whether the chunk adds text to the answer and nothing else."""
         return len(self.texts) == 1 and "answer" in self.texts and not (self.calls or self.apart or self.ended)
 
     @property
     def written(self) -> Mapping[SegmentKind, str]:
-        """The texts, tool calls included."""
+        """The texts of the delta by segment, tool calls included."""
         if not self.calls:
             return self.texts
         said = "".join(name + arguments for name, arguments in self.calls.values())
@@ -116,7 +116,7 @@ class Delta(NamedTuple):
 
 
 class ChoiceSum:
-    """The deltas of one choice, added up."""
+    """The sum of all deltas of one choice."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -128,7 +128,7 @@ class ChoiceSum:
         self.finish_reason: str | None = None
 
     def add(self, delta: Delta) -> None:
-        """Take in what a chunk adds."""
+        """Add the delta of a chunk."""
         for kind, text in delta.texts.items():
             self.texts.setdefault(kind, []).append(text)
         if delta.steps.steps or delta.steps.fault:
@@ -143,7 +143,7 @@ class ChoiceSum:
         self.finish_reason = delta.finish_reason or self.finish_reason
 
     def raw(self) -> RawChoice:
-        """The choice as its engine gives it."""
+        """The choice with texts and steps as its engine gave them."""
         texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
         if self.calls:
             texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
@@ -216,7 +216,7 @@ class Shape:
 
     @classmethod
     def body(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request that asks in this shape."""
+        """The body of a request in this shape."""
         body = cls.request(question)
         if cls.below_v1:
             named = {"model": question.model, "temperature": question.temperature}
@@ -315,32 +315,32 @@ class Shape:
     # --- read
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
-        """The choices of a reply (several: a batch)."""
+        """The deltas of a whole reply (several: of a batch), one for each choice."""
         raise NotImplementedError
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
-        """What a chunk of a stream adds to each choice."""
+        """The deltas that a chunk of a stream holds."""
         raise NotImplementedError
 
     def add(self, delta: Delta) -> None:
-        """Take in what `whole` or `chunk` gave."""
+        """Add a delta from `whole` or `chunk` to its choice."""
         if delta.choice not in self.sums:
             self.sums[delta.choice] = ChoiceSum(delta.choice)
         self.sums[delta.choice].add(delta)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """What is known so far of the choice with this number."""
+        """The choice with this number, as far as it has been read."""
         return self.sums[index].raw()
 
     def raw_choices(self) -> Iterator[RawChoice]:
-        """The choices so far."""
+        """All choices, as far as they have been read."""
         return map(self.raw_choice, sorted(self.sums))
 
     # --- what the numbers are
 
     @property
     def engine(self) -> Engine:
-        """Which engine sent what was read so far."""
+        """The engine that sent the reply, as far as its fields tell."""
         return next(iter(self.formats))
 
     @property
@@ -349,7 +349,7 @@ class Shape:
         return None
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
-        """Which distribution the engine shows, with its default settings.
+        """Which distribution the log-probabilities come from, if the engine runs with its default settings.
 
         SGLang divides by the temperature, and takes 1 for the greedy 0. `masked`: some tokens have no probability.
         """
@@ -366,7 +366,7 @@ def as_many(top: int, requested: int | None) -> int:
 
 
 def told_count(reply: Any, *path: str) -> int | None:
-    """The number at a path of a reply; None where there is none."""
+    """The number at a path of a reply; None if there is none."""
     for name in path:
         reply = reply.get(name) if isinstance(reply, Mapping) else None
     return reply if type(reply) is int and reply >= 0 else None
@@ -388,7 +388,7 @@ def count_of(value: Any, name: str) -> int | None:
 
 
 def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -> Iterator[Change]:
-    """The first best tokens of each item, for items that have more."""
+    """Changes that shorten each item's list of best tokens."""
     for i, item in enumerate(items if isinstance(items, list) else ()):
         best = item.get(name) if isinstance(item, Mapping) else None
         if isinstance(best, list) and len(best) > kept:
@@ -396,14 +396,14 @@ def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -
 
 
 def only(replies: Sequence[Reply]) -> Reply:
-    """The one reply of a shape that has no batches."""
+    """The single reply, for shapes that have no batches."""
     if len(replies) != 1:
         raise InvalidInput("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
     return replies[0]
 
 
 def ones(reply: Any) -> Iterator[tuple[Path, Reply]]:
-    """A reply and the path to it; of a batch each of its replies."""
+    """Each reply of a batch with its path; a single reply with the empty path."""
     if isinstance(reply, list):
         yield from (((number,), one) for number, one in enumerate(reply))
     else:
@@ -426,11 +426,11 @@ def index_of(choice: Reply, where: str, default: int = 0) -> int:
 
 
 def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
-    """The ids that vLLM lists beside the steps."""
+    """The token ids that vLLM lists beside the steps; None if it lists none."""
     ids = optional(as_list, choice.get("token_ids"), f"{where}.token_ids")
     return None if ids is None else tuple(as_id(token, f"{where}.token_ids") for token in ids)
 
 
 def end_of(choice: Reply, where: str) -> str | None:
-    """Why a choice ended; None while it goes on."""
+    """The reason why a choice ended; None while it goes on."""
     return optional(as_text, choice.get("finish_reason"), f"{where}.finish_reason")

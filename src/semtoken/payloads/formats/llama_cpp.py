@@ -53,13 +53,13 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Whether it has probabilities or says how it stopped."""
+        """Whether a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
         first = replies[0]
         return "completion_probabilities" in first or ("content" in first and "stop" in first)
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """Whether it says that it stopped or goes on."""
+        """Whether a chunk says in llama.cpp's field that the answer goes on or stops."""
         return "content" in chunk and "stop" in chunk
 
     @classmethod
@@ -70,24 +70,24 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """`n_probs`; 0 is none."""
+        """The number in `n_probs`; None for 0."""
         if "prompt" not in body:
             raise InvalidInput("The request has no prompt.")
         return count_of(body.get("n_probs"), "n_probs") or None
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The number; ids come always."""
+        """The field `n_probs`; token ids come without being asked for."""
         return {"n_probs": as_many(top, cls.requested(body))}
 
     @classmethod
     def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
-        """The prompt, or that of a number."""
+        """The prompt of a choice, from one prompt or a list of them."""
         return text_or_ids(body.get("prompt"), choice)
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """The reply itself, or each of a batch."""
+        """The place of the reply itself, or of each reply of a batch."""
         return one_each(reply, lambda one: "content" in one and "stop" in one, _place)
 
     @classmethod
@@ -125,7 +125,7 @@ class LlamaCppCompletion(Shape):
         return Growth(index, ("content",), (STEPS,), varying=VARYING)
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
-        """One choice a reply."""
+        """The delta of each reply, which is one choice."""
         for position, reply in enumerate(replies):
             yield self._delta(reply, index_of(reply, "", position), ended=True)
 

@@ -45,7 +45,7 @@ SHOWING = ("reasoning", "reasoning_content", "tool_calls", "function_call", "ref
 
 
 class OpenAIChat(Choices):
-    """Chat completions of OpenAI and of most engines."""
+    """The shape of chat completions, of OpenAI and most engines."""
 
     name = "chat"
     path = "/chat/completions"
@@ -63,13 +63,13 @@ class OpenAIChat(Choices):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Its choices hold messages."""
+        """Whether the choices of a reply hold messages."""
         choices = choices_of(replies)
         return choices is not None and holds_messages(replies[0], choices)
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """Its choices hold deltas."""
+        """Whether the choices of a chunk hold deltas."""
         choices = choices_of([chunk])
         return bool(choices) and "delta" in first_choice(choices or ())
 
@@ -88,7 +88,7 @@ class OpenAIChat(Choices):
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The switch and the number."""
+        """The fields `logprobs` and `top_logprobs`."""
         ids = cls.token_id_fields(body) if token_ids else {}
         return {"logprobs": True, "top_logprobs": as_many(top, cls.requested(body)), **ids}
 
@@ -103,7 +103,7 @@ class OpenAIChat(Choices):
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
-        """Another content; nothing else that the message says."""
+        """Changes that replace the content and take everything else out of the message."""
         message = (*place.path, "message")
         yield Replace((*message, "content"), text)
         yield from (Replace((*place.path, name), None) for name in ("logprobs", "text", *ID_FIELDS))
@@ -169,7 +169,7 @@ def _calls(message: Reply, where: str) -> dict[int, tuple[str, str]]:
 
 
 def call_of(function: Any, where: str) -> tuple[str, str]:
-    """Name and arguments of a call, or pieces of them."""
+    """The name and arguments of a tool call, or the pieces of them in a chunk."""
     found = as_object({} if function is None else function, where)
     arguments = found.get("arguments", found.get("input"))
     return text_or_empty(found.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")

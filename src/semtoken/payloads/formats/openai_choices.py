@@ -45,7 +45,7 @@ OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
 
 
 class Choices(Shape):
-    """`choices[]`, of which each is a message or a text."""
+    """The common part of OpenAI's two older shapes: a list `choices`, each a message or a text."""
 
     gains: ClassVar[Path]
     """Where in a choice of an event the answer's text stands."""
@@ -61,7 +61,7 @@ class Choices(Shape):
 
     @classmethod
     def token_id_fields(cls, body: Reply) -> dict[str, Any]:
-        """The fields that bring ids, as vLLM and SGLang have them.
+        """The fields with which vLLM and SGLang are asked for token ids.
 
         Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
         """
@@ -70,7 +70,7 @@ class Choices(Shape):
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """The elements of `choices`."""
+        """The place of each element of `choices`."""
         choices = reply.get("choices") if isinstance(reply, Mapping) else None
         if not isinstance(choices, list):
             return None
@@ -95,7 +95,7 @@ class Choices(Shape):
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
-        """Text and log-probabilities of its one choice."""
+        """The text and log-probabilities of the only choice in an event."""
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
         if not isinstance(choice, dict) or choice.get("finish_reason") is not None or "semtoken" in choice:
@@ -111,7 +111,7 @@ class Choices(Shape):
 
     @classmethod
     def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any]:
-        """A chunk without choices."""
+        """A chunk without choices that carries the block."""
         return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
 
     @classmethod
@@ -163,7 +163,7 @@ class Choices(Shape):
 
     @property
     def engine(self) -> Engine:
-        """Which engine sent it, by the fields that only it has."""
+        """The engine that sent the reply, by the fields that only it has."""
         if "sglext" in self._fields or "matched_stop" in self._choice_fields:
             return "sglang"
         if VLLM_FIELDS & self._fields or VLLM_CHOICE_FIELDS & self._choice_fields:
@@ -218,7 +218,7 @@ def check_prompt_fields(body: Reply) -> None:
 
 
 def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
-    """A prompt, or that of a number in a list of them: a text or token ids.
+    """The prompt of the choice with this number, as text or token ids.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
 
 
 def choices_of(replies: Sequence[Reply]) -> list[Any] | None:
-    """The choices of a reply that is no batch, None if it has none."""
+    """The list `choices` of a single reply; None if there is none."""
     choices = replies[0].get("choices") if len(replies) == 1 else None
     return list(choices) if isinstance(choices, list | tuple) else None
 

@@ -39,7 +39,7 @@ ECHO = (
 
 
 class OpenAICompletions(Choices):
-    """Legacy completions of OpenAI and of most engines."""
+    """The shape of legacy completions, of OpenAI and most engines."""
 
     name = "completions"
     path = "/completions"
@@ -66,7 +66,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """Its choices hold texts."""
+        """Whether the choices of a chunk hold texts."""
         return "text" in first_choice(choices_of([chunk]) or ())
 
     @classmethod
@@ -87,7 +87,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def obstacle(cls, body: Reply) -> str | None:
-        """A repeated prompt keeps the reply from being scored."""
+        """The reason why a reply cannot be scored: the request asks for the prompt to be repeated."""
         if not body.get("echo"):
             return None
         return "With echo the reply repeats the prompt; ask without it to have the answer scored."

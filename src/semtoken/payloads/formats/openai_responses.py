@@ -53,7 +53,7 @@ OTHER_PROMPT = ("previous_response_id", "conversation", "prompt", "tools", "reas
 
 
 class OpenAIResponses(Shape):
-    """Replies of `/responses`: one choice."""
+    """The shape of OpenAI's `/responses`, which has one choice."""
 
     name = "responses"
     path = "/responses"
@@ -72,13 +72,13 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Whether it has an output."""
+        """Whether a reply has a field `output`."""
         reply = replies[0]
         return len(replies) == 1 and (reply.get("object") == "response" or isinstance(reply.get("output"), list))
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """Its type is that of an event."""
+        """Whether the type of an event is one of this shape."""
         return str(chunk.get("type", "")).startswith("response.")
 
     @classmethod
@@ -98,14 +98,14 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """Include log-probabilities, with their number."""
+        """The fields that include log-probabilities, and how many."""
         included = body.get("include") or []
         more = [] if LOG_PROBS in included else [LOG_PROBS]
         return {"include": [*included, *more], "top_logprobs": as_many(top, cls.requested({"input": "", **body}))}
 
     @classmethod
     def obstacle(cls, body: Reply) -> str | None:
-        """A reply that comes before its answer."""
+        """The reason why a reply cannot be scored: it comes before its answer, which is made in the background."""
         return (
             "The answer is written in the background; ask without it to have it scored."
             if body.get("background")
@@ -114,7 +114,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def prompt(cls, body: Reply, choice: int) -> list[Any]:
-        """An input that is a text, after the instructions."""
+        """The instructions and the input as chat messages, where the input is a text."""
         for name in OTHER_PROMPT:
             if body.get(name):
                 raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
@@ -153,7 +153,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
-        """One message in place of the whole output."""
+        """Changes that put one message in place of the whole output."""
         items = (item for item in reply["output"] if isinstance(item, Mapping) and item.get("type") == "message")
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
         message = {"type": "message", "id": next(items, {}).get("id", "msg_0"), "status": "completed"}
@@ -168,7 +168,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
-        """The delta and its log-probabilities."""
+        """The text and log-probabilities that a delta event brings."""
         text, logprobs = event.get("delta"), event.get("logprobs")
         if event.get("type") != ANSWER or "semtoken" in event or "response" in event:
             return None
@@ -236,7 +236,7 @@ class OpenAIResponses(Shape):
 
     @property
     def engine(self) -> Engine:
-        """VLLM by its own fields."""
+        """The engine that sent the reply: vLLM if it has fields that only vLLM has."""
         return "vllm" if VLLM_FIELDS & self._fields else "openai"
 
     @property

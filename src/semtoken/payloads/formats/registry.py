@@ -29,7 +29,7 @@ SHAPES: tuple[type[Shape], ...] = (
 
 @dataclass(frozen=True)
 class Format:
-    """One shape as one engine uses it."""
+    """A shape together with the engine that uses it."""
 
     name: str
     shape: type[Shape]
@@ -42,7 +42,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_named(name: str) -> Format:
-    """The format of a name.
+    """The format with this name; raises `InvalidInput` for an unknown name.
 
     Raises
     ------
@@ -106,6 +106,6 @@ def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
 
 
 def error_text(error: Any) -> str:
-    """What the report of an error says, in one line."""
+    """The message of an error report, on one line."""
     said = error.get("message", error) if isinstance(error, Mapping) else error
     return " ".join(str(said).split())[:500]

@@ -59,12 +59,12 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Whether it has facts about the generation."""
+        """Whether a reply has a field `meta_info`."""
         return "meta_info" in replies[0]
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
-        """Whether it has facts about the generation."""
+        """Whether a chunk has a field `meta_info`."""
         return "meta_info" in chunk
 
     @classmethod
@@ -99,24 +99,24 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def has_stop_texts(cls, body: Reply) -> bool:
-        """Texts, ids or patterns."""
+        """Whether a request names texts, ids or patterns that end the answer."""
         return any(_sampling(body).get(name) for name in ("stop", "stop_token_ids", "stop_regex"))
 
     @classmethod
     def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
-        """The text or the ids; `n` choices in a row belong to each."""
+        """The text or ids of a choice's prompt; `n` choices in a row belong to each prompt."""
         each = _sampling(body).get("n") or 1
         number = choice // each if isinstance(each, int) and each > 0 else choice
         return text_or_ids(body.get("text", body.get("input_ids")), number)
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """The reply itself, or each of a batch."""
+        """The place of the reply itself, or of each reply of a batch."""
         return one_each(reply, lambda one: isinstance(one.get("meta_info"), Mapping), _place)
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
-        """The lists go, or only the best tokens stay."""
+        """Changes that take the lists out, or shorten them to the tokens that the client asked for."""
         for path, one in ones(reply):
             meta: Path = (*path, "meta_info")
             if hidden.kept is None:
@@ -131,7 +131,7 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
-        """Another text, without tokens."""
+        """Changes that replace the text and take its tokens out."""
         yield Replace((*place.path, "text"), text)
         yield Replace((*place.path, "output_ids"), [])
         yield from (Drop((*place.path, "meta_info", name)) for name in SHOWING)
@@ -142,13 +142,13 @@ class SGLangGenerate(Shape):
         return told_count(reply, "meta_info", "prompt_tokens")
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
-        """One choice a reply."""
+        """The delta of each reply, which is one choice."""
         for position, reply in enumerate(replies):
             meta = as_object(reply.get("meta_info"), "meta_info")
             yield _delta(index_of(reply, "", position), text_or_empty(reply.get("text"), "text"), meta, _lists(meta))
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
-        """What a chunk adds, whether or not it repeats what came before."""
+        """The delta of a chunk, whether or not the chunk repeats the text before it."""
         index = index_of(chunk, "")
         meta = as_object(chunk.get("meta_info"), "meta_info")
         seen = self._seen.get(index, _ChunksSoFar())

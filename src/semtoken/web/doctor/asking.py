@@ -31,17 +31,17 @@ class HttpReply:
 
     @property
     def ok(self) -> bool:
-        """The server did what it was asked for."""
+        """Whether the server answered with success."""
         return self.status == 200
 
     @property
     def missing(self) -> bool:
-        """Whether there is no such endpoint."""
+        """Whether the server has no such endpoint."""
         return self.status in MISSING_PAGE
 
     @property
     def values(self) -> Any:
-        """Its JSON; None if it is none."""
+        """The body parsed as JSON; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ class HttpReply:
 
     @property
     def reason(self) -> str:
-        """Why the server refused, in one line."""
+        """The server's reason for a refusal, on one line."""
         values = self.values
         said = values.get("error", values.get("detail", values)) if isinstance(values, Mapping) else values
         text = error_text(said) if said is not None else self.body[:200].decode("utf-8", "replace").strip()
@@ -57,7 +57,7 @@ class HttpReply:
 
 
 class Connection:
-    """A server, as long as it is being examined.
+    """A connection to the server that is being examined.
 
     Raises
     ------
@@ -103,11 +103,11 @@ class Connection:
         return self.base_url.removesuffix("/v1")
 
     def get(self, path: str) -> HttpReply:
-        """The answer to a GET of a path below `base_url`."""
+        """GET a path below `base_url`."""
         return self._answer("GET", self.base_url + path, None)
 
     def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> HttpReply:
-        """The answer to a POST of JSON; `at_root`: of a page of the engine's own."""
+        """POST a JSON body to a path below `base_url`, or with `at_root` below the engine's root."""
         return self._answer("POST", (self.root if at_root else self.base_url) + path, body)
 
     def stream(self, path: str, body: Mapping[str, Any]) -> tuple[HttpReply, list[bytes]]:
@@ -159,7 +159,7 @@ REFUSALS = (400, 422)
 
 @dataclass(frozen=True)
 class ProbeReply:
-    """What came: read, or the reason why not."""
+    """A reply to a test request, or the reason why it could not be read."""
 
     answer: HttpReply
     payload: Payload | None
@@ -183,7 +183,7 @@ class Asker:
         self._renamed: dict[str, str | None] = {}
 
     def ask(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
-        """The reply to a question.
+        """Ask a question in a shape; returns the whole reply.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Asker:
                 return _read(answer, question.temperature)
 
     def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
-        """The reply to a question, streamed."""
+        """Ask a question in a shape; returns the reply to a stream."""
         body = self._accepted_body(self._body(shape, question)) | {"stream": True}
         self.requests += 1
         answer, pieces = self.connection.stream(shape.path, body)
@@ -236,7 +236,7 @@ class Asker:
 
     @property
     def takes_temperature(self) -> bool:
-        """The server has not refused one."""
+        """Whether the server has not refused a temperature so far."""
         return "temperature" not in self._renamed
 
 

@@ -16,7 +16,7 @@ Ids = Literal["always", "on request"]
 
 @dataclass(frozen=True)
 class TriedCount:
-    """A number of log-probabilities a token that was asked for."""
+    """How many log-probabilities for each token were asked for, and how many came."""
 
     asked: int
     """-1: all of them."""
@@ -28,7 +28,7 @@ class TriedCount:
 
 @dataclass(frozen=True)
 class Page:
-    """One of the ways to ask a server."""
+    """What one endpoint of the server can do, such as chat completions."""
 
     name: str
     """"chat", "completions", "responses", "generate" or "completion"."""
@@ -53,7 +53,7 @@ class Page:
 
 @dataclass(frozen=True)
 class TokenNaming:
-    """How tokens are named."""
+    """How the server names tokens: by text, bytes or ids."""
 
     bytes: bool
     """Their bytes are given."""
@@ -65,7 +65,7 @@ class TokenNaming:
 
 @dataclass(frozen=True)
 class Streaming:
-    """What streams bring, and when."""
+    """Whether the server streams, and whether its streams hold log-probabilities."""
 
     streams: bool
     log_probs: bool = False
@@ -76,7 +76,7 @@ class Streaming:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """How the tokens of the replies compare with a vocabulary."""
+    """How well the tokens of the replies fit a vocabulary."""
 
     fits: bool
     enough: bool
@@ -89,7 +89,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Trial:
-    """A prompt that was answered and scored."""
+    """A prompt whose answer was scored as a test."""
 
     prompt: str
     text: str | None = None
@@ -107,7 +107,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Finding:
-    """What follows for semtoken."""
+    """A sentence on what the server's behaviour means for semtoken."""
 
     level: Level
     text: str
@@ -115,7 +115,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything that was found out about an endpoint."""
+    """The results of examining an endpoint."""
 
     base_url: str
     model: str
@@ -145,7 +145,7 @@ class Diagnosis:
         return not any(verdict.level == "bad" for verdict in self.verdicts)
 
     def page(self, name: str | None) -> Page | None:
-        """The page of a name."""
+        """The results for the page with this name; None if it was not examined."""
         return next((page for page in self.pages if page.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ NO_NAMES = (
 
 
 def verdicts(found: Diagnosis) -> tuple[Finding, ...]:
-    """One sentence each, what matters most first."""
+    """Sentences on what can be done with the endpoint, the most important first."""
     best = found.page(found.best)
     if best is None:
         return tuple(_without_log_probs(found))

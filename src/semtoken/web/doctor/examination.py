@@ -78,7 +78,7 @@ def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
 
 
 def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
-    """How tokens are named; the reply with the most names."""
+    """Find out how the server names tokens; also returns the reply with the most names."""
     question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=asked_for(page), temperature=0.0)
     plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
@@ -100,7 +100,7 @@ def only_zeros(steps: Sequence[TopStep]) -> bool:
 
 
 def asked_for(page: Page) -> int:
-    """How many log-probabilities a token to ask a page for."""
+    """How many log-probabilities for each token to ask of this page in further tests."""
     accepted = [one.asked for one in page.tried if one.given and one.asked <= ENOUGH]
     return max((top for top in accepted if top > 0), default=1)
 
@@ -124,7 +124,7 @@ def _by_name(steps: Sequence[TopStep]) -> dict[object, float]:
 
 
 def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]) -> tuple[Distribution, str]:
-    """What two lists of the same step at temperatures 1 and 0.5 tell.
+    """Conclude from the same step at temperatures 1 and 0.5 which distribution the server shows.
 
     Raw log-probabilities stay as they are. After division by the temperature the difference of any two is twice as
     large at 0.5.
@@ -184,7 +184,7 @@ def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Token
 def try_prompts(
     asker: Asker, page: Page, shape: type[Shape], tokens: TokenNaming, vocabulary: Tokens | None
 ) -> tuple[list[Trial], list[TopStep]]:
-    """Scores of a few answers, and all their steps."""
+    """Score the answers to a few prompts; also returns all their steps."""
     trials: list[Trial] = []
     steps: list[TopStep] = []
     fields = dict.fromkeys(tokens.id_fields, True)

@@ -29,12 +29,12 @@ class LearnedLimits:
         return sum(now < until for _, until in self._known.values())
 
     def most(self, endpoint: str, form: str) -> int:
-        """How many to ask for; 0: the upstream refuses to give any."""
+        """How many log-probabilities to ask for; 0 if the upstream refuses to give any."""
         most, until = self._known.get((endpoint, form), (self._wanted, 0.0))
         return most if self._clock() < until else self._wanted
 
     def learn(self, endpoint: str, form: str, most: int) -> None:
-        """The upstream refused to give more than `most` to a request of this form."""
+        """Remember that the upstream refused to give more than `most` to requests of this form."""
         now = self._clock()
         if len(self._known) >= MOST_FORMS:  # they come from clients: keep only what still counts
             self._known = {key: known for key, known in self._known.items() if now < known[1]}
@@ -93,7 +93,7 @@ class Asking:
 
 
 async def refusal(answer: Answer) -> str | None:
-    """What an answer says, if it refuses to give log-probabilities."""
+    """The upstream's message, if it refuses to give log-probabilities; else None."""
     if answer.status < 400:
         return None
     said = await answer.beginning(LONGEST_ERROR)

@@ -18,7 +18,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
 class ClientGone(Exception):
-    """The client left before its request was complete."""
+    """The error that the client has closed the connection before its request was complete."""
 
 
 class Client:
@@ -81,7 +81,7 @@ class Client:
                 return bytes(body)
 
     async def wait_until_gone(self) -> None:
-        """Return once the client has gone, after its body was read."""
+        """Wait until the client closes the connection, after its body has been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

@@ -45,17 +45,17 @@ NO_FIELDS = "the fields of --decision-fields make a request that is none of this
 
 
 class NoRoute(Exception):
-    """The upstream answers nothing at a path."""
+    """The upstream has no endpoint at a path."""
 
 
 class AbsentRoutes:
-    """The paths at which the upstream answered nothing, for five minutes each."""
+    """The paths at which the upstream has no endpoint, each remembered for five minutes."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
 
     def add(self, path: str) -> None:
-        """Remember one; they are few, as no client names them."""
+        """Remember a path. Clients do not choose the paths, so there are only a few."""
         self._until[path] = time.monotonic() + ABSENT_SECONDS
 
     def __contains__(self, path: str) -> bool:
@@ -242,7 +242,7 @@ class ProxyDecisions:
         self._texts = TextQuestions(settings, asking, self._absent)
 
     async def answer(self, stack: AsyncExitStack, client: Client, request: Request, wire: WireFormat) -> None:
-        """Answer a request, or say in its format's own shape why not.
+        """Answer a request for typed questions, or refuse it in the request's own format.
 
         Raises
         ------

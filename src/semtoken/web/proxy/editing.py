@@ -20,14 +20,14 @@ HERE = "block"
 
 
 class LocatedReply(NamedTuple):
-    """A reply or event, and where its choices stand."""
+    """A parsed reply or event, with the places of its choices."""
 
     json: Document
     places: Sequence[Place]
 
     @property
     def ends(self) -> bool:
-        """A choice ends with it."""
+        """Whether a choice ends with it."""
         return any(place.ended for place in self.places)
 
 
@@ -51,7 +51,7 @@ class Editor:
     """The edits of events that only go on with an answer, by their frame and by whether they get a block."""
 
     def read(self, text: str) -> LocatedReply:
-        """A reply or event.
+        """Parse a reply or event, and find its choices.
 
         Raises
         ------

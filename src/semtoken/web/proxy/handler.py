@@ -226,7 +226,7 @@ class ProxyHandler:
 
 
 def withheld(applied: CalibratorInUse | None) -> Withheld | None:
-    """Which answers are replaced, where accepted ones only are shown."""
+    """The rule that says which answers are replaced by a text; None if all are shown."""
     if applied is None or applied.abstain_text is None:
         return None
     return lambda block: applied.abstain_text if applied.withholds(block) else None

@@ -20,7 +20,7 @@ _WIDTHS = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 
 class ProxyMetrics:
-    """The figures of one proxy."""
+    """The metrics of one proxy, as Prometheus reads them."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

@@ -64,7 +64,7 @@ class Reader:
         self._one_at_a_time = threading.Lock()
 
     def read(self, asked: AnswerRequest, choice: PayloadChoice) -> ScoredResponse:
-        """The score of a complete choice, from the model's whole distributions.
+        """Score a complete choice by having the model read it.
 
         Raises
         ------

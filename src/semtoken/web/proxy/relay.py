@@ -47,7 +47,7 @@ async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", un
 
 @dataclass
 class Scoring:
-    """Scores of one answer, and how they are put into it."""
+    """Scores the choices of one answer, and puts the scores into it."""
 
     scorer: ReplyScorer
     editor: Editor
@@ -71,7 +71,7 @@ class Scoring:
             return work()
 
     def reply(self, text: str) -> str:
-        """A whole reply with its scores; any other text as it is."""
+        """Add scores to a whole reply; a text that is no such reply is returned unchanged."""
         try:
             reply = self.editor.read(text)
         except ValueError:
@@ -106,7 +106,7 @@ class Scoring:
             return Piece(sent)
 
     def scored(self, sent: Event, found: LocatedReply | Piece) -> Piece:
-        """An event that was read, scored."""
+        """Score an event that has been parsed."""
         if isinstance(found, Piece):
             return found
         blocks = self.scorer.event(found)
@@ -117,7 +117,7 @@ class Scoring:
 
 @dataclass
 class Piece:
-    """An event on its way to the client."""
+    """An event, with its scores, that is to be sent to the client."""
 
     sent: Event
     data: str = ""
@@ -138,7 +138,7 @@ class Piece:
         return block if block is not None and block.get("final") else None
 
     def bytes(self) -> bytes:
-        """What the client gets."""
+        """The bytes that the client gets."""
         if self.edit is None:
             return self.sent.raw
         changed = self.edit(self.blocks)
@@ -180,7 +180,7 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
 
 
 async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
-    """Send another body with the head of the upstream's answer."""
+    """Send a changed body to the client, with the status and headers of the upstream's answer."""
     length = (b"content-length", str(len(body)).encode())
     await client.begin(answer.status, [*forwarded(answer.headers, *CHANGED), length])
     await client.write(body)
@@ -287,12 +287,12 @@ class HeldPieces:
             self._writing = self._loop.create_task(self._client.write(self.release()))
 
     def look_no_more(self) -> None:
-        """End the timer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def pass_on(self, piece: Piece) -> bytes:
-        """What the client gets now that a piece has come."""
+        """Add a piece; returns the bytes that can be sent to the client now."""
         if self._pieces:
             index = self._pieces[0].content_of
             final = piece.final_block(index)
@@ -309,7 +309,7 @@ class HeldPieces:
         return out + _with_trailer(piece, self._scoring)
 
     def release(self) -> bytes:
-        """Everything that is held."""
+        """Return the bytes of all pieces that are still held."""
         out = b"".join(_with_trailer(piece, self._scoring) for piece in self._pieces)
         self._pieces.clear()
         return out

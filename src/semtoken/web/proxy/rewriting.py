@@ -25,7 +25,7 @@ _LIMIT = re.compile(
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """A request for an answer that can be scored."""
+    """A request whose answer can be scored, with the body that the upstream gets."""
 
     shape: type[Shape]
     """The API that it asks."""
@@ -40,7 +40,7 @@ class AnswerRequest:
 
     @property
     def endpoint(self) -> str:
-        """The kind of answer, for figures."""
+        """The name of the endpoint in metrics."""
         return self.shape.name
 
     @property
@@ -92,7 +92,7 @@ class AnswerRequest:
         return set_members(text, document(text), self.shape.asking(self.body, top, token_ids=token_ids)).encode()
 
     def hidden(self, *, token_ids: bool) -> HiddenFields:
-        """What of the reply to `asking` the client did not ask for."""
+        """The fields of the reply that the client did not ask for."""
         return HiddenFields(self.kept, token_ids, self.body)
 
 

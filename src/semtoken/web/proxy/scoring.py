@@ -41,7 +41,7 @@ AFTER_THE_END = "More of the answer came after the server had said that it is co
 
 
 class UnscoredChoice(Exception):
-    """A choice gets no score."""
+    """The error that a choice cannot be scored, with the reason."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class UnscoredChoice(Exception):
 
 @dataclass(frozen=True)
 class AnswerScoring:
-    """How the answers of one proxy are scored."""
+    """The settings and models with which one proxy scores answers."""
 
     scorer: Scorer
     settings: ProxySettings
@@ -73,11 +73,11 @@ class AnswerScoring:
         return replace(self, calibrators=CalibratorSlot(self.calibrators.current))
 
     def running(self) -> TopkAnswer:
-        """The scorer of an answer that is being written."""
+        """Begin the score of an answer that is still being written."""
         return new_answer(self.scorer)
 
     def warm_up(self) -> None:
-        """Prepare what the first answer would have to wait for."""
+        """Load and compile what the first answer would otherwise have to wait for."""
         with suppress(SemtokenError):
             answer, token = self.running(), TopToken(0.0, text="a", bytes=b"a")
             answer.add(TopStep(token, (token,)))
@@ -115,11 +115,11 @@ class ReplyScorer:
         """The last event of an answer may take long: it belongs in a thread."""
 
     def give_up(self, code: str) -> None:
-        """Nothing can be added to the reply; count it."""
+        """Count a reply to which nothing can be added."""
         self._scoring.metrics.unscored.labels(code).inc()
 
     def fail(self, code: str, reason: str) -> None:
-        """The stream is not understood: none of its choices gets a score."""
+        """Give no choice of a stream a score, since the stream cannot be understood."""
         if self._failed is None:
             self._failed = UnscoredChoice(code, reason)
 
@@ -181,7 +181,7 @@ class ReplyScorer:
         return None if self._failed is not None else self._stream.continuation(data)
 
     def go_on(self, found: Continuation) -> dict[int, Block]:
-        """The block of such an event, if there is one."""
+        """The block of a choice after an event that only adds to it; empty if it gets none yet."""
         start = self._begun = perf_counter()
         late = self._take_in(lambda: self._stream.go_on(found))
         block = self._final_block(found.choice) if late else self._running(found.choice)

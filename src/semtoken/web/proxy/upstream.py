@@ -35,7 +35,7 @@ AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # th
 
 
 class BrokenOff(Exception):
-    """The upstream broke its answer off, or was silent for too long (`stalled`)."""
+    """The error that the upstream broke off its answer, or was silent for too long (`stalled`)."""
 
     def __init__(self, *, stalled: bool) -> None:
         super().__init__("stalled" if stalled else "broken off")
@@ -56,7 +56,7 @@ class Request:
 
 
 class Answer:
-    """An answer of the upstream whose head has come."""
+    """An answer of the upstream of which status and headers have arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.status = response.status
@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def encoding(self) -> str:
-        """How its body is compressed; "identity": it is not."""
+        """The compression of the body; "identity" for none."""
         return self.header("content-encoding") or "identity"
 
     async def beginning(self, limit: int) -> bytes:
@@ -240,7 +240,7 @@ PIECE = 2**16
 
 
 def unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
-    """A body without its compression, which was not asked for.
+    """Decompress a body, which came compressed although that was not asked for.
 
     Raises
     ------

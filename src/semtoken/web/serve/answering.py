@@ -58,14 +58,14 @@ class ServeLimits:
 
 
 class Intake:
-    """Reads the bodies of requests."""
+    """Reads the bodies of requests within limits of size and time."""
 
     def __init__(self, limits: ServeLimits) -> None:
         self.limits = limits
         self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
 
     async def body(self, request: Request) -> bytes:
-        """The body of a request that is not too long, and comes in time."""
+        """Read the body of a request, within limits of size and time."""
         limit = self.limits.request_bytes
         body, size = bytearray(), 0
         try:
@@ -142,7 +142,7 @@ class DecisionAnswering:
         self._prompts: _Prompts | None = None
 
     async def answer(self, request: Request, wire: WireFormat) -> App:
-        """The answer to a request, or the error that says why there is none."""
+        """Answer a request for typed questions, or refuse it."""
         try:
             body = await self._intake.body(request)
             asked, prepared = await self._intake.prepared(lambda: self._prepared(body, wire), None)

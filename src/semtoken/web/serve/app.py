@@ -171,7 +171,7 @@ class Answering:
         self._intake = intake
 
     async def answer(self, request: Request, form: type[AnyRequest]) -> App:
-        """The answer to a request, or the error that says why there is none."""
+        """Answer a request for completions, or refuse it."""
         try:
             body = await self._intake.body(request)
             job = await self._intake.prepared(lambda: self._job(body, form), len(body))

@@ -67,7 +67,7 @@ class _ReadTogether:
 
 
 class OpenDecisions:
-    """The typed questions that are being read."""
+    """Typed questions that the model is reading, step by step, beside the answers that it writes."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -111,13 +111,13 @@ class OpenDecisions:
         self._left = perf_counter()
 
     def finish(self) -> None:
-        """Read all of them to their end."""
+        """Read all questions to the end."""
         while self._open:
             self.advance()
 
 
 class Engine:
-    """Generates with a model."""
+    """Generates the answers of a server with one model, many at a time."""
 
     def __init__(self, stc: STC) -> None:
         self.stc = stc
@@ -129,7 +129,7 @@ class Engine:
 
     @cached_property
     def room(self) -> int | None:
-        """Tokens of prompt and answer together that the model can read, if it says."""
+        """How many tokens of prompt and answer the model can read together; None if it does not say."""
         return self.stc.backend.max_length
 
     def run(self, orders: Sequence[AnyOrder], more: More = lambda running: ()) -> None:

@@ -21,7 +21,7 @@ Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
 
 @dataclass(frozen=True)
 class GenerationBatch:
-    """What to generate: one answer for each row."""
+    """The prompts and settings of one request: one answer is generated for each row."""
 
     prompts: Sequence[Sequence[int]]
     """Token ids of each row's prompt."""
@@ -78,7 +78,7 @@ class RowEnd:
 
 @dataclass(eq=False)
 class AwaitedOrder:
-    """What every order has: somebody waits for it."""
+    """The common part of all orders: how the one who waits for it learns that it is done."""
 
     done: Callable[[SemtokenError | None], None]
     """Called when all is complete, or with what went wrong."""
@@ -106,7 +106,7 @@ class Order(AwaitedOrder):
         self.rows = self._left = len(self.work.prompts)
 
     def row_done(self) -> None:
-        """Count a complete row; with the last one the order ends."""
+        """Count a row as complete; the order is complete with its last row."""
         self._left -= 1
         if not self._left:
             self.end()

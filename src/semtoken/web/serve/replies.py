@@ -20,7 +20,7 @@ Block = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TokenSpelling:
-    """How tokens are spelled in log-probabilities."""
+    """How tokens are written in log-probabilities: as texts or as ids."""
 
     vocabulary: Vocabulary
     special: Mapping[int, str]
@@ -46,7 +46,7 @@ class TokenSpelling:
 
 @dataclass
 class Row:
-    """One choice as far as it has come."""
+    """One choice, with the tokens that have come so far."""
 
     index: int
     steps: list[RowToken] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Row:
     ended: RowEnd | None = None
 
     def take(self, item: RowToken | RowEnd) -> None:
-        """Add the next token, or the end."""
+        """Add the next token, or end the choice."""
         self.text += item.text
         if isinstance(item, RowToken):
             self.steps.append(item)
@@ -63,13 +63,13 @@ class Row:
 
     @property
     def finish_reason(self) -> str | None:
-        """Why it ended, once it has."""
+        """The reason why the choice ended, or None while it goes on."""
         return None if self.ended is None else self.ended.finish_reason
 
 
 @dataclass(frozen=True)
 class ShownFields:
-    """What a client asked for beside the text."""
+    """Which fields a client wants in the reply beside the text."""
 
     logprobs: bool = False
     token_ids: bool = False

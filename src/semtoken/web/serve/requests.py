@@ -103,7 +103,7 @@ class StreamOptions(BaseModel):
 
 
 class GenerationRequest(BaseModel):
-    """What both forms have in common."""
+    """The common fields of the two kinds of requests."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -133,7 +133,7 @@ class GenerationRequest(BaseModel):
 
     @property
     def person(self) -> str | None:
-        """The tag of a person that it carries, for the journal."""
+        """The tag of a person in the request, by which the journal can find that person's entries."""
         return self._person
 
     @property
@@ -143,7 +143,7 @@ class GenerationRequest(BaseModel):
 
     @property
     def question(self) -> str | None:
-        """What was asked, where the form says so."""
+        """The question as far as the form of the request shows it."""
         return None
 
     @property
@@ -154,12 +154,12 @@ class GenerationRequest(BaseModel):
 
     @property
     def shows_usage(self) -> bool:
-        """A stream ends with the numbers of tokens."""
+        """Whether a stream ends with the numbers of tokens."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @cached_property
     def block(self) -> BlockOptions:
-        """What the blocks hold."""
+        """The options of the semtoken blocks."""
         return read_options(self.semtoken)
 
 
@@ -221,7 +221,7 @@ AnyRequest: TypeAlias = ChatRequest | CompletionRequest
 
 
 def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
-    """Read the body of a request.
+    """Parse and check the body of a request.
 
     Raises
     ------

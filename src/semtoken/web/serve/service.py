@@ -38,7 +38,7 @@ ALWAYS_TOKENISED = 2**16
 
 @dataclass(frozen=True)
 class Offer:
-    """What the server offers."""
+    """The name, limits and options that the server offers to clients."""
 
     name: str
     """The model's name in requests."""
@@ -56,19 +56,19 @@ class Offer:
     """How long finding the parts of an answer may take; beyond that it has none, and says why."""
 
     def check_name(self, model: str | None) -> None:
-        """Raise unless a request asks for this model, or for none."""
+        """Raise an error if the request asks for a model with another name."""
         if model not in (None, self.name):
             raise self.unknown(str(model))
 
     def unknown(self, model: str) -> ApiError:
-        """The answer to requests for another model."""
+        """The error for requests that name another model."""
         message = f"The model '{model}' does not exist; this server has '{self.name}'."
         return ApiError(404, message, param="model", code="model_not_found")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A request that can be run."""
+    """A checked request with its prompts and sampling, ready to be run."""
 
     work: GenerationBatch
     reply: Reply
@@ -97,7 +97,7 @@ class Service:
         self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
 
     def job(self, request: AnyRequest) -> Job:
-        """A request as a job.
+        """Turn a checked request into a job.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class Service:
         return asked
 
     async def whole(self, job: Job) -> dict[str, Any]:
-        """The answer at once."""
+        """Run a job to its end; returns the whole reply."""
         rows = rows_of(job)
         async with aclosing(self._worker.steps(job.work)) as steps:
             async for items in steps:
@@ -292,12 +292,12 @@ def _without_learned(result: ScoredResponse) -> ScoredResponse:
 
 
 def rows_of(job: Job) -> list[Row]:
-    """A row for each answer, as yet without tokens."""
+    """An empty row for each answer of a job."""
     return [Row(index) for index in range(len(job.work.prompts))]
 
 
 def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """A chunk of one choice with another block."""
+    """A copy of a chunk of one choice with another block."""
     return {**chunk, "choices": [{**choice, "semtoken": block} for choice in chunk["choices"]]}
 
 
@@ -319,7 +319,7 @@ def probe(
 
 
 def sampling(request: AnyRequest) -> Decoding:
-    """How tokens are chosen: greedy unless the request asks for chance."""
+    """How tokens are chosen: greedily, unless the request asks for a temperature."""
     chosen = (request.top_p, request.top_k, request.min_p)
     if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):
         return Decoding()
@@ -332,24 +332,24 @@ def sampling(request: AnyRequest) -> Decoding:
 
 
 def shown_of(request: AnyRequest) -> ShownFields:
-    """What the request wants to see beside the text."""
+    """The fields that the request asks for beside the text."""
     return ShownFields(logprobs=request.top is not None, token_ids=request.return_token_ids, usage=request.shows_usage)
 
 
 def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:
-    """Numbers of tokens; a prompt counts once for all its choices."""
+    """The numbers of tokens; a prompt counts once, however many choices it has."""
     prompts = job.work.prompts[:: job.request.n or 1]
     prompt, completion = sum(map(len, prompts)), sum(len(row.steps) for row in rows)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def too_long(room: int | None, has: str, param: str) -> ApiError:
-    """The answer to a prompt that the model cannot read."""
+    """The error for a prompt that is longer than the model can read."""
     return ApiError(
         400, f"The model reads {room:,} tokens. The prompt has {has}.", param=param, code="context_length_exceeded"
     )
 
 
 def as_api_error(error: ApiError | SemtokenError) -> ApiError:
-    """What a client is told of a failure."""
+    """The error that a client gets for a failure of the server."""
     return error if isinstance(error, ApiError) else ApiError(500, str(error), kind="server_error")

@@ -43,7 +43,7 @@ class Worker:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish what is running and take no more."""
+        """Finish the orders that are running, and accept no more."""
         self._orders.put(None)
         self._thread.join()
 
@@ -117,7 +117,7 @@ class Worker:
             order.cancelled.set()
 
     async def answers(self, inquiry: PreparedInquiry) -> InquiryAnswers:
-        """Answers to typed questions. Cancelling gives them up.
+        """Wait for the answers to typed questions. Cancelling the wait gives them up.
 
         Raises
         ------
