@@ -46,7 +46,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True)
 class CascadeThreshold:
-    """Up to which uncertainty each model of a pair may answer, and what that promises."""
+    """The largest uncertainties at which each of two models may answer, and the promise that this keeps."""
 
     first: float | None
     """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be promised."""

@@ -52,7 +52,7 @@ class ColouredSpan:
 
 
 def segments(response: ScoredResponse) -> list[ColouredSpan]:
-    """The answer cut where its tokens begin and end, every character once, terminators made visible."""
+    """The answer divided at the boundaries of its tokens, each character once, with line ends made visible."""
     cut: list[ColouredSpan] = []
     position = 0
     for start, end, tokens in _groups(response.tokens):
@@ -188,7 +188,7 @@ def parts_table(parts: Sequence[Part]) -> Table:
 
 
 def shaded_html(response: ScoredResponse) -> str:
-    """The answer as a fragment of HTML that stands alone: inline styles, all text escaped, no scripts.
+    """The answer as a self-contained HTML fragment: inline styles, escaped text, no scripts.
 
     Pointing at a token shows its probability, its agreeing probability and what carried it. Put the fragment into
     any page, or show it in a notebook with `IPython.display.HTML`.

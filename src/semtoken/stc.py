@@ -127,7 +127,7 @@ class STC:
             self._require_own(lambda origin: require_clusters(origin, found))
 
     def use_learned(self, learned: LearnedNumber | None) -> None:
-        """Give every answer from the next one on its score by a number learned from labels; None: by none.
+        """Score every answer from the next one on by a number learned from labels as well; None ends that.
 
         Raises
         ------
@@ -247,18 +247,18 @@ class STC:
 
     @property
     def scorer(self) -> Scorer:
-        """Vocabulary and rules, and clusters if the rules read them or some were given, prepared for scoring."""
+        """The scorer of the current rules, with clusters if the rules need them or some were given."""
         reads = self.rules.clustering or self._given
         return scorer_for(self.clusters if reads else self.backend.vocabulary, self.rules)
 
     def scorer_of(self, rules: ScoringRules) -> Scorer:
-        """The scorer of the same model under other rules; clusters are made or loaded if these read them."""
+        """A scorer of the same model under other rules; clusters are loaded or made if these need them."""
         if not rules.clustering:
             return scorer_for(self.scorer.vocabulary, rules)
         return scorer_for(self.clusters, rules)
 
     def fingerprint(self, name: str | None = None) -> Fingerprint:
-        """Where its scores come from, for a calibrator to compare; `name` is that of the model, as you gave it."""
+        """The origin of this object's scores, which calibrators compare; `name` is the model's name as you gave it."""
         signature = self.scorer.signature
         return Fingerprint(signature=signature, scores="exact", **origin_of(self.model, name or self._name))
 
@@ -284,7 +284,7 @@ class STC:
         on_result: OnResult | None = None,
         **generation_kwargs: Any,
     ) -> list[ScoredResponse]:
-        """Generate one answer a prompt and score it on the way, keeping a few numbers a token.
+        """Generate one answer for each prompt, and score it in the same pass.
 
         Parameters
         ----------
@@ -338,7 +338,7 @@ class STC:
         on_result: OnResult | None = None,
         **reading_kwargs: Any,
     ) -> list[ScoredResponse]:
-        """Score text that already exists, in one teacher-forced pass a response.
+        """Score existing text in one teacher-forced pass for each response.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class STC:
         return results.found
 
     def disputed(self, prompt: Prompt, answer: ScoredResponse, **options: Any) -> list[Dispute]:
-        """Where an answer of this model could have said something else; see `semtoken.probing.disputed`."""
+        """The steps at which this model might have answered something else; see `semtoken.probing.disputed`."""
         from semtoken.probing import disputed
 
         return disputed(self, prompt, answer, **options)

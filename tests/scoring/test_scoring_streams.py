@@ -124,7 +124,7 @@ def test_a_step_alone_has_the_mass_that_it_has_among_others(name: str, data: st.
     ):
         answer.add(step)
         answer.advance()
-        steps = answer._listed(slice(None))
+        steps = answer._listed_steps(slice(None))
         alone, bounds = steps.usual_masses(), steps.bounds
         together = list(zip(bounds.lower.tolist(), bounds.estimate.tolist(), bounds.upper.tolist(), strict=True))
         assert alone in (None, together)

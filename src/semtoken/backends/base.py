@@ -146,7 +146,7 @@ class Backend(Protocol):
         """The kinds of data that the steps of this backend hold for observers that ask for it."""
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-        """Raise what `generate` would raise before its first step, if it would."""
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
 
     def generate(
         self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()

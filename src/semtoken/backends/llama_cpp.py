@@ -124,7 +124,7 @@ class LlamaCppBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens of the model's file. (Those of clusters that fit take their place in scores.)"""
+        """The tokens of the model's file. Clusters that fit the model bring a vocabulary of their own for scores."""
         llama_cpp = require("llama_cpp", extra="llama-cpp")
         own = _vocabulary(self.model)
         pieces = tuple(_piece(self.model, token) for token in range(self.model.n_vocab()))
@@ -153,7 +153,7 @@ class LlamaCppBackend:
         check_spelling(self.model, vocabulary)
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-        """Raise what `generate` would raise before its first step, if it would."""
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
         self._encoded(prompts, 1)
 
     def generate(

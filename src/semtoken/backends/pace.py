@@ -20,7 +20,7 @@ STEPS = 9
 
 
 class Pace:
-    """Keeps the time of reading before a step below about two steps of the answers that are being written.
+    """Limits how much of waiting prompts is read before a step, so that running answers are delayed by about two steps.
 
     Where more answers wait than are being written, reading may take as many times longer: it is the others who are few.
     """
@@ -30,7 +30,9 @@ class Pace:
         self._steps: deque[float] = deque(maxlen=STEPS)
 
     def budget(self, waiting: int, running: int) -> int:
-        """Tokens to read before the next step, where so many answers wait to begin and so many are being written."""
+        """How many tokens of prompts to read before the next step, given how many answers wait and how many are being
+        written.
+        """
         return min(MOST, int(self._tokens * _share(waiting, running))) if running else MOST
 
     def note_step(self, seconds: float) -> None:
@@ -38,7 +40,7 @@ class Pace:
         self._steps.append(seconds)
 
     def note_reading(self, seconds: float, read: int, waiting: int, running: int) -> None:
-        """Take in how long it took to read so many tokens before a step."""
+        """Record how many seconds it took to read this many tokens of prompts."""
         if not read or not running or not self._steps:
             return
         share = _share(waiting, running)
@@ -55,7 +57,7 @@ def _share(waiting: int, running: int) -> float:
 
 
 def has_room(tokens: int, before: int, budget: int) -> bool:
-    """Whether a prompt of so many tokens is read whole before the next step, after so many tokens of others."""
+    """Whether a prompt of this many tokens is read whole before the next step, after those of other prompts."""
     return before + tokens <= (MOST if tokens <= WHOLE else budget)
 
 

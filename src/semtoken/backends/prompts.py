@@ -77,7 +77,7 @@ def as_responses(responses: Response | Sequence[Response], count: int) -> list[R
 
 
 def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[Decoding]:
-    """The settings of each of `count` prompts: the same for all, or one for each."""
+    """The decoding settings of each of `count` prompts, from one setting for all or a list of them."""
     return [decoding] * count if isinstance(decoding, Decoding) else list(decoding)
 
 
@@ -249,7 +249,7 @@ def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> PaddedBatch:
-    """Sequences side by side, filled up on the left (prompts) or on the right (responses)."""
+    """Pad sequences to one length, on the left (prompts) or on the right (responses)."""
     width = max(map(len, sequences))
     ids = np.full((len(sequences), width), padding, dtype=np.int64)
     mask = np.zeros_like(ids)
@@ -261,7 +261,7 @@ def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> Padd
 
 
 def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Positions of texts in batches of similar length, longest first: memory is short at once if ever.
+    """Divide texts into batches of similar length, longest first, so that a lack of memory shows at once.
 
     >>> in_batches_by_length([3, 9, 4], batch_size=2)
     [[1, 2], [0]]
@@ -287,7 +287,9 @@ def newline_ids(vocabulary: Vocabulary) -> list[int]:
 def answer_length(
     ids: Sequence[int], stop_ids: Collection[int], stop_strings: Sequence[str], vocabulary: Vocabulary
 ) -> int:
-    """Number of tokens up to the first stop token or the token that completes a stop string, that one included."""
+    """The number of tokens of an answer up to and including the first stop token, or the one that completes a stop
+    string.
+    """
     length = next((i + 1 for i, token in enumerate(ids) if token in stop_ids), len(ids))
     if not stop_strings:
         return length
@@ -299,6 +301,6 @@ def answer_length(
 
 
 def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
-    """Key of one sample of its random numbers, made from the prompt: the order of the questions cannot matter."""
+    """The seed of one sample's random numbers. It depends on the prompt and not on the order of the questions."""
     digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()
     return [seed, sample, *np.frombuffer(digest, dtype="<u4").tolist()]

@@ -12,7 +12,7 @@ from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, 
 
 
 class AnswerScores(Observer):
-    """Scores every answer of a call while its tokens come, and keeps a few numbers a token.
+    """Scores all answers of a call while their tokens come; only a few numbers for each token are kept.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class AnswerScores(Observer):
         return None
 
     def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
-        """Take in several steps: the answers of each and their tokens. Their rows stand one after the other."""
+        """Add several decoding steps at once, given the answers and tokens of each; their rows are concatenated."""
         first = 0
         for answers, tokens in steps:
             self.scorer.vocabulary.check_ids(tokens)
@@ -78,7 +78,7 @@ class AnswerScores(Observer):
         del self._exact[answer]
 
     def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
-        """The scores of complete answers; of those whose logits are known only so many tokens count."""
+        """The scores of complete answers; `lengths` says how many tokens of each count."""
         if self._top:
             return [self.result(answer, distribution) for answer in lengths]
         return self._exact.finish(lengths, distribution)

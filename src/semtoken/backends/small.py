@@ -33,7 +33,7 @@ WEIGHTS = "model.safetensors"
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens that were read, one array [T, heads, head size] a layer."""
+    """The keys and values of the tokens that were read: one array [T, heads, head size] for each layer."""
 
     keys: list[Array] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Llama:
         return cls(weights, json.loads((folder / "config.json").read_text(encoding="utf-8")))
 
     def read(self, ids: Sequence[int], cache: Cache) -> Array:
-        """Read further tokens; returns the logits after the last of them, [V]. The cache takes them in."""
+        """Read further tokens and add them to the cache; returns the logits after the last one, [V]."""
         x = self.weights["model.embed_tokens.weight"][list(ids)]
         positions = np.arange(cache.length, cache.length + len(ids))
         for layer in range(self.config["num_hidden_layers"]):

@@ -48,7 +48,7 @@ class PlannedClustering:
 def planned_clusterings(
     model: ModelSettings, identity: Mapping[str, Any], settings: RunSettings
 ) -> tuple[PlannedClustering, ...]:
-    """The main clustering of a model and, one setting changed at a time, those of the study.
+    """The main clustering of a model, and those of the study, which differ from it in one setting each.
 
     A variant that changes nothing has the identity of the main one, and so its numbers. Under rules that count no
     clusters there are none, unless the settings name a folder of clusters: then scores have its vocabulary.
@@ -97,7 +97,7 @@ def _plan_to_make(name: str, model: Mapping[str, Any], settings: Mapping[str, An
 def prepare_clustering(
     run: Path, model: ModelSettings, clustering: PlannedClustering, progress: Progress | None = None
 ) -> None:
-    """Put a clustering into the run: fetched where it is given, else the cached one or a new one.
+    """Put a clustering into a run's folder: fetched if it is given, else from the cache or newly made.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ def control_clusters(
     n_bins: int = 20,
     token_counts: Sequence[int] | npt.NDArray[Any] | None = None,
 ) -> TokenClusters:
-    """The clusters that a control scores with; the given ones where it changes none.
+    """The clusters with which a control scores; the run's own clusters if it does not change them.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def frequency_bins(
 
 
 def row_means_log_score(clusters: TokenClusters, token_ids: Sequence[int], log_probs: npt.ArrayLike) -> float:
-    """Log score of an answer if every other member of a chosen token's cluster had the mean of its row.
+    """The log score of an answer if all other members of a cluster had the mean probability of their row.
 
     With s members in the cluster of a token of probability p, p + (s - 1)(1 - p)/(V - 1) is what a shuffled cluster has
     on average; prefixes and function words are left out, and a numeral is alone, as in STC. Compare it with

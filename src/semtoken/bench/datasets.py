@@ -43,13 +43,13 @@ class Dataset:
 
     @cached_property
     def asked_hash(self) -> str:
-        """SHA-256 of all that generations depend on: ids, questions, prompts, where answers stop."""
+        """A hash (SHA-256) of everything that answers depend on: ids, questions, prompts, and where answers stop."""
         asked = [[question.id, question.question] for question in self.questions]
         return _hash([asked, self.prompts(), self.format.stop_at_newline])
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of that and of the accepted answers, on which judgements depend."""
+        """A hash (SHA-256) of the above and of the accepted answers, on which judgements depend."""
         return _hash([self.asked_hash, [question.answers for question in self.questions]])
 
 
@@ -223,7 +223,7 @@ def _question_of_row(known: KnownSet, number: int, row: Mapping[str, Any], sourc
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Questions of a file (see `semtoken.files.record_files`); those without an id are named after file and line.
+    """Read the questions of a file (see `semtoken.files.record_files`); those without an id get one from file and line.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def question_of_line(row: Mapping[str, Any], where: str, default_id: str) -> Question:
-    """A question from the fields of a record; `prompt` stands in for `question`, and `answers` may be one text.
+    """Make a question from the fields of a record; `prompt` stands in for `question`, and `answers` may be one text.
 
     Raises
     ------

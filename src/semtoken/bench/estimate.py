@@ -29,7 +29,7 @@ class RunEstimate:
 
 
 def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
-    """Run a few questions in a temporary folder and scale up what they took.
+    """Estimate the time and space of a run by answering a few questions in a temporary folder.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def digest(content: Any) -> str:
 
 
 def model_identity(model: str | Path, revision: str | None = None) -> Mapping[str, str]:
-    """A model or artifact by its content: the hash of a folder's files or of a GGUF file, or hub id and commit.
+    """What identifies the content of a model: a hash of its files, or its hub id and commit.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _gpus() -> list[Mapping[str, Any]]:
 
 
 def git_state(directory: Path) -> dict[str, Any] | None:
-    """Commit of the repository that a directory is in, and whether files differ from it; None outside one."""
+    """The commit of the repository that a directory is in, and whether files have changed; None outside one."""
     git = shutil.which("git")
     if git is None:
         return None

@@ -89,7 +89,7 @@ T = TypeVar("T")
 
 
 class Models:
-    """Loads the models that a run names and keeps the last one; a GPU rarely holds two.
+    """Loads the models that a run names, and keeps only the last one, since a GPU rarely holds two.
 
     Parameters
     ----------

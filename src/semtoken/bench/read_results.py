@@ -36,7 +36,7 @@ LARGEST_EXAMPLE = 16
 
 
 def collect(path: str | Path) -> RunResults:
-    """Every number of a run that is complete; the notes say what is not.
+    """Read all complete results of a run; the notes say what is missing.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def model_shares(run: Path) -> dict[str, float]:
-    """The part of the answers' time that was the model's own, in [0, 1], for "greedy" and "samples".
+    """The share of the answers' time that the model itself took, in [0, 1], for "greedy" and "samples".
 
     Only where the engine tells how long its passes took.
     """

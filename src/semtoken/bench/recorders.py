@@ -187,7 +187,7 @@ def p_true(context: Context) -> Recorder:
 
 
 def watched(context: Context) -> Recorder:
-    """Statistics of the answering model of the greedy answers, all that are missing from one pass.
+    """Record statistics of the answering model for the greedy answers, all that are missing in one pass.
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
@@ -215,7 +215,7 @@ def watched(context: Context) -> Recorder:
 
 
 def clustered(context: Context) -> Recorder:
-    """STC scores of the greedy answers by all clusterings and rules that are missing, from one pass.
+    """Record the STC scores of the greedy answers by all clusterings and rules that are missing, in one pass.
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
@@ -345,7 +345,7 @@ def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[Float
 
 
 def scores(context: Context) -> Recorder:
-    """One column of uncertainties for each method; a method that fails does not keep the others from theirs."""
+    """Score every answer by each method, a column each; a method that fails does not stop the others."""
 
     def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
         pyarrow = require("pyarrow", extra="bench")

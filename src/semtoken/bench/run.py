@@ -189,7 +189,7 @@ def run_benchmark(
 
 
 def store_questions(run: Path, cell: CellPlan, dataset: Dataset) -> None:
-    """Put the questions of a data set into the run, as far as they are not there."""
+    """Write the questions of a data set into the run's folder, as far as they are missing."""
     pyarrow = require("pyarrow", extra="bench")
     folder = cell.questions_folder(run)
     for shard in range(cell.n_shards):

@@ -86,7 +86,7 @@ def write_shard(
 
 
 def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[str] | None = None) -> Shard | None:
-    """One shard; None where there is none that is whole and was made with these settings.
+    """Read a shard; None if there is none, or if it is damaged or was made with other settings.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[s
 
 
 def is_shard(folder: Path, number: int, key: str, rows: int) -> bool:
-    """Whether `read_shard` would find it; every page is read and checked."""
+    """Whether a shard is there, whole, and made with these settings."""
     return _read(folder, number, key, rows) is not None
 
 
@@ -147,7 +147,7 @@ def problem_path(folder: Path, number: int) -> Path:
 
 
 def take_problem(folder: Path) -> str | None:
-    """Why the first shard of a stage that lacks one could not be made; the notes are removed."""
+    """The reason why the first missing shard of a step could not be made; deletes the notes."""
     notes = sorted(folder.glob(f"*{PROBLEM}"))
     reasons = [str(read_json(path)["reason"]) for path in notes]
     for path in notes:
@@ -161,7 +161,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file of a run, without its checksum. Files of earlier releases have none.
+    """Read a JSON file of a run and check its checksum, which files of earlier releases do not have.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def columns_of(artifact: str) -> tuple[str, ...]:
 
 
 def table_of(ids: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> Any:
-    """A `pyarrow.Table` of the questions' ids and the fields that were recorded of each, the same for all."""
+    """A `pyarrow.Table` of the questions' ids and the recorded fields, which are the same for all questions."""
     pyarrow = require("pyarrow", extra="bench")
     rows = [_pack_states(one) for one in fields]
     arrays = {"id": pyarrow.array(list(ids), type=pyarrow.string())}
@@ -247,7 +247,7 @@ def table_of(ids: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def generations_of(questions: Sequence[str], shards: Sequence[Mapping[str, Sequence[Any]]]) -> list[Generation]:
-    """The records of some questions, put together from the columns of several steps."""
+    """Assemble the records of some questions from the columns of several steps."""
     columns = {
         name: values for shard in shards for name, values in shard.items() if name in COLUMNS and values[0] is not None
     }
@@ -281,7 +281,7 @@ def _plain(value: Any) -> Any:
 
 
 def pack_states(states: npt.ArrayLike) -> FloatArray:
-    """Hidden states as M coordinates each, from which EigenScore follows as from the states themselves.
+    """Compress hidden states of M samples to M coordinates each, from which EigenScore is the same.
 
     EigenScore reads C C^T only, where C are the states with each row centred over its features. With C = U S V^T
     that is (U S)(U S)^T, so U S is kept.
@@ -301,7 +301,7 @@ def pack_states(states: npt.ArrayLike) -> FloatArray:
 
 
 def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
-    """Rows of H features that centring leaves as they are and whose C C^T is that of the states packed.
+    """Rows of H features, already centred, whose products with each other are those of the packed states.
 
     Parameters
     ----------

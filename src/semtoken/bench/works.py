@@ -54,7 +54,7 @@ class CellWork:
         return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
 
     def missing(self, shard: int) -> tuple[PlannedStep, ...]:
-        """Steps whose file of a shard is not there or not whole, each key once."""
+        """The steps whose file for a shard is missing or damaged, each key once."""
         by_key = {step.key: step for step in reversed(self.steps)}
         rows = self.cell.rows(shard)
         return tuple(
@@ -70,7 +70,7 @@ class CellWork:
         return Models(self.settings)
 
     def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
-        """Get ready: what is returned makes the missing files of one shard.
+        """Load what the work needs; returns the function that makes the missing files of one shard.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ def decided(
     threshold: Threshold | None,
     known: Fingerprint = NOTHING_KNOWN,
 ) -> ScoredResponse:
-    """The answer with its chance, the chance's bounds, the decision, and flags where the calibrator may not fit.
+    """An answer with its chance, bounds and decision, and with flags where the calibrator may not fit.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ WIDE = 0.1
 
 @dataclass(frozen=True)
 class CalibratorInUse:
-    """A calibrator in use, with what is known of the answers that it will be shown."""
+    """A calibrator together with what is known about the answers that it is applied to."""
 
     calibrator: Calibrator
     known: Fingerprint = NOTHING_KNOWN
@@ -103,7 +103,7 @@ class CalibratorInUse:
         return self.calibrator.n
 
     def save(self, directory: Path) -> None:
-        """Write the file into a folder, byte for byte, from where `load` takes it."""
+        """Write the calibrator's file into a folder, unchanged, so that `load` can read it."""
         directory.mkdir(parents=True, exist_ok=True)
         with replacing_file(directory / NAME) as file:
             file.write(self.file)
@@ -178,11 +178,11 @@ class CalibratorInUse:
         return self.abstain_text
 
     def sentence(self, answer: ScoredResponse) -> str:
-        """The chance and the decision for people: "right in about 3 of 10 answers that score like this one"."""
+        """The chance and the decision as text: "right in about 3 of 10 answers that score like this one"."""
         return chance_sentence(self.block(answer))
 
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
-        """How chances and promise held on labelled answers that the calibrator has not seen, in two sentences.
+        """How well chances and promise held on labelled answers that the calibrator has not seen, in two sentences.
 
         Parameters
         ----------

@@ -186,7 +186,7 @@ class Calibrator:
         return float(chances[0]) if single else chances
 
     def chance_bounds(self, answer: Any) -> Any:
-        """Around the chance: calibrated answers to "what if this one is wrong" and "what if it is right".
+        """Bounds of the chance: the calibrated chances if this answer is counted as wrong, and as right.
 
         Not a confidence interval: the width says how much one answer more would move the chance. Venn-Abers gives the
         two ends, widened to hold `chance`.
@@ -254,7 +254,7 @@ class Calibrator:
         )
 
     def compare(self, scores: Any, *, seed: int = 0) -> Drift:
-        """How far recent scores are from those that it was fitted on: a distance with an interval, no alarm.
+        """How far recent scores are from those that it was fitted on: a distance with an interval, without a verdict.
 
         Where a number was learned, they are compared with the scores that it gives new answers like the labelled ones
         (`LearnedNumber.expected`).
@@ -267,7 +267,7 @@ class Calibrator:
         return drift(fitted, recent[np.isfinite(recent)], seed=seed)
 
     def compare_states(self, scored: Any, *, seed: int = 0) -> Drift:
-        """How far the hidden states of recent answers lie from those that a number was learned on; see `compare`.
+        """How far the hidden states of recent answers are from the labelled ones; see `compare`.
 
         Parameters
         ----------
@@ -341,7 +341,9 @@ class Calibrator:
         return found
 
     def with_learned(self, answer: Any) -> Any:
-        """A scored answer with the number that was learned, where this calibrator holds one and the answer has none."""
+        """A scored answer with the number that was learned, if this calibrator holds one and the answer has none
+        yet.
+        """
         if self.learned is None or not hasattr(answer, "scores") or LEARNED in answer.scores:
             return answer
         from semtoken.calibration.learning import with_learned
@@ -430,7 +432,7 @@ def _read(path: Path) -> Calibrator:
 
 
 def to_bytes(calibrator: Calibrator) -> bytes:
-    """The file of a calibrator: plain values with the SHA-256 of the others, in one fixed layout."""
+    """The bytes of a calibrator's file: plain values with their SHA-256, in one fixed layout."""
     values = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -453,7 +455,7 @@ def to_bytes(calibrator: Calibrator) -> bytes:
 
 
 def from_bytes(data: bytes) -> Calibrator:
-    """A calibrator from the bytes of its file, which must be, byte for byte, what `save` writes.
+    """Read a calibrator from the bytes of its file, which must be exactly what `save` writes.
 
     Raises
     ------

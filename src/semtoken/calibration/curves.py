@@ -167,7 +167,7 @@ NEWTON_STEPS = 50
 
 
 def smoothed_targets(correct: FloatArray) -> FloatArray:
-    """Labels moved a little towards each other, as Platt (1999) does it against overfitting, [n]."""
+    """Labels moved a little towards each other against overfitting (Platt 1999), [n]."""
     right = correct.sum()
     wrong = correct.size - right
     return np.where(correct == 1, (right + 1) / (right + 2), 1 / (wrong + 2))

@@ -90,7 +90,7 @@ class Fingerprint:
             )
 
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
-        """What makes chances and promises less sure for other answers: known differences, then what is unknown."""
+        """Flags for answers to which chances and promises may not apply: known differences, then what is unknown."""
         found = []
         instance(other, Fingerprint, "other")
         for name, what in _SHOULD_AGREE.items():
@@ -123,7 +123,7 @@ NOTHING_KNOWN = Fingerprint()
 
 
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
-    """The fingerprint of scored answers, as far as they tell, with what the caller knows besides.
+    """The fingerprint of scored answers, from the answers themselves and from what the caller knows.
 
     Raises
     ------

@@ -57,7 +57,7 @@ class LabelledScores:
 
 
 def chosen_method(scored: Any, by: str | None) -> str | None:
-    """The method whose scores count, as fingerprints name it: None for the product.
+    """The method whose scores count, under the name that fingerprints use: None for the product.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _by_method(answer: Any, by: str) -> float | None:
 
 
 def given_score(answer: Any, name: str) -> float | None:
-    """The score of an answer by a method, as a file may hold it; None where it is unbounded, or not there.
+    """The score of an answer by a method as a file holds it; None if it is unbounded or missing.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def given_score(answer: Any, name: str) -> float | None:
 
 
 def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
-    """Between which log scores by a method the exact one of an answer lies; None where it is exact or not known."""
+    """The bounds of an answer's log score by a method; None where the score is exact or not known."""
     if by is None or (by == HEADLINE and answer.headline is not None and answer.headline.name == PRODUCT):
         found: tuple[float, float] | None = answer.log_score_bounds
         return found
@@ -224,7 +224,7 @@ def _checked(
 
 
 def require_enough(answers: LabelledScores) -> None:
-    """Refuse what no calibrator should be fitted on, with the numbers that are missing."""
+    """Raise `InvalidInput` if there are too few labels to fit a calibrator, naming how many are missing."""
     missing = FEWEST_LABELS - answers.n
     if missing > 0:
         raise InvalidInput(

@@ -106,7 +106,9 @@ def learn(
 
 
 def gain_over(headline: FloatArray, risk: FloatArray, correct: FloatArray, *, seed: int = 0) -> Difference:
-    """AUROC of a risk minus that of the headline, with the two-sided interval whose lower end is one-sided 90 %."""
+    """The AUROC of a risk minus that of the headline, with a two-sided interval whose lower end is a one-sided 90 %
+    bound.
+    """
     other = resample("auroc", headline, correct, seed=seed)
     level = 1 - 2 * (1 - ONE_SIDED)
     return resample("auroc", risk, correct, seed=seed).minus(other, level)
@@ -135,7 +137,7 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """What the whole recipe says of answers that it did not see, fitted on the other folds."""
+    """The risks of answers by the whole recipe, each from a fit on the folds that do not contain it."""
 
     risk: FloatArray
     """[n] log-odds of being wrong."""
@@ -143,7 +145,7 @@ class CrossFitted:
     """[n] the same in standard deviations from the mean of the answers that the fold's fit had seen."""
 
     def expected(self, seen: FloatArray) -> FloatArray:
-        """Risks of new answers by a fit on all labels, which gave these to the ones that it has seen; [n], ascending.
+        """The risks of new answers like the labelled ones, [n], ascending; `seen` are the risks of the labelled ones.
 
         The fits on four fifths of the labels spread new answers less than that on all of them does, by 5 % with 400
         labels. Taking `risk` itself for this would call answers of the same world moved two or three times too often.
@@ -256,7 +258,7 @@ class LearnedAnswers:
 
 
 def require_known(learned: LearnedNumber) -> None:
-    """Refuse a number that reads what this release cannot read of an answer.
+    """Raise an error for a number that needs something of an answer that this release cannot read.
 
     Raises
     ------
@@ -342,7 +344,7 @@ def _prompt_of(answer: Any) -> str:
 
 
 def with_learned(answer: Any, learned: LearnedNumber) -> Any:
-    """A scored answer with its learned number, and how far its state lies from the labelled ones.
+    """A scored answer with its learned number, and with the distance of its state from the labelled ones.
 
     A blank answer stays as it is, and so does one that the number was not learned for: this one gets the flag
     `learned_refused` with the reason.
@@ -418,7 +420,7 @@ def _origin(answers: Sequence[Any]) -> LearnedFrom:
 
 
 def shared_ends(prompts: Sequence[str]) -> tuple[str, str]:
-    """What all prompts begin and end with: the form around the question, cut where the question may begin or end."""
+    """The text that all prompts begin with and end with: the form around the question."""
     before = _shared_start(prompts)
     if len(set(prompts)) > 1:
         before = before[: max(before.rfind(one) + 1 for one in " \n>]:")]

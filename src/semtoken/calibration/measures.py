@@ -46,7 +46,9 @@ class Bin:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Chances against what came true. Losses: lower is better; a negative gain means better than the base rate."""
+    """How good chances are on labelled answers. Losses: lower is better. Gain: negative is better than the base
+    rate.
+    """
 
     n: int
     """Answers that were looked at."""
@@ -117,7 +119,9 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
-    """Bins of equal count, ten where there are a hundred answers; equal chances stay together."""
+    """Divide answers into bins of equal size by their chance, ten if there are a hundred; equal chances stay
+    together.
+    """
     wanted = max(1, min(BINS, chances.size // PER_BIN))
     cuts = np.unique(np.quantile(chances, np.arange(1, wanted) / wanted, method="higher"))
     bins = np.searchsorted(cuts, chances, side="right")

@@ -72,7 +72,7 @@ def upper_error_bound(wrong: int, accepted: int, delta: float) -> float:
 
 @functools.cache
 def labels_needed(wrong: int, alpha: float, delta: float) -> int:
-    """The least number of accepted answers with which so many wrong ones still pass the test.
+    """The smallest number of accepted answers at which this many wrong ones still pass the test.
 
     For `wrong` = 0 it is the floor below which no threshold can ever pass: 22 at (0.1, 0.1).
     """
@@ -112,7 +112,7 @@ def fixed_sequence(
     *,
     strict: bool = False,
 ) -> tuple[float | None, tuple[Test, ...]]:
-    """Walk the thresholds from strict to loose, stop at the first that fails, keep the last that passed.
+    """Test thresholds from strict to loose, stop at the first that fails, and return the last one that passed.
 
     Learn-then-test with fixed sequence (Angelopoulos et al. 2021): with probability at least 1 - delta over the
     labelled answers, at most alpha of the answers accepted by the threshold that is kept are wrong.
@@ -163,7 +163,8 @@ def wrong_answers_caught(uncertainty: FloatArray, correct: FloatArray, alpha: fl
 
 
 def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> float | None:
-    """Conformal risk control of "accepted and wrong": the loosest with (wrong accepted + 1) / (n + 1) <= alpha.
+    """Conformal risk control for "accepted and wrong": the loosest threshold with (wrong accepted + 1) / (n + 1) <=
+    alpha.
 
     Returns
     -------
@@ -180,7 +181,7 @@ def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> fl
 def batch_selection(
     uncertainty: FloatArray, correct: FloatArray, new_uncertainty: FloatArray, alpha: float
 ) -> tuple[FloatArray, list[int]]:
-    """Conformal selection: p-values of new answers, and those that Benjamini-Hochberg selects at alpha.
+    """Conformal selection: p-values of new answers, and the answers that Benjamini and Hochberg's procedure selects.
 
     The expected share of wrong answers among the selected is at most alpha (Jin and Candes 2023).
     """
@@ -198,7 +199,7 @@ simulation, at an AUROC of 0.85)."""
 
 
 def usual_labels(alpha: float) -> int:
-    """How many labelled answers a promise takes, roughly: 50 / alpha between the simulated levels."""
+    """Roughly how many labelled answers a promise at alpha takes: 50 / alpha between the simulated levels."""
     return USUAL.get(alpha, math.ceil(50 / alpha))
 
 
@@ -208,7 +209,7 @@ def within_reach(n: int) -> float | None:
 
 
 def forecast(n: int, alpha: float, delta: float) -> str:
-    """One sentence or two for a person who asks for a promise at alpha and has n labels."""
+    """A sentence or two on whether n labels are enough for a promise at alpha."""
     least, usual = labels_needed(0, alpha, delta), usual_labels(alpha)
     if n < least:
         return (
@@ -226,7 +227,7 @@ def forecast(n: int, alpha: float, delta: float) -> str:
 
 
 def label_order(log_scores: list[float], seed: int = 0) -> list[int]:
-    """In which order to label answers: every beginning of it is spread evenly over the scores.
+    """An order in which to label answers: each beginning of it is spread evenly over the scores.
 
     Ranks of the scores are visited in van der Corput's order from a random start. So a hundred labels teach the
     calibrator its whole range, and remain a fair sample of all answers, which the promises need; answers near the

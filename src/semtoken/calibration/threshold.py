@@ -173,7 +173,7 @@ class Threshold:
 
 
 def product_limit(limit: Threshold | float) -> float:
-    """Where a generation may be ended, in nats of -log_score: the product over the tokens, whose bound can only rise.
+    """The -log_score in nats beyond which a running answer can be ended, for thresholds on the product; it only rises.
 
     No other number can be told before the answer ends: the mean in the headline of a sentence may fall again.
 
@@ -237,7 +237,7 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *,
 
 
 def threshold_values(threshold: Threshold) -> dict[str, Any]:
-    """Plain values for a file. An infinite threshold (accept everything) becomes the text "inf"."""
+    """A threshold as plain values for a file; an infinite one (accept everything) becomes the text "inf"."""
     values = asdict(threshold) | {"fingerprint": known_values(threshold.fingerprint)}
     values["uncertainty"] = _finite(threshold.uncertainty)
     values["tests"] = [asdict(test) | {"threshold": _finite(test.threshold)} for test in threshold.tests]

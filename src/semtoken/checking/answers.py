@@ -146,7 +146,7 @@ def check_reply(
 
 
 def ranked(found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "") -> CheckedReplies:
-    """What was found of the replies in their order, the most doubtful answer first.
+    """The answers that were found, the most doubtful first, and the replies that could not be scored.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class FoundReply:
 
 
 def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
-    """The replies of files, folders and globs in the order given; in a folder, in the order of the names.
+    """Read the replies of files, folders and globs, in the given order; within a folder, by name.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
 
 
 def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
-    """The same replies, whose lines are not read yet: passing one over costs little.
+    """The same replies as `saved_replies`, but not parsed yet, so that skipping one costs little.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def _inner(value: Mapping[str, Any]) -> Any:
 
 
 def question_of(value: Mapping[str, Any]) -> str | None:
-    """What a record or a request body asks: its question, its prompt, or the last message of the user."""
+    """The question in a record or a request body: its question, its prompt, or the last message of the user."""
     for field in ("question", "prompt", "input"):
         if isinstance(value.get(field), str):
             return str(value[field])

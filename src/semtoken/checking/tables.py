@@ -95,7 +95,7 @@ def _cell(text: str) -> str:
 
 
 def page_rows(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
-    """Small rows for the page: the answer, its doubtful stretches with their rivals, and no tokens."""
+    """Rows for the page: the answer and its doubtful stretches with their rivals, without tokens."""
     return [_slim(_row(one) | _page_fields(one) | _stretches(one)) for one in answers]
 
 

@@ -39,7 +39,7 @@ AbstainTextOption = Annotated[
 
 
 def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
-    """The calibrator of the option for a model that was loaded; None without one.
+    """Load the calibrator that the option names for a loaded model; None without the option.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
 
 
 def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
-    """Apply a calibrator to a model that goes on with the number that it gives to its answers now."""
+    """Load a calibrator for a model whose answers keep the number that they get now."""
     if directory is None:
         return applied(None, None, abstain_text)
     from semtoken.calibration.apply import CalibratorInUse
@@ -62,7 +62,7 @@ def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str |
 
 
 def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
-    """The calibrator of typed decisions of the option, which a server can exchange; an empty slot without one.
+    """A slot with the calibrator of typed decisions that the option names, empty without the option.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def applied(
 
 
 def calibrator_from(directory: Path | None) -> Calibrator | None:
-    """The calibrator of the option, for answers that come with their origin; None without one.
+    """Load the calibrator that the option names, for answers that state their origin; None without the option.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def calibrator_from(directory: Path | None) -> Calibrator | None:
 
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
-    """What decides the lines of a file written with a calibrator: the hash of its file, None without one."""
+    """The settings of a scored file that depend on the calibrator: the hash of its file, or None."""
     import hashlib
 
     if directory is None:

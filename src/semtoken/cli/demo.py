@@ -223,7 +223,7 @@ def chosen(questions: Sequence[Question]) -> list[Question]:
 
 
 def spread(questions: Sequence[Question], count: int) -> list[Question]:
-    """`count` questions at even distances through the whole set, all of them if there are no more."""
+    """`count` questions at equal distances through the whole set, or all if there are no more."""
     count = min(count, len(questions))
     return [questions[i * len(questions) // count] for i in range(count)]
 
@@ -292,7 +292,7 @@ def show(answered: MarkedAnswer) -> Text:
 
 
 def considered(result: ScoredResponse) -> str:
-    """The two strongest other tokens where the answer is least sure: "Germany 24 %, DEU 18 %"."""
+    """The two most probable other tokens where the answer is least sure: "Germany 24 %, DEU 18 %"."""
     if not result.tokens:
         return ""
     token = min(result.tokens, key=lambda t: t.log_probability)

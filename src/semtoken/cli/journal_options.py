@@ -79,7 +79,7 @@ class JournalChoice:
     ] = None
 
     def open(self, source: str, **about: Any) -> tuple[Journal, Recording] | None:
-        """The journal, and how answers of a command become its entries; None without one.
+        """Open the journal, with the settings for making entries; None without the option.
 
         Parameters
         ----------
@@ -113,7 +113,9 @@ class JournalChoice:
 
     @contextmanager
     def keeper(self, source: str, **about: Any) -> Iterator[AnswerKeeper | None]:
-        """What keeps the answers of a command that ends; None without a journal. Raises as `open`."""
+        """An object that puts the answers of a command into the journal; None without one. Raises the errors of
+        `open`.
+        """
         found = self.open(source, **about)
         if found is None:
             yield None
@@ -136,7 +138,9 @@ class JournalChoice:
             journal.close()
 
     def recorder(self, source: str, **about: Any) -> AnswerRecorder | None:
-        """What keeps the answers of a server; None without a journal. Raises as `open`."""
+        """An object that puts the answers of a server into the journal; None without one. Raises the errors of
+        `open`.
+        """
         found = self.open(source, **about)
         if found is None:
             return None
@@ -176,7 +180,7 @@ class AnswerKeeper:
         place: str,
         question: str | None,
     ) -> None:
-        """Keep an answer, once: the same answer at the same place is not written again by a command that goes on.
+        """Put an answer into the journal, once: a command that is resumed does not add the same answer again.
 
         Parameters
         ----------

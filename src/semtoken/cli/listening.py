@@ -26,7 +26,7 @@ GraceOption = Annotated[
 
 
 def gate_from_environment() -> Gate:
-    """Who may read and write the journal: whoever has the token in SEMTOKEN_TOKEN, where it is set."""
+    """The gate of the journal's routes: with SEMTOKEN_TOKEN set, only requests with that token pass."""
     from semtoken.web.access import Gate
 
     return Gate(os.environ.get("SEMTOKEN_TOKEN") or None)

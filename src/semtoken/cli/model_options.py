@@ -74,7 +74,7 @@ class ModelChoice:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides the numbers, as far as it is known before the model is loaded."""
+        """The settings that decide the numbers, as far as they are known before the model is loaded."""
         engine = {} if self.backend == "transformers" else {"backend": self.backend}
         return engine | {
             "model": self.model,

@@ -115,7 +115,7 @@ def hash_rows(words, seed, out):
 
 @compiled_fast
 def any_below(values, limit):
-    """Is any value below the limit? Without a branch inside, so that it is vectorised."""
+    """Whether any value is below the limit, computed without a branch so that it is vectorised."""
     count = 0
     for j in range(len(values)):
         count += values[j] < limit
@@ -225,7 +225,7 @@ def keep_near(gap, limit, diagonal, where, value):
 
 @compiled
 def nearest_in_tile(gap, numbers, best, who):
-    """Compare what is nearest to each column with the rows of a tile, which have these numbers."""
+    """Update the nearest row of each column with the rows of one tile."""
     for i in range(gap.shape[0]):
         row, number = gap[i], numbers[i]
         for j in range(len(row)):
@@ -257,7 +257,7 @@ def add_rows(rows, group, total):
 
 @compiled
 def count_degrees(where, first_row, first_column, degree):
-    """Add the ends of a chunk of pairs to the degrees of the clusters."""
+    """Count the ends of a chunk of pairs towards the degree of each cluster."""
     for e in range(len(where)):
         degree[first_row + np.int64(where[e] >> np.uint32(16))] += 1
         degree[first_column + np.int64(where[e] & np.uint32(65535))] += 1
@@ -265,7 +265,7 @@ def count_degrees(where, first_row, first_column, degree):
 
 @compiled
 def scatter(where, value, first_row, first_column, fill, neighbour, gap):
-    """Enter a chunk of pairs into the lists of both ends; fill[c] is the next free place of cluster c."""
+    """Add a chunk of pairs to the lists of both ends; fill[c] is the next free place of cluster c."""
     for e in range(len(where)):
         a = first_row + np.int64(where[e] >> np.uint32(16))
         b = first_column + np.int64(where[e] & np.uint32(65535))
@@ -329,7 +329,7 @@ def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched
 
 @compiled
 def nearest(x, before, start, length, neighbour, gap, low):
-    """Nearest cluster in the list of x: by gap, then the one before x in the chain, then the lowest id."""
+    """The nearest cluster in the list of x: by gap, then the one before x in the chain, then the lowest id."""
     best = -1
     best_gap = np.float32(np.inf)
     for e in range(start[x], start[x] + length[x]):
@@ -343,13 +343,13 @@ def nearest(x, before, start, length, neighbour, gap, low):
 
 @compiled
 def error_of(gap, slack, refined):
-    """How far a gap may be from the exact one: less where it was computed again from differences."""
+    """A bound on the error of a gap: smaller where the gap was computed from differences."""
     return gap * np.float32(2.0**-22) if gap < refined else slack
 
 
 @compiled
 def has_rivals(x, best, best_gap, slack, refined, start, length, neighbour, gap):
-    """Whether another cluster in the list of x may be as near as the best one, within the error of the gaps."""
+    """Whether another cluster in the list of x may be as near as the best one, within the error of gaps."""
     reach = best_gap + error_of(best_gap, slack, refined)
     for e in range(start[x], start[x] + length[x]):
         if neighbour[e] != best and gap[e] - error_of(gap[e], slack, refined) <= reach:
@@ -366,7 +366,7 @@ def join(new, top, other, first, last, following):
 
 @compiled
 def intersect(a, b, start, length, neighbour, gap, part, farthest):
-    """Leave in the place of list a what both lists hold, with the larger gap; return how many."""
+    """Replace list a by the entries that both lists have, with the larger gap; returns how many."""
     for e in range(start[b], start[b] + length[b]):
         part[neighbour[e]] = 1
         farthest[neighbour[e]] = gap[e]
@@ -388,7 +388,7 @@ def chain(
     state, steps, start, length, neighbour, gap, parent, size, low, part, farthest, touched, stack, pair, height,
     slack, refined, within, first, last, member, parts,
 ):  # fmt: skip
-    """Go on with the chain for at most `steps` steps; returns whether there is more to do.
+    """Extend the nearest-neighbour chain by at most `steps` steps; returns whether there is more to do.
 
     state = [length of the chain, next cluster to start from, merges so far, question, answer]. Clusters 0..m-1 are
     given, m + t is the result of merge t = (pair[t], height[t]) of the clusters parts[t]. Every list that a step
@@ -449,7 +449,7 @@ def chain(
 
 @compiled
 def comes_before(gap, tie, other_gap, other_tie):
-    """Order of neighbours: by gap, equal gaps by the exclusive or of the two lowest rows.
+    """Whether one neighbour is nearer than another: by gap, then by the exclusive or of the two lowest rows.
 
     The exclusive or is the same seen from both sides, and pairs the rows of a group of equal gaps two by two
     instead of sending all of them to the lowest.
@@ -459,7 +459,7 @@ def comes_before(gap, tie, other_gap, other_tie):
 
 @compiled
 def insert(slot, cluster, gap, tie, near, near_gap, near_tie, count, bound):
-    """Enter a neighbour into the sorted short list of a slot; bound is a gap that no cluster left out is below."""
+    """Insert a neighbour into the sorted short list of a slot; no cluster that was left out is nearer than `bound`."""
     places = near.shape[1]
     n = count[slot]
     if gap > bound[slot]:
@@ -485,7 +485,7 @@ def insert(slot, cluster, gap, tie, near, near_gap, near_tie, count, bound):
 
 @compiled
 def scan_rows(gap, slots, first, cluster, low, near, near_gap, near_tie, count, bound):
-    """Offer every column of a tile (slots first, first + 1, ...) to the lists of its rows."""
+    """Try to insert every column of a tile (slots first, first + 1, ...) into the lists of its rows."""
     for i in range(len(slots)):
         slot = slots[i]
         row = gap[i]
@@ -504,7 +504,7 @@ def scan_rows(gap, slots, first, cluster, low, near, near_gap, near_tie, count, 
 
 @compiled
 def offer_rows(gap, slots, fresh, first, scanned, cluster, low, near, near_gap, near_tie, count, bound):
-    """Offer the fresh rows of a tile to the lists of its columns, except those that are scanned anyway."""
+    """Try to insert the fresh rows of a tile into the lists of its columns, except columns that are scanned anyway."""
     for i in range(len(slots)):
         slot = slots[i]
         if not fresh[i]:
@@ -518,7 +518,7 @@ def offer_rows(gap, slots, fresh, first, scanned, cluster, low, near, near_gap, 
 
 @compiled
 def drop_dead(alive, near, near_gap, near_tie, count, bound, stale):
-    """Remove merged clusters from all lists; stale[slot] says that the nearest is no longer known."""
+    """Remove merged clusters from all lists; sets stale[slot] where the nearest one has to be searched again."""
     for slot in range(len(count)):
         kept = 0
         lost_first = count[slot] > 0 and not alive[near[slot, 0]]
@@ -549,7 +549,7 @@ def segment_total_distance(gap, row_starts, column_starts, out):
 
 @compiled
 def spanning_forest(m, one, other, order):
-    """Kruskal: which places of `order` (edges from short to long) join two trees."""
+    """Kruskal's algorithm: which edges of `order`, sorted from short to long, join two trees."""
     parent = np.arange(m)
     keep = np.zeros(len(order), np.bool_)
     for t in range(len(order)):
@@ -562,7 +562,7 @@ def spanning_forest(m, one, other, order):
 
 @compiled
 def forest_merges(m, one, other, pair):
-    """The merges that the edges of a forest make one after the other, named by the lowest members."""
+    """The merges that the edges of a forest make in this order, named by the lowest members."""
     parent = np.arange(m)
     for t in range(len(one)):
         a, b = find(parent, one[t]), find(parent, other[t])

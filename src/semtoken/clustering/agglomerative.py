@@ -39,7 +39,7 @@ BYTES_PER_ROW = {"complete": 8 * SAMPLED_ROWS, "average": 12 * PLACES, "single":
 
 @dataclass(frozen=True)
 class Distinct:
-    """The rows that take part in the clustering proper, and what happened to the others."""
+    """The different rows that are clustered, and the rows that equal one of them or are zero."""
 
     nodes: NDArray[np.int64]
     """Rows that differ from each other, ascending."""
@@ -100,7 +100,7 @@ def agglomerate(
     tile: int | None,
     monitor: Monitor,
 ) -> Outcome:
-    """Merges from the bottom of the dendrogram down to `fewest` clusters.
+    """Merge rows from the bottom of the dendrogram until `fewest` clusters are left.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _average(tiles: CpuTiles, distinct: Distinct) -> Rounds:
 
 
 def assemble(rows: Rows, distinct: Distinct, found: FoundMerges) -> Merges:
-    """All merges in the order of their heights: equal rows, what the engine found, rows of zeros in between."""
+    """All merges sorted by height: those of equal rows, those that the engine found, and those of zero rows."""
     at = int(np.searchsorted(found.gap, np.float32(1))) if len(distinct.zeros) else len(found.gap)
     pair = np.concatenate([distinct.equal, found.pair[:at], distinct.zeros, found.pair[at:]])
     height = np.concatenate(

@@ -51,7 +51,7 @@ class FoundMerges:
 
 
 class SparsePathEnds(Exception):
-    """No sparse graph within the memory leads on: another way must be taken. The message says why."""
+    """The error that no sparse graph fits into the memory, so that another way must be taken; the message says why."""
 
 
 def complete_merges(
@@ -64,7 +64,7 @@ def complete_merges(
     threads: int,
     monitor: Monitor,
 ) -> tuple[FoundMerges, list[dict[str, float]]]:
-    """At least `needed` merges from the bottom of the dendrogram of the rows `nodes`.
+    """At least the lowest `needed` merges of the dendrogram of the rows `nodes` under complete linkage.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def complete_merges(
 
 
 def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
-    """Rows sorted by cluster, where clusters are numbered by their lowest rows."""
+    """Sort rows by cluster; clusters are numbered by their lowest rows."""
     order = np.argsort(cluster, kind="stable")
     return Level(nodes[order], np.concatenate([[0], np.cumsum(np.bincount(cluster))]))
 
@@ -201,7 +201,7 @@ SAMPLED_ROWS = 512
 def single_merges(
     tiles: CpuTiles, nodes: NDArray[np.int64], needed: int, *, late: int, threads: int, monitor: Monitor
 ) -> FoundMerges:
-    """At least `needed` merges from the bottom of the dendrogram (`late` others are known to happen at gap 1)."""
+    """At least the lowest `needed` merges of the dendrogram under single linkage (`late` others happen at gap 1)."""
     m = len(nodes)
     wanted = min(needed, m - 1)
     if late:

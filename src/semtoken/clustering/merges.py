@@ -46,7 +46,7 @@ def cut(merges: Merges, n_clusters: int) -> NDArray[np.int32]:
 
 
 def number_roots(parent: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Follow parents, all of which have lower ids, to roots, and number the roots in ascending order."""
+    """Number the roots of all trees in ascending order, and give each node the number of its root."""
     while True:
         grandparent = parent[parent]
         if np.array_equal(grandparent, parent):

@@ -28,7 +28,7 @@ EVERYTHING = np.float32(np.finfo(np.float32).max)
 
 
 class TooManyTies(Exception):
-    """So many pairs are equally near that no threshold keeps few enough of them for the memory there is."""
+    """The error that too many pairs have equal gaps for any threshold to keep few enough of them in memory."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def distance_pass(tiles: CpuTiles, level: Level, kept: Keeper, *, close: bool, t
 
 
 def thresholds(tiles: CpuTiles, level: Level, room: int, *, close: bool) -> NDArray[np.float32]:
-    """Falling thresholds; the first should keep a little less than `room` pairs, the others less and less.
+    """Falling thresholds: the first is expected to keep a little less than `room` pairs, each further one fewer.
 
     They depend on the table and on `room` alone, and the one that a pass ends with is the first that keeps
     at most `room` pairs, so neither threads nor the size of tiles have a say in the result.
@@ -201,7 +201,7 @@ def _row_of_tiles(tiles: CpuTiles, blocks: list[Block], kept: Keeper, close: boo
 
 
 def sampled_gaps(tiles: CpuTiles, level: Level, *, close: bool, count: int = SAMPLED_ROWS) -> list[NDArray[np.float32]]:
-    """Gaps of some clusters, drawn with a fixed seed, to all clusters, tile by tile."""
+    """The gaps between some clusters, drawn with a fixed seed, and all clusters, tile by tile."""
     m = level.clusters
     drawn = np.random.default_rng(0).permutation(m)[:count]
     rows = np.cumsum(np.diff(level.starts)[drawn])

@@ -48,7 +48,7 @@ class Monitor:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Everything inside counts as this phase; a phase may come back, its seconds add up."""
+        """Count the time inside the block as this phase; a phase may occur several times."""
         self._phase, self._began = name, time.perf_counter()
         self._tell(0.0)
         try:

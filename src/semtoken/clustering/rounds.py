@@ -224,7 +224,7 @@ class WholeRows:
 
 
 class Rounds:
-    """The state of a run: what each slot holds and what is known of its neighbours."""
+    """The state of a run of hierarchical clustering: the clusters in slots, and the known neighbours of each."""
 
     def __init__(self, clusters: Clusters, tiles: CpuTiles, low: Ints, weight: Ints) -> None:
         m = len(low)
@@ -247,7 +247,7 @@ class Rounds:
         return np.flatnonzero(self.name >= 0)
 
     def look(self, slots: Ints, fresh: NDArray[np.bool_], threads: int, tell: Callable[[float], None]) -> None:
-        """Find the nearest clusters of some slots, and let all others know of those that are fresh."""
+        """Search the nearest clusters of some slots, and update the lists of all others with the fresh ones."""
         self.lists.forget(slots)
         scanned = self.name < 0
         scanned[slots] = True

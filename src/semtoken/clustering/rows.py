@@ -52,7 +52,7 @@ class TableParts:
 
 @dataclass(frozen=True)
 class Rows:
-    """A checked table: raw parts and, for each row, the factor that brings it to its place in the product."""
+    """A checked token table: raw parts, and for each row the factor by which it enters matrix products."""
 
     parts: tuple[Array, ...]
     scales: tuple[NDArray[np.float64], ...]
@@ -249,7 +249,7 @@ def _centre(parts: Sequence[Array], scales: Sequence[NDArray[np.float64]]) -> ND
 
 
 def equal_rows(rows: Rows) -> NDArray[np.int64]:
-    """For every row the lowest row that is the same number for number (or, under cosine, zero like it)."""
+    """For each row, the lowest row that equals it exactly (or, under cosine, is zero like it)."""
     loops = compiled_loops()
     code = np.zeros(rows.n, np.uint64)
     for part in rows.parts:

@@ -101,12 +101,12 @@ class CpuTiles:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Inside, each product uses one thread: the threads work on different tiles instead."""
+        """Limit each matrix product to one thread inside the block, since threads work on different tiles."""
         with require("threadpoolctl", extra="cluster").threadpool_limits(1):
             yield
 
     def left(self, block: Block) -> list[Any]:
-        """The left factors of a block, to be used for many tiles; none if they would take much memory."""
+        """The left factors of a block, for use with many tiles; empty if they would take too much memory."""
         parts = self._parts(block)
         return [self._factor(block.index[part], left=True) for part in parts] if len(parts) <= 2 else []
 
@@ -176,7 +176,7 @@ class CpuTiles:
         return gap
 
     def close_pairs(self, gap: Gaps, left_half: Gaps, right_half: Gaps, *, diagonal: bool) -> tuple[Array, Array]:
-        """Places (rows, columns) of gaps so small that their digits have cancelled."""
+        """The places (rows, columns) of gaps so small that float32 has lost their digits."""
         where: NDArray[np.uint32] = np.empty(gap.size, np.uint32)
         found = compiled_loops().find_close(gap, left_half, right_half, np.float32(CLOSENESS), diagonal, where)
         return (where[:found] >> 16).astype(np.int64), (where[:found] & 65535).astype(np.int64)
@@ -249,7 +249,7 @@ class TorchTiles(CpuTiles):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Full float32 products: TF32 keeps 10 bits and would change the partition."""
+        """Use full float32 products inside the block: TF32 keeps 10 bits and would change the partition."""
         before = self._torch.get_float32_matmul_precision()
         self._torch.set_float32_matmul_precision("highest")
         try:

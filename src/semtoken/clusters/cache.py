@@ -61,7 +61,7 @@ def clusters_for_model(
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> TokenClusters:
-    """The clusters of a model: those of the cache, or new ones, which are put there.
+    """Load the clusters of a model from the cache, or make them and put them there.
 
     Parameters
     ----------

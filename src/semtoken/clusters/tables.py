@@ -157,7 +157,7 @@ def token_table(
 
 
 def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision: str | None = None) -> EmbeddingTable:
-    """The matrices behind `token_table`, as they are stored: no copy, half the memory where that is 16 bits."""
+    """Read the matrices behind `token_table` as they are stored: without a copy, and in 16 bits where they are."""
     if kind not in get_args(Embedding):
         raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Embedding))}, got {kind!r}.")
     if not isinstance(model_or_path, str | Path):
@@ -171,7 +171,7 @@ def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision
 
 
 def origin_of(model_or_path: Any, *, revision: str | None = None) -> Origin:
-    """Where a token table would come from; of a hub id, this asks for its commit only."""
+    """Where a token table would be read from; for a hub id only its commit is looked up."""
     if not isinstance(model_or_path, str | Path):
         return _origin_of_model(model_or_path)
     source = resolve(model_or_path)

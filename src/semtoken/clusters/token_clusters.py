@@ -56,7 +56,7 @@ class ClusterSettings:
     seed: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """The settings that matter for the labels: k-means has no linkage, a hierarchy no seed."""
+        """The settings that affect the labels: k-means has no linkage, and a hierarchy has no seed."""
         unused = "linkage" if self.algorithm == "kmeans" else "seed"
         return {name: value for name, value in asdict(self).items() if name != unused}
 
@@ -480,7 +480,7 @@ def _plain_number(value: object) -> Any:
 
 
 def neutral_hash(vocabulary: Vocabulary) -> str:
-    """Which tokens are neutral, as a short hash: the fingerprint does not tell stopword lists apart."""
+    """A short hash of which tokens are neutral, since the fingerprint does not depend on the stopword list."""
     instance(vocabulary, Vocabulary, "vocabulary")
     return hashlib.sha256(np.packbits(vocabulary.neutral).tobytes()).hexdigest()[:16]
 

@@ -261,7 +261,7 @@ def _mean(values: FloatArray, seed: int) -> Interval:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What becomes of the answers to a question that is asked in another way: other words, or its options turned."""
+    """How the answers to a question change when it is asked in other words, or with its options in another order."""
 
     name: str
     how: str

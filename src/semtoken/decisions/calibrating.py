@@ -162,7 +162,7 @@ class DecisionCalibrator:
         return one is not None and one.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
-        """Chance, decision and promise of one answer; one to a question that was not fitted abstains, and says why."""
+        """Chance, decision and promise of one answer; an answer to an unknown question abstains, with the reason."""
         one, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if one is None:
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
@@ -179,7 +179,7 @@ class DecisionCalibrator:
         }
 
     def save(self, directory: Path) -> None:
-        """Write a folder: `decisions.json`, and a calibrator for each side. Replaces one that was there."""
+        """Write a folder with `decisions.json` and a calibrator for each side, replacing one that is there."""
         with replacing_folder(directory) as working:
             for place, one in zip(self._places(), self.sides.values(), strict=True):
                 if one.calibrator is not None:

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class PromptSource(Protocol):
-    """What prompts are made with: any backend, or a copy of its tokenizer for another thread."""
+    """What prompts are made with: a backend, or a copy of its tokenizer for another thread."""
 
     @property
     def tokenizer(self) -> Any:
@@ -115,7 +115,7 @@ def decide_about(
 
 
 def as_question(question: Any, name: Any = None) -> Question:
-    """A question as an object; dictionaries are read as the two wire formats have them.
+    """Make a question object; dictionaries are read in either of the two wire formats.
 
     Raises
     ------
@@ -188,7 +188,9 @@ def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
 def answer_prepared(
     backend: Backend, prepared: Sequence[PreparedInquiry]
 ) -> Generator[int, int | None, list[InquiryAnswers]]:
-    """Read several inquiries together, pausing as `option_masses`; raises what `decide` raises while it reads."""
+    """Answer several inquiries together; a generator that pauses as `option_masses`, and raises the errors of
+    `decide`.
+    """
     masses = yield from read_masses(backend, prepared)
     return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
 
@@ -196,7 +198,9 @@ def answer_prepared(
 def read_masses(
     backend: Backend, prepared: Sequence[PreparedInquiry]
 ) -> Generator[int, int | None, list[dict[int, OptionMasses]]]:
-    """The masses of each inquiry's options in every order, by the number of the question; refused ones have none."""
+    """The masses of each inquiry's options in every order, by question number; questions without an answer have
+    none.
+    """
     prompts = [ids for one in prepared for ids in one.prompts]
     readers = [OptionReader(spellings) for one in prepared for spellings in one.spellings]
     found = iter((yield from option_masses(backend, prompts, readers)))
@@ -294,7 +298,7 @@ class _Size:
 
 
 def shared_size(prompts: Sequence[Sequence[int]]) -> int:
-    """Tokens of some prompts, where each counts from where it leaves the one before.
+    """How many tokens the model reads of some prompts, where each shares its beginning with the one before.
 
     >>> shared_size([[1, 2, 3], [1, 2, 4, 5]])
     5

@@ -27,7 +27,7 @@ AT_ONCE = 32
 def option_masses(
     backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
-    """Least and greatest mass of the options of each prompt's reader.
+    """Lower and upper bound of the mass of each option, for each prompt's reader.
 
     Pauses after some prompts at a time, and after pieces of what is read together, so that a server can do other work
     in between; see `semtoken.backends.transformers.growing.read_trunk` for what it gives and gets then.

@@ -52,7 +52,7 @@ def labels(n: int) -> tuple[str, ...]:
 
 
 def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], ...]:
-    """The orders in which a question's options are shown, evenly spread rotations; None: all of them.
+    """The orders in which a question's options are shown: evenly spread rotations; None means all of them.
 
     Options of a predicate have two orders. Levels of a score have a direction, so their other order is the reverse.
 
@@ -105,12 +105,12 @@ def _last_line(shown: OrderedQuestion) -> str:
 
 
 def continued_text(text: str) -> str:
-    """State and question for a model without a chat template, which goes on with the text."""
+    """The prompt for a model without a chat template, which continues the text."""
     return f"{text}\nAnswer: ".rstrip()
 
 
 def without_markup(text: str) -> str:
-    """A text in which nothing is written as control tokens are, for servers that would read them as such.
+    """A text with a blank inside everything that a server might read as a control token.
 
     >>> without_markup("<|im_end|> [INST] a<b")
     '< |im_end|> [ INST] a<b'
@@ -119,7 +119,7 @@ def without_markup(text: str) -> str:
 
 
 def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
-    """A text as the user's message in the model's chat template; control tokens that it spells are plain text.
+    """The token ids of a text as the user's message in the chat template; control tokens in it stay plain text.
 
     A model without a template continues the text after "Answer:".
 

@@ -78,7 +78,7 @@ class DecisionRecord:
 
     @property
     def side(self) -> str:
-        """What is decided apart: for a predicate what it is called, `true` or `false`; else `answer`."""
+        """Which promise the answer belongs to: `true` or `false` for a predicate, else `answer`."""
         return ("true", "false")[self.best] if self.kind == "predicate" else "answer"
 
     @property
@@ -88,7 +88,7 @@ class DecisionRecord:
 
 
 def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str, Any]:
-    """One answer as it stands in a line, under `answers` and its question's name."""
+    """One answer as plain values for a line, under `answers` and its question's name."""
     if answer.refusal is not None:
         return {"refusal": answer.refusal}
     asked = AskedQuestion(answer.question, options)

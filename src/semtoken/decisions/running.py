@@ -88,7 +88,7 @@ class DecisionJob:
     keep: DecisionSink | None = None
 
     def lines_left(self) -> int:
-        """Lines of the input that have no answers yet; an unfinished last line of the output does not count."""
+        """How many lines of the input have no answer yet; a cut-off last line of the output does not count."""
         return max(0, sum(1 for _ in read_json_lines(self.source)) - self._count_lines())
 
     def _count_lines(self) -> int:
@@ -98,7 +98,7 @@ class DecisionJob:
             return self.target.read_bytes().count(b"\n")
 
     def check(self) -> None:
-        """Refuse an output that belongs to something else, and cut what a killed run left behind the last whole line.
+        """Raise an error if the output belongs to another job, and remove a cut-off last line.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class DecisionJob:
         return done
 
     def run(self, ask: Asker) -> int:
-        """Answer what is left; every line is written at once. Returns how many.
+        """Answer the remaining lines, writing each one at once; returns how many.
 
         Raises
         ------
@@ -325,7 +325,7 @@ class DecisionWork(LinesWork):
     def open(
         self, loader: Callable[[], Asker], answered: Callable[[int], None] = lambda count: None
     ) -> Callable[[int], None]:
-        """Load the model; what is returned answers the lines of one shard."""
+        """Load the model; returns the function that answers the lines of one shard."""
         ask = loader()
         source = InputLines(partial(read_json_lines, self.job.source))
 

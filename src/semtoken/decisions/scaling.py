@@ -58,7 +58,7 @@ class OptionScale:
     def fit(
         cls, probabilities: Sequence[Sequence[float]], labels: Sequence[int], names: Sequence[str] | None = None
     ) -> OptionScale:
-        """The scale of the greatest likelihood; biases have a standard normal prior, so that they stay finite.
+        """Fit the scale by maximum likelihood; biases have a standard normal prior, so that they stay finite.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
 
 
 def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
-    """What counts of each text: all of it, or what is left without case and blanks around it.
+    """The part of each text that counts: all of it, or all but case and surrounding blanks.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exa
 
 
 def spelled_cases(text: str) -> list[str]:
-    """A text as models write it: as it stands, in small letters, in capitals, with a capital first."""
+    """A text as models may write it: unchanged, in small letters, in capitals, or with a capital first."""
     return list(dict.fromkeys([text, text.lower(), text.upper(), text.capitalize()]))
 
 
@@ -146,7 +146,7 @@ def _sorted_pieces(vocabulary: Vocabulary, exact: bool) -> tuple[list[str], list
 
 @dataclass(eq=False)
 class OptionReader:
-    """The masses of one question's options behind one prompt, found in two looks at the model.
+    """Computes the masses of one question's options behind one prompt, with two look-ups of probabilities.
 
     First the prompt's end is looked at, and `first` says where to look next; then `masses` puts all together.
     """
@@ -164,7 +164,7 @@ class OptionReader:
         return np.array(sorted({token for tokens in each for token in tokens}), dtype=np.int64)
 
     def first(self, found: LogMasses) -> dict[Path, IdArray]:
-        """Take in the log-probabilities of `first_tokens`; returns what to look up next, by place."""
+        """Add the log-probabilities of `first_tokens`; returns what to look up next, by place."""
         low, high = found
         self._start = dict(zip(self.first_tokens.tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True))
         self._read = [self._worth_reading(one) for one in self.spellings]
@@ -185,7 +185,7 @@ class OptionReader:
         return [path for path in [*singles, *one.longer] if self._start[path[0]][1] >= least]
 
     def masses(self, further: Mapping[Path, Mapping[int, tuple[float, float]]]) -> tuple[FloatArray, FloatArray]:
-        """Least and greatest mass of each option, [n] each, from what was looked up."""
+        """Lower and upper bound of the mass of each option, [n] each, from the look-ups."""
         both = [
             self._mass(one, paths, further, other)
             for one, paths, other in zip(self.spellings, self._read, self._others(), strict=True)

@@ -49,7 +49,7 @@ _NAMES = KeptByName(_name)
 
 
 def steps_in_json(logprobs: str | msgspec.Raw) -> StepList | None:
-    """The steps of `[...]`, `{"content": [...]}` or `{"tokens": [...], ...}`; None if they are written unusually.
+    """Parse the steps of `[...]`, `{"content": [...]}` or `{"tokens": [...], ...}`; None if they are written unusually.
 
     Needs msgspec.
     """

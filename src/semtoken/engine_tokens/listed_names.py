@@ -72,7 +72,7 @@ class ListedNames:
         return self._others[number]
 
     def without_name(self, token: int | None) -> int:
-        """The number of a new token whose name tells nothing; `token` is its id, if the engine gives it."""
+        """The number of a new token without a usable name; `token` is its id, if the engine gives it."""
         number = self._append(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode(), -1 if token is None else token)
         self.alone[number], self.nameless[number] = False, True
         return number

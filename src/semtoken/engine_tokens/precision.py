@@ -53,7 +53,7 @@ IN_FULL = Rounding()
 
 
 class Precision:
-    """How exactly the numbers of an answer are written, as far as they have come.
+    """How exactly the engine writes log-probabilities, judged by those of an answer that have come so far.
 
     Numbers may be rounded, or cut off, to decimals, to significant digits, to bfloat16 or to float16. As long as all of
     them fit, that may have happened. A single number in full precision fits in one of some thousand cases: its
@@ -89,7 +89,7 @@ class Precision:
 
     @property
     def rounding(self) -> Rounding:
-        """How far the numbers may be off: whole units of their last digits, since they may have been cut off."""
+        """The possible errors of the numbers: whole units of the last digit, since they may have been cut off."""
         if not self._numbers or self.in_full:
             return IN_FULL
         relative = max((half for half, fits in self._halves.items() if fits), default=0.0)
@@ -102,7 +102,7 @@ class Precision:
 
 
 def decimals_of(log_probs: Iterable[float]) -> int:
-    """Decimals that some numbers are written with; `ALL_DECIMALS` for more than six."""
+    """The number of decimals that all these numbers can be written with; `ALL_DECIMALS` for more than six."""
     return _most(map(_decimals, log_probs), ALL_DECIMALS)
 
 
@@ -111,7 +111,7 @@ def _decimals(number: float) -> int:
 
 
 def digits_of(log_probs: Iterable[float]) -> int:
-    """Significant digits that some numbers other than 0 are written with; `ALL_DIGITS` for more than seven."""
+    """The significant digits that all these numbers can be written with; `ALL_DIGITS` for more than seven."""
     return _most((_digits(abs(number)) for number in log_probs), ALL_DIGITS)
 
 
@@ -146,7 +146,7 @@ def _is_multiple(number: float, unit: float) -> bool:
 
 
 def fits_half(log_probs: Sequence[float], relative: float) -> bool:
-    """Whether all numbers are those of a format of half precision, up to the digits that float32 is printed with.
+    """Whether all numbers can be of a half-precision format, up to the digits that float32 is printed with.
 
     Parameters
     ----------

@@ -266,7 +266,7 @@ def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
 
 
 class BorrowedNames:
-    """Takes the names of whole characters away from the last of their pieces.
+    """Removes the name of a whole character from the last of the tokens that spell pieces of it.
 
     vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
     their names they would be other tokens. Steps go in one by one; a step that was treated before stays as it is.
@@ -348,7 +348,7 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
 
 
 def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:
-    """The steps with the ids of their chosen tokens, which the engine gave apart; None: not known.
+    """A copy of the steps with the ids of their chosen tokens, which the engine gave separately; None: not known.
 
     Raises
     ------

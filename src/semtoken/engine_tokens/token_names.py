@@ -108,7 +108,7 @@ class TokenNames:
     def candidates(
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
     ) -> tuple[int, ...]:
-        """Every token that may be meant, by the best of its names: id, bytes, string.
+        """All tokens that a name may stand for, by the most reliable part of it: id, then bytes, then string.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class TokenNames:
     def about_blanks(
         self, token: int | None, text: str | None, spelled: bytes | None
     ) -> Literal["begins", "lacks", "left_out"] | None:
-        """What a name tells of the blanks that tokens of this vocabulary begin with, where names are needed at all.
+        """What a name shows about the blanks that tokens of this vocabulary begin with.
 
         It begins with a blank; or is the name of two tokens if engines leave blanks out; or, the id being known, is
         that of a token whose blank was left out.
@@ -189,7 +189,7 @@ class TokenNames:
         return len(set(alike)) > 1
 
     def fits(self, token: int, text: str | None, spelled: bytes | None) -> bool:
-        """Whether the other names of a token whose id is given are names of that token here.
+        """Whether the text and bytes in a name agree with the token that its id names.
 
         Special tokens and pieces of characters have no names that could be compared: they fit.
         """
@@ -223,7 +223,7 @@ LONGEST_KEPT = 100
 
 
 class KeptByName(dict[Name, T]):
-    """What a function says of each name, so that a name that comes again costs one look into a dictionary.
+    """A dictionary that computes a value for each name once and keeps it.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ __all__ = ["Executor", "LocalExecutor", "Work"]
 
 
 class Work(Protocol):
-    """Files that are made shard by shard: plain data, which can be sent to another process or machine."""
+    """Files that are made shard by shard, as plain data that other processes and machines can receive."""
 
     def resolved(self) -> Work:
         """A copy with absolute paths, so that another process can do the work."""
@@ -23,7 +23,7 @@ class Work(Protocol):
         """A new object that loads the models of this work and holds them."""
 
     def open(self, loader: Any, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
-        """Get ready: what is returned makes the missing files of one shard.
+        """Load what the work needs; returns the function that makes the missing files of one shard.
 
         Parameters
         ----------
@@ -35,7 +35,7 @@ class Work(Protocol):
 
 
 class Executor(Protocol):
-    """Makes the files of a work. Every shard is made from the same lines in the same batches, whoever makes it."""
+    """Makes the files of a work. Each shard has the same lines and batches, whoever makes it."""
 
     def run(
         self,
@@ -44,7 +44,7 @@ class Executor(Protocol):
         done: Callable[[int], None],
         answered: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """Make what is missing of some shards, wherever and in whatever order.
+        """Make the shards that are missing, on any worker and in any order.
 
         Parameters
         ----------

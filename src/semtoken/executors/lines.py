@@ -50,7 +50,7 @@ class LinesWork(ABC):
     def open(
         self, loader: Callable[[], Any], answered: Callable[[int], None] = lambda count: None
     ) -> Callable[[int], None]:
-        """Load the model; what is returned makes the lines of one shard and writes them to its `file`."""
+        """Load the model; returns the function that makes the lines of one shard and writes them to its `file`."""
 
 
 def append_in_order(
@@ -88,7 +88,7 @@ def append_in_order(
 
 
 class InputLines(Generic[T]):
-    """The lines of an input, which is read once as long as they are asked for in their order.
+    """The lines of an input, which is read only once if they are asked for in order.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class InputLines(Generic[T]):
         self._at = 0
 
     def lines(self, first: int, count: int) -> Sequence[T]:
-        """Number of lines from `first` on; the last shard may have fewer."""
+        """`count` lines from `first` on; the last shard may have fewer."""
         if self._items is None or first < self._at:
             self._items, self._at = self._read(), 0
         found = list(islice(self._items, first - self._at, first - self._at + count))

@@ -46,7 +46,7 @@ class RayExecutor:
         done: Callable[[int], None],
         answered: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """Make what is missing of some shards, in whatever order workers are free; they do not say how far they are."""
+        """Make the shards that are missing, in whatever order workers become free, without progress inside a shard."""
         if not shards:
             return
         ray = self._ready()
@@ -92,7 +92,7 @@ class RayExecutor:
 
 
 class ShardMaker:
-    """One worker: opens the work once, makes one shard a call. Failures come back as data, without traces of Ray."""
+    """A Ray worker that opens the work once and makes one shard a call; failures come back as data."""
 
     def __init__(self, work: Work) -> None:
         self._make: Callable[[int], None] | None = None

@@ -117,7 +117,7 @@ def as_file(source: Path) -> Iterator[Path]:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The records of a file one after another; those that cannot be read carry their fault. Unknown endings are lines.
+    """Read the records of a file; those that cannot be read carry the reason. Unknown endings are read as JSON lines.
 
     Raises
     ------
@@ -395,7 +395,7 @@ def _cell(value: Any) -> str:
 
 
 def no_formula(text: str) -> str:
-    """A text as no spreadsheet takes it for a formula: with an apostrophe before what could begin one."""
+    """A text that no spreadsheet takes for a formula: with an apostrophe before the characters that begin one."""
     return "'" + text if _FORMULA.match(text) else text
 
 

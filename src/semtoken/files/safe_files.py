@@ -81,7 +81,7 @@ def check_writable(path: Path) -> None:
 def replacing_file(
     path: Path, *, private: bool = False, durable: bool = True, parents: bool = True
 ) -> Iterator[IO[bytes]]:
-    """A file to write that takes its name, and the place of a former file, once it is complete.
+    """Open a file for writing that gets its name, replacing a former file, once it is complete.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def replace_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """An empty folder to fill, which takes the name of `path` and the place of a former folder when it is complete.
+    """Make an empty folder that gets the name `path`, replacing a former folder, once it is complete.
 
     The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former folder is moved to
     `former_folder(path)` first; `read_folder` looks there too, so that a reader finds a whole folder at any moment.
@@ -157,7 +157,7 @@ def former_folder(path: Path) -> Path:
 
 
 def publish_folder(working: Path, path: Path) -> None:
-    """Give a finished folder its name. Afterwards `working` is free, or holds what had the name before."""
+    """Rename a finished folder to its name. Afterwards `working` is free, or holds the folder that had the name."""
     for _ in range(ATTEMPTS):
         try:
             working.rename(path)
@@ -285,7 +285,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
-    """A lock file held by this process alone; the system releases it when the process ends, however it ends.
+    """Hold a lock file while the block runs; the system releases it when the process ends, however it ends.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ class JsonLine:
 
 
 def read_json_lines(path: Path) -> Iterator[JsonLine]:
-    """The lines of a file, `.gz` or not, one at a time; blank ones are left out, bad ones carry their fault.
+    """Read the lines of a file, `.gz` or not, one at a time; blank lines are skipped, bad ones carry the reason.
 
     Raises
     ------
@@ -346,7 +346,7 @@ def read_json_lines(path: Path) -> Iterator[JsonLine]:
 
 
 def json_lines(lines: Iterator[bytes] | IO[bytes]) -> Iterator[JsonLine]:
-    """The lines of an open file, or of any other source, as `read_json_lines` gives those of a path."""
+    """Read the lines of an open file as `read_json_lines` does."""
     for number, line in enumerate(lines, start=1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if text.strip():
@@ -357,7 +357,7 @@ def json_lines(lines: Iterator[bytes] | IO[bytes]) -> Iterator[JsonLine]:
 
 
 def parse_json(text: bytes | str) -> Any:
-    """A JSON value; stricter than `json.loads`, because what is read is written again.
+    """Parse JSON more strictly than `json.loads`, since what is read is written again.
 
     Raises
     ------
@@ -394,12 +394,12 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def seal(content: Mapping[str, Any], name: str = "checksum") -> dict[str, Any]:
-    """A JSON object with a checksum of all its entries under a name of its own, see `is_sealed`."""
+    """Add a checksum of all entries to a JSON object, see `is_sealed`."""
     return {**content, name: _digest(content, name)}
 
 
 def is_sealed(content: Mapping[str, Any], name: str = "checksum") -> bool:
-    """Whether an object is as `seal` left it, however it is laid out in its file.
+    """Whether an object is unchanged since `seal`, however it is laid out in its file.
 
     This finds accidents. It is no protection against somebody who changes a file on purpose.
     """
@@ -413,7 +413,7 @@ def _digest(content: Mapping[str, Any], name: str) -> str:
 
 
 def finite(value: Any) -> Any:
-    """A JSON value with null in the place of every NaN and infinity, at any depth."""
+    """A copy of a JSON value with null in place of NaN and infinities, at any depth."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -130,7 +130,9 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         return 64
 
     async def aclose(self) -> None:
-        """Let the connections go. A model in this process stays, for the next object that Inspect makes for it."""
+        """Close the connections. A model in this process stays loaded, for the next object that Inspect makes
+        for it.
+        """
         if self._client is not None:
             await self._client.aclose()
 
@@ -225,7 +227,7 @@ def risk_coverage(coverages: Sequence[float] = COVERAGES) -> Callable[[list[Samp
 
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def without_uncertainty() -> Callable[[list[SampleScore]], float]:
-    """Answers that no uncertainty could be given for; the other metrics leave them out."""
+    """The number of answers for which no uncertainty could be given; the other metrics leave them out."""
 
     def measure(scores: list[SampleScore]) -> float:
         return float(sum(math.isnan(one) for one in _pairs(scores)[0]))
@@ -261,7 +263,7 @@ def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = 
 
 
 def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = "default") -> dict[str, Any]:
-    """What is known of the first choice of an output: the values of its block, or why there are none.
+    """The values of the first choice's block, or the reason why there are none.
 
     Returns
     -------

@@ -25,7 +25,7 @@ Block = Mapping[str, Any]
 
 
 class UncertaintyGate(CustomLogger):  # type: ignore[misc]
-    """Says something else where the model was not sure enough. Whole replies only: what was streamed was said.
+    """Replaces answers that are too uncertain. Whole replies only, since a streamed answer has been seen already.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ SEEN_TWICE = 0.2
 
 @dataclass(frozen=True)
 class SamplingRule:
-    """Which entries belong to the random sample: fixed before the answers come, and the same for all who look."""
+    """Which entries belong to the random sample; decided by their identifiers before any answer is known."""
 
     seed: str
     """Any text."""
@@ -238,7 +238,7 @@ class Recording:
         question: str,
         identifier: str,
     ) -> JournalEntry:
-        """The entry of an answer to a typed question: the most probable option, and its probability.
+        """Make the entry of an answer to a typed question: the most probable option, and its probability.
 
         Parameters
         ----------

@@ -61,7 +61,7 @@ class LabelAgreement:
 
 
 def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None) -> None:
-    """Keep what a person says of an answer; a second time replaces the first.
+    """Store a person's label of an answer, replacing an earlier one by the same person.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
 
 
 def undo(journal: Journal, reviewer: str) -> str | None:
-    """Take back the last label of a person; the identifier of its entry, None where there is no label."""
+    """Delete the last label of a person; returns the identifier of its entry, or None if there is no label."""
     last = sa.select(labels.c.n, entries.c.id).join(entries, entries.c.n == labels.c.entry)
     last = last.where(labels.c.reviewer == checked_name(reviewer)).order_by(labels.c.n.desc()).limit(1)
     with database_errors(journal.engine.url), journal.engine.begin() as connection:
@@ -109,7 +109,7 @@ def checked_name(reviewer: str) -> str:
 
 
 def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit: int = 20) -> list[dict[str, Any]]:
-    """Answers for a person to label next: none that the person has labelled, none without its texts.
+    """Answers for a person to label next: with texts, and not labelled by that person yet.
 
     Of the random sample each answer is for one person, and a fifth of it, fixed beforehand, for two. Everybody has an
     order of their own in it, so that people who label at the same time seldom meet at the same answer. Doubtful answers
@@ -171,7 +171,7 @@ def _disagreements(journal: Journal, after: int) -> list[int]:
 
 
 def labels_of(journal: Journal, first: int, last: int) -> dict[int, dict[str, bool | None]]:
-    """Labels by entry and reviewer, of the entries numbered from first to last."""
+    """The labels of the entries numbered from first to last, by entry and reviewer."""
     query = sa.select(labels.c.entry, labels.c.reviewer, labels.c.correct)
     query = query.where(labels.c.entry.between(first, last)).order_by(labels.c.n)
     found: dict[int, dict[str, bool | None]] = defaultdict(dict)
@@ -223,7 +223,7 @@ def labelled_sample(
 
 
 def sampled_answers(journal: Journal) -> list[AnswerRecord]:
-    """The labelled answers of the random sample, and the newest of it without labels, which place thresholds.
+    """The labelled answers of the random sample, and its newest unlabelled ones, by which thresholds are placed.
 
     Only answers that were scored like the newest labelled one count: those before a change of preset, of engine or of
     how many log-probabilities were asked for have scores of another kind.

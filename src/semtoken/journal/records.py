@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 def verdict(given: Iterable[bool | None]) -> bool | None:
-    """What labels of several people say together: false where anybody says so; None where nobody can tell."""
+    """The verdict of several people's labels: False if anybody says so, None if nobody can tell."""
     told = [one for one in given if one is not None]
     return all(told) if told else None
 

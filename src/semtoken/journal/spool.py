@@ -69,7 +69,7 @@ class Spool:
             return "disk"
 
     def take(self) -> list[Path]:
-        """The files with all entries so far, the oldest first; what comes later goes into another one."""
+        """The files with all entries so far, oldest first; later entries go into another file."""
         with self._lock:
             if self._size:
                 try:
@@ -112,7 +112,7 @@ def _lock_of(path: Path) -> Path:
 
 @contextmanager
 def left_behind(folder: Path) -> Iterator[list[Path]]:
-    """The files of processes that are no more, the oldest first; those that are gone afterwards were taken over."""
+    """The files of processes that have ended, oldest first; files that are not deleted are found again."""
     held: list[tuple[Path, FileLock]] = []
     try:
         for path in sorted(one for one in folder.glob("*") if one.is_dir()):

@@ -98,7 +98,7 @@ class Journal:
     # ---- entries ----------------------------------------------------------------------------------------------------
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write entries in one transaction; those whose `id` is there already are left as they are.
+        """Write entries in one transaction; entries whose `id` is already there stay unchanged.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Journal:
     def entries(
         self, *conditions: Any, newest_first: bool = False, limit: int | None = None, columns: Sequence[str] = ()
     ) -> Iterator[Row]:
-        """Entries in the order in which they were written, a few thousand in memory at one time.
+        """Read entries in the order in which they were written, a few thousand at a time.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Journal:
     def pages(
         self, wanted: Sequence[Any], *conditions: Any, newest_first: bool = False, limit: int | None = None
     ) -> Iterator[Sequence[sa.Row[Any]]]:
-        """Pages of up to `AT_ONCE` rows, by the primary key, with the values of SQL expressions.
+        """Read pages of up to `AT_ONCE` rows by the primary key, with the values of SQL expressions.
 
         Each page is a query of its own: one that was open for as long as a large export lasts would hold up what a
         database does behind its back (SQLite's write-ahead log and PostgreSQL's dead rows would grow until its end).
@@ -214,7 +214,7 @@ class Journal:
     # ---- what is fixed beforehand -----------------------------------------------------------------------------------
 
     def sampling(self, rate: float | None = None, seed: str | None = None) -> tuple[SamplingRule, bytes]:
-        """The rule of the random sample, and the journal's salt. A rule that changes counts from now on only.
+        """The rule of the random sample and the journal's salt. A changed rule applies to new entries only.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Journal:
         return rule, salt
 
     def use(self, file: bytes, checksum: str) -> None:
-        """Keep the calibrator that decides from now on, unless it is the one that does already."""
+        """Store a calibrator as the one that decides from now on, unless it does already."""
         newest = sa.select(calibrators.c.checksum).order_by(calibrators.c.n.desc()).limit(1)
         with database_errors(self.engine.url), self.engine.begin() as connection:
             if connection.execute(newest).scalar() != checksum:

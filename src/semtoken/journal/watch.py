@@ -66,7 +66,7 @@ class PromiseReport:
 
 
 def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
-    """Look at the promise of the calibrator that came into use last.
+    """Test whether the calibrator that came into use last keeps its promise.
 
     Only labels of the random sample count, and only of answers that this calibrator decided, in the order in which
     they were labelled.

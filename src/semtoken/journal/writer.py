@@ -111,14 +111,14 @@ class JournalWriter:
         return Figures(self._acknowledged, self._written, self._dropped, waiting, self._problem)
 
     def flush(self, seconds: float = GRACE) -> bool:
-        """Wait until the database has everything, or the time is over; whether it has."""
+        """Wait until the database has all entries or the time is over; returns whether it has."""
         end = monotonic() + seconds
         while self.figures.waiting_bytes and monotonic() < end:
             self._stop.wait(0.01)
         return not self.figures.waiting_bytes
 
     def close(self) -> None:
-        """Write what waits if the database takes it; what it does not take stays in the spool."""
+        """Write the waiting entries if the database accepts them; the others stay in the spool."""
         if self._spool is None:
             return
         self._stop.set()
@@ -194,7 +194,7 @@ def spool_folder(journal: Journal) -> Path:
 
 
 def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
-    """Write the entries of processes that ended before they could; how many there were.
+    """Write the entries of processes that ended before they could; returns how many.
 
     Parameters
     ----------

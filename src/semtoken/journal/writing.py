@@ -32,7 +32,7 @@ ENDED = "The process that writes it has ended."
 
 
 def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
-    """Write the entries of a file of a spool, each once; how many there were.
+    """Write the entries of a spool file into the journal, each once; returns how many.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _together(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 class WriterProcess:
-    """Writes files of a spool into a journal in a process of its own. Not for several threads at one time.
+    """A process that writes spool files into a journal. Use it from one thread at a time.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ class WriterProcess:
         return self._process
 
     def write(self, file: Path, refused: Callable[[str], None]) -> int:
-        """Write the entries of a file, each once; how many there were. `refused` hears why of each that was refused.
+        """Write the entries of a file, each once; returns how many. `refused` is called with the reason of each
+        refusal.
 
         Raises
         ------
@@ -139,7 +140,7 @@ class WriterProcess:
 
 
 def main() -> None:
-    """The process: reads the address of the database, and then names of files until there are no more."""
+    """Entry point of the process: reads the database's address, then names of files until the input ends."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # meant for the server, which has something to write until its end
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -30,7 +30,7 @@ _ROUNDING = 1e-6
 
 
 def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
-    """A float64 copy with that many dimensions, at least one value in each, and no NaN."""
+    """Convert values to a float64 array with this many dimensions, not empty and without NaN."""
     array = real_numbers(values, name).astype(np.float64)
     if array.ndim != dimensions:
         raise InvalidInput(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")
@@ -43,7 +43,9 @@ def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
 
 
 def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Natural-log probabilities of one answer's tokens; -inf is legal, positive rounding errors become 0."""
+    """Check the natural-log probabilities of one answer's tokens; -inf is allowed, positive rounding errors
+    become 0.
+    """
     array = numbers(values, name, dimensions=1)
     if array.max() > _ROUNDING:
         raise InvalidInput(
@@ -94,7 +96,7 @@ def within(array: FloatArray, name: str, *, low: float, high: float) -> None:
 
 
 def same_count(name: str, count: int, other: str, other_count: int) -> None:
-    """Refuse arguments that do not speak of the same tokens or samples."""
+    """Raise `InvalidInput` for arguments that have different numbers of tokens or samples."""
     if count != other_count:
         raise InvalidInput(f"'{name}' has {count} entries and '{other}' has {other_count}; both need the same.")
 
@@ -113,7 +115,7 @@ def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> In
 
 
 def nli_classes(values: Iterable[Any], name: str) -> IntArray:
-    """NLI classes given as 0, 1, 2 or by name, as 0 contradiction, 1 neutral, 2 entailment."""
+    """Convert NLI classes, given as numbers or names, to 0 (contradiction), 1 (neutral) and 2 (entailment)."""
     classes = []
     for value in listed(values, name):
         found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value

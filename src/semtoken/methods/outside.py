@@ -28,7 +28,7 @@ OWN = "own"
 
 
 def known_methods(names: Iterable[str]) -> list[str]:
-    """The names in `METHODS` of some methods, those from outside among them, which are loaded and tried.
+    """The names in `METHODS` of some methods; those from outside are loaded and tried first.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def source_of(name: str) -> Path | None:
 
 
 def load_installed() -> None:
-    """Load the methods and statistics that installed packages bring, and try the methods."""
+    """Load the methods and statistics that installed packages register, and try the methods."""
     before = set(METHODS)
     extras.installed(extras.STATISTICS)
     extras.installed(extras.METHODS)
@@ -77,7 +77,7 @@ def load_installed() -> None:
 
 
 def load_method(name: str) -> str:
-    """Load a function of a file, enter it into `METHODS`, and try it.
+    """Load a function from a file, add it to `METHODS`, and try it.
 
     A function with `@method` above it is entered as that says. Any other one is a method whose arguments are named
     after fields of `Generation`, such as `log_probs` or `token_entropies`; a higher number means a riskier answer.
@@ -178,7 +178,7 @@ def try_out(name: str) -> None:
 
 
 def trial_record() -> Generation:
-    """A made-up answer of three tokens with three samples, of which everything is recorded."""
+    """A made-up answer of three tokens with three samples and all fields recorded."""
     logs = np.log([0.8, 0.6, 0.9])
     best = np.log([0.6, *[0.4 / 23] * 23])
     own: dict[str, Any] = {

@@ -41,7 +41,7 @@ def p_true(
     *,
     variant: str = "neg_logprob_true",
 ) -> float:
-    """Asked whether its answer is true, how unlikely is it that the model says "True"?
+    """P(True): how unlikely the model is to say "True" when asked whether its answer is true.
 
     Parameters
     ----------

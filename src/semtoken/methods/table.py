@@ -80,7 +80,7 @@ def _enter(entry: Method) -> None:
 
 
 def withdraw(name: str) -> None:
-    """Take a method out of the table that was tried and cannot be used."""
+    """Remove a method from the table that was tried and does not work."""
     _methods.pop(name, None)
 
 

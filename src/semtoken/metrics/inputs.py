@@ -58,7 +58,7 @@ class PreparedMetric:
 
 
 def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
-    """The name of a metric that was given by name or as the function itself, or `InvalidInput`."""
+    """The name of a metric, given by name or as the function itself; raises `InvalidInput` for anything else."""
     for name, function in functions.items():
         if metric is function or (isinstance(metric, str) and metric == name):
             return name
@@ -79,7 +79,7 @@ def judged_answers(
     target_name: str,
     non_finite: str = "worst",
 ) -> JudgedAnswers:
-    """Check the two arrays, leave out unjudged answers, give NaN and +inf the worst rank.
+    """Check uncertainties and labels; unjudged answers are left out, NaN and +inf get the worst rank.
 
     `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST
     certain, and +inf becomes 1e7.

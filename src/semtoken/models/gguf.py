@@ -186,7 +186,7 @@ class GgufFile:
         return self._matrix(INPUT)
 
     def output_matrix(self) -> npt.NDArray[np.float32]:
-        """Output head, float32 [rows, d]; of a tied model the input embeddings."""
+        """The output head, float32 [rows, d]; for a tied model the input embeddings."""
         return self._matrix(INPUT if self.tied else OUTPUT)
 
     def _matrix(self, name: str) -> npt.NDArray[np.float32]:

@@ -154,7 +154,7 @@ class ModelSource:
 
     @property
     def pretrained(self) -> tuple[str, dict[str, Any]]:
-        """First argument and further keyword arguments for transformers' `from_pretrained`."""
+        """The first argument and the keyword arguments for transformers' `from_pretrained`."""
         if not self.is_gguf:
             return self.path, {}
         path = Path(self.path)
@@ -258,7 +258,7 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
 
 
 def checksum(path: Path) -> str | None:
-    """SHA-256 of a file; None if it cannot be read. It is read once in a process for every state of it."""
+    """The SHA-256 of a file, computed once in a process for each state of it; None if it cannot be read."""
     state = _state(path)
     try:
         return None if state is None else _checksum(path, tuple(state))

@@ -14,7 +14,7 @@ from semtoken.support.arrays import FloatArray
 
 @statistic("attention_to_previous", Layout("float64", 3, "token", "array"))
 class AttentionToPrevious(Statistic):
-    """How much every head attends to the token before, where each token is chosen."""
+    """Records how much each head attends to the previous token where each token is chosen."""
 
     reads = frozenset({ATTENTION})
 
@@ -28,7 +28,9 @@ class AttentionToPrevious(Statistic):
             self._found.setdefault(answer, []).append(attended[row])
 
     def of(self, answer: int) -> FloatArray:
-        """[n, L, heads]; of the first token it is about the prompt and means nothing."""
+        """The attention to the previous token, [n, L, heads]; that of the first token is about the prompt, and has no
+        meaning.
+        """
         return np.array(self._found.get(answer, []), dtype=np.float64)
 
     def forget(self, answer: int) -> None:
@@ -41,7 +43,7 @@ MIDDLE = 0.5
 
 
 class LastStates(Observer):
-    """The hidden state of every answer where its last token was chosen: at its last written token, if it has ended.
+    """Records the hidden state of every answer at the position that chose its last token.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ class LastStates(Observer):
 
 @statistic("answer_state", Layout("float32", 1, "", "array"))
 class AnswerState(LastStates, Statistic):
-    """States of the layer that numbers are learned from, as a field of a record."""
+    """The statistic that records the hidden states from which numbers are learned."""
 
     reads = frozenset({states(DEPTH)})
 

@@ -30,12 +30,12 @@ OfAnswer = Callable[[ScoredResponse, str], Any]
 
 
 def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
-    """[words] log confidence of each word that an answer adds to its question, by the answer's own rules."""
+    """The log confidence of each word that an answer adds to its question, [words], by the answer's own rules."""
     return _of_ranges(answer, new_words(answer, question))
 
 
 def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
-    """[phrases] log confidence of each phrase of an answer, by the answer's own rules."""
+    """The log confidence of each phrase of an answer, [phrases], by the answer's own rules."""
     return _of_ranges(answer, phrases(answer.text))
 
 
@@ -80,22 +80,22 @@ FROM_LOGITS = FROM_BEST | {"logits"}
 
 
 def one_pass_methods() -> list[str]:
-    """Names of the methods that read nothing but what one pass of the answering model leaves behind."""
+    """The names of the methods that need only one pass of the answering model."""
     return [name for name, method in METHODS.items() if set(method.needs) <= OF_ANSWERS | STATISTICS.keys()]
 
 
 def methods_reading(known: Collection[str]) -> list[str]:
-    """Names of the methods of one pass that read nothing of a step but what is known of it."""
+    """The names of the methods of one pass that need nothing of a step beyond this data."""
     return [name for name in one_pass_methods() if {one.what for one in MethodScores([name]).reads} <= set(known)]
 
 
 def readable_with(names: Sequence[str]) -> frozenset[str]:
-    """What can be read of the steps of a model whose answers get their scores by these methods anyway."""
+    """The data of steps that observers can read if answers are scored by these methods anyway."""
     return FROM_LOGITS | {reading.what for reading in MethodScores(names).reads}
 
 
 def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
-    """Check that all methods need one pass only; returns their names, each once.
+    """Check that all methods need one pass only; returns their names without repetitions.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _name_in_table(name: Any) -> Any:
 
 
 class MethodScores(Observer):
-    """Records what some methods read of every answer of a call, and applies them to answers that are complete.
+    """Records what some methods need of every answer, and computes their scores of complete answers.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class _Records:
 def scores_of_steps(
     names: Sequence[str], response: ScoredResponse, steps: Sequence[TopStep], size: int | None, question: str = ""
 ) -> ScoredResponse:
-    """An answer that was scored from the best tokens of its steps, with its scores by further methods.
+    """An answer that was scored from the best tokens of its steps, with the scores by further methods.
 
     Parameters
     ----------

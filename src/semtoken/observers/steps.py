@@ -138,7 +138,7 @@ class Step:
 
     @cached_property
     def normalized(self) -> NormalizedRows:
-        """[n] the row of each answer, read once for all who need it; where `logits` is there."""
+        """[n] the normalised row of each answer, read once for all observers; only where `logits` is there."""
         return self.read or normalized_rows(self.logits, self.size, self.rows)
 
     @cached_property
@@ -199,7 +199,7 @@ class Step:
 
 
 class Observer:
-    """Listens to the decoding steps of a backend. Override what you need."""
+    """Receives the decoding steps of a backend. Override the methods that you need."""
 
     reads: frozenset[Reading] = frozenset({ROW})
     """What it reads of a step. An engine gives no more than its observers ask for, and refuses before the first step
@@ -219,7 +219,7 @@ class Observer:
 
 
 def listed_best(token: int, ids: IdArray, size: int) -> int:
-    """How many of the listed tokens of a step are its best ones: the chosen one may stand behind them.
+    """How many tokens at the front of a step's list are its best ones; the chosen one may follow behind them.
 
     All are where the list holds the whole vocabulary of `size` tokens.
     """

@@ -20,11 +20,11 @@ class Statistic(Observer):
     """The field, which `@statistic` sets."""
 
     def of(self, answer: int) -> Any:
-        """The value of an answer; None where what the engine gave is not enough to know it."""
+        """The recorded value of an answer; None where the engine gave too little to know it."""
         raise NotImplementedError
 
     def bounds(self, answer: int) -> tuple[Any, Any] | None:
-        """Values below and above the exact one, where only the best tokens of each step are known; else None."""
+        """Lower and upper bounds of the value, where only the best tokens of each step are known; else None."""
         return None
 
     def forget(self, answer: int) -> None:
@@ -71,7 +71,7 @@ class TokenNumbers(Statistic):
         self._found: dict[int, list[tuple[float, float]]] = {}
 
     def numbers(self, step: Step) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """[n] the number of each answer of a step; or lower and upper bounds of it, where only those can be known."""
+        """The number of each of the n answers in a step, [n]; or its lower and upper bounds."""
         raise NotImplementedError
 
     def observe(self, step: Step) -> None:
@@ -82,7 +82,7 @@ class TokenNumbers(Statistic):
             self._found.setdefault(answer, []).append((pair[0], pair[1]))
 
     def of(self, answer: int) -> FloatArray:
-        """[n] the numbers of an answer; the middle of their bounds where these are not the same."""
+        """The numbers of an answer, [n]; the middle of the bounds where these differ."""
         pairs = self._pairs(answer)
         return np.where(pairs[:, 0] == pairs[:, 1], pairs[:, 0], pairs.mean(axis=1))
 

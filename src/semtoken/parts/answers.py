@@ -83,7 +83,7 @@ def tokens_touching(
 
 
 def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float, float]:
-    """Log of the product of what agrees with some tokens, and bounds below and above the exact one."""
+    """The log of the product of the agreeing probabilities of some tokens, with lower and upper bound."""
     own = [token.log_agreeing_probability for token in tokens]
     bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
     return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)

@@ -129,7 +129,7 @@ def _container(
 
 
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
-    """What a schema says of the value at a pointer; nothing if it does not mention it."""
+    """The part of a schema that applies to the value at a pointer; empty if the schema does not mention it."""
     if schema is None:
         return {}
     current: Any = schema
@@ -179,7 +179,7 @@ def _target(root: Mapping[str, Any], reference: str) -> Any:
 
 
 def missing_fields(found: JsonText, schema: Mapping[str, Any] | None, budget: Budget) -> list[str]:
-    """Pointers of the properties that a schema names and the objects of a text lack, in the order of the schema."""
+    """Pointers of properties that a schema names and the objects of a text lack, in the order of the schema."""
     if schema is None:
         return []
     present: set[str] = set()

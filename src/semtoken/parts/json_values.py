@@ -30,7 +30,7 @@ MAX_STARTS = 64  # brackets in talk that are tried as the beginning of an object
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JsonPlace:
-    """A place in a JSON value: the last step of the way to it, and the place before."""
+    """A place in a JSON value: a name or number, and the place that contains it."""
 
     before: JsonPlace | None = None
     """The place that it lies in; None for the whole value."""

@@ -57,7 +57,7 @@ class FoundPart:
 
 @dataclass(frozen=True, eq=False)
 class AnswerTokens:
-    """What parts are computed from: log masses and character ranges of the n tokens of an answer.
+    """Log masses and character ranges of the n tokens of an answer, from which parts are computed.
 
     Ranges in characters say the same as ranges in bytes: a part covers whole characters, and a token that holds some
     bytes of a character has the range of that character.
@@ -91,14 +91,14 @@ class AnswerTokens:
         return len(self.starts)
 
     def touching(self, start: int, end: int) -> IdArray:
-        """Tokens that share a character with start..end; those with one inside them for an empty range."""
+        """The tokens that share a character with start..end; for an empty range, those that contain the place."""
         first = int(np.searchsorted(self.ends, start, side="right"))
         last = int(np.searchsorted(self.starts, end, side="left"))
         tokens = np.arange(first, max(last, first), dtype=np.int64)
         return tokens[self.starts[tokens] < self.ends[tokens]]
 
     def closing_token(self, end: int) -> int | None:
-        """The token that holds the first character after a value, or the special token that ends the text there."""
+        """The token with the first character after a value, or the special token that ends the text there."""
         after = self.touching(end, end + 1) if end < len(self.text) else self.touching(0, 0)
         if len(after):
             return int(after[0])
@@ -224,14 +224,14 @@ def _whole_characters(value: Any) -> Any:
 
 
 def confidence_text(part: Part) -> str:
-    """The confidence of a part for people, with its bounds where it is not known exactly."""
+    """The confidence of a part as text, with bounds where it is not known exactly."""
     if part.confidence is None:
         return "unknown"
     return with_bounds(part.confidence, part.bounds or (part.confidence, part.confidence))
 
 
 def level_of(confidence: float | None) -> Literal["", "weak", "some doubt"]:
-    """How doubtful a confidence is: `weak`, `some doubt`, or nothing. The web page has the same levels."""
+    """How doubtful a confidence is: `weak`, `some doubt`, or empty. The web page uses the same levels."""
     if confidence is None or confidence >= SOME_DOUBT:
         return ""
     return "weak" if confidence < WEAK else "some doubt"

@@ -14,7 +14,7 @@ _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 
 
 def block_of(choice: Any) -> dict[str, Any] | None:
-    """The block of a choice of a reply or of a chunk, wherever the software on the way has put it.
+    """The semtoken block of a choice of a reply or chunk, wherever software in between has moved it.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def block_of(choice: Any) -> dict[str, Any] | None:
 
 
 def risk_of(block: Mapping[str, Any]) -> float:
-    """How risky the answer of a block is, in [0, 1], NaN where it has no score: 1 minus the headline's confidence.
+    """The risk of the answer of a block, 1 minus the headline's confidence, in [0, 1]; NaN where it has no score.
 
     Blocks of earlier releases have no headline: their uncertainty takes its place.
     """
@@ -45,7 +45,7 @@ def blocks_of(reply: Any) -> list[dict[str, Any] | None]:
 
 
 def final_block(chunks: Iterable[Any], index: int = 0) -> dict[str, Any] | None:
-    """The block with the final score of one choice of a stream; None if it was lost or never sent.
+    """The block with the final score of one choice of a stream; None if none was sent or received.
 
     A running block is never taken for it: what it says of an unfinished answer may be far off.
     """
@@ -59,7 +59,7 @@ def final_block(chunks: Iterable[Any], index: int = 0) -> dict[str, Any] | None:
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping as it stands, an object of a client dumped into one, anything else as an empty one."""
+    """A mapping unchanged, a client's object converted to one, anything else as an empty mapping."""
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)

@@ -85,7 +85,7 @@ LONGEST_CUT = 64  # characters of a token that may stand before a stop string
 
 @dataclass(frozen=True)
 class SpelledText:
-    """What a step adds to the text; a character that several steps spell belongs to the last of them."""
+    """The text that a step adds; a character that several steps spell belongs to the last of them."""
 
     text: str | None
     """The text; None where the engine does not say: an id alone, a piece of a character without its bytes."""
@@ -174,7 +174,7 @@ class Matcher:
         self._places: dict[str, int] = {}
 
     def starts(self, pieces: Sequence[SpelledText]) -> list[int]:
-        """Every step from which on the pieces spell the text, and then whatever; blank ones left out."""
+        """All steps from which on the pieces spell the text, and anything after it; steps of blanks are left out."""
         found = []
         after = self._end
         for i in range(len(pieces) - 1, -1, -1):
@@ -341,7 +341,7 @@ def main_segment(texts: Mapping[SegmentKind, str]) -> SegmentKind:
 
 
 def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
-    """Give every step, under a name of its own, to a part of the message."""
+    """Divide the steps among the parts of the message."""
     texts = raw.texts
     if not raw.steps.steps:
         return Division({})

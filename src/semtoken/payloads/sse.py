@@ -31,7 +31,7 @@ class _Line(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One event. The bytes of all events of a stream, one after the other, are the stream."""
+    """One server-sent event with its bytes; the bytes of all events of a stream make up the stream."""
 
     raw: bytes
     """All its bytes: comments before it and the blank line after it included."""
@@ -61,7 +61,7 @@ class Event(NamedTuple):
             raise InvalidInput(f"An event of the stream is not UTF-8: {error.reason}.") from error
 
     def with_data(self, data: str) -> bytes:
-        """Its bytes with other JSON as its data, on one line; every other byte stays."""
+        """The bytes of the event with other JSON as its data, on one line; all other bytes stay."""
         first, *others = self.lines
         encoded = data.replace("\n", " ").encode()
         parts = [self.raw[: first.start], encoded]

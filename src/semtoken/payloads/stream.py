@@ -60,7 +60,7 @@ class Frame(NamedTuple):
     """What stands at each place, in their order: "text", "steps", "ids", or "" for what says nothing."""
 
     def spans(self, data: str) -> list[tuple[int, int]] | None:
-        """Where each place begins and ends in an event with this frame; None for any other event.
+        """Where each place begins and ends in an event with this frame; None for an event with another frame.
 
         If each of them holds one JSON value, the event differs from the one that was learned in these values alone.
         """
@@ -94,7 +94,7 @@ class Continuation(NamedTuple):
 
 
 class GoingOn:
-    """Recognises the events of one stream that only go on with an answer."""
+    """Recognises events of one stream that only add to an answer, so that they need not be parsed."""
 
     def __init__(self) -> None:
         self._frames: dict[tuple[str, ...], Frame] = {}
@@ -103,7 +103,7 @@ class GoingOn:
         """What their events say beside the places."""
 
     def learn(self, data: str, event: Mapping[str, Any], growth: Growth | None) -> None:
-        """Remember the frame of an event that was read in full, if it only goes on with an answer."""
+        """Remember the frame of a parsed event, if it only adds to an answer."""
         frame = None if growth is None or msgspec is None else _framed(data, growth)
         if frame is None or growth is None or sum(map(len, frame.texts)) > LONGEST_FRAME:
             self._frames.clear()
@@ -226,7 +226,7 @@ class PayloadStream:
             raise
 
     def finish(self) -> Payload:
-        """The whole reply: that which `read_payload` makes of the same reply unstreamed.
+        """The whole reply, equal to what `read_payload` makes of the same reply without a stream.
 
         A choice that the engine did not end carries a flag that says so.
 
@@ -303,12 +303,12 @@ class PayloadStream:
     # --- chunks that only go on with an answer
 
     def learn(self, data: str, chunk: Reply) -> None:
-        """Remember what a chunk that was fed looks like, so that those like it are recognised in their JSON."""
+        """Remember the form of a chunk, so that chunks like it are recognised without parsing."""
         if self._shape is not None:
             self._going_on.learn(data, chunk, self._shape.growth(chunk))
 
     def continuation(self, data: str) -> Continuation | None:
-        """What the JSON of a chunk adds if it only goes on with an answer, as one that was learned."""
+        """Read a chunk whose form was learned; None for any other chunk."""
         return self._going_on.read(data)
 
     def go_on(self, found: Continuation) -> list[StreamEvent]:

@@ -128,7 +128,7 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
 
 
 def competing_in_record(answer: ScoredResponse, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
-    """Meanings that compete at a step, by the tokens that the answer's record lists for it; others are left out.
+    """The meanings that compete at a step, from the tokens in the answer's record; rarer ones are missing.
 
     Raises
     ------
@@ -304,7 +304,7 @@ def disputed(
 
 
 def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -> bool:
-    """Whether a part is doubtful only in its wording: the branches of its doubtful steps say the same.
+    """Whether a part is doubtful in its wording only: all branches of its doubtful steps mean the same.
 
     At each of its doubtful steps the branches that agree with the answer have to hold at least `AGREED` of the
     probability. What was not followed counts against it, so a step that was not looked at is a doubt.
@@ -428,7 +428,7 @@ def _dispute(
 
 
 def merge(competitors: Sequence[Competitor]) -> list[Competitor]:
-    """Competitors whose continuations have the same content words as one, the most probable first."""
+    """Merge competitors whose continuations have the same content words, the most probable first."""
     merged: list[tuple[tuple[str, ...], Competitor]] = []
     for one in competitors:
         said = content_words(one.continuation or "")

@@ -47,7 +47,7 @@ def marked(text: str, doubtful: Sequence[Part]) -> Html:
 
 
 def calibrated(chance: float | None, bounds: tuple[float, float] | None, verdict: str, promise: str) -> Iterator[Html]:
-    """The verdict with its promise, and the chance in a sentence, as far as they are known."""
+    """The verdict with its promise and the chance as sentences, as far as they are known."""
     if verdict:
         yield element("p", element("b", verdict), f": {promise}", style="margin:.3em 0")
     if chance is not None:
@@ -74,7 +74,7 @@ def rivals(tokens: Sequence[ScoredToken], doubtful: Sequence[Part]) -> Iterator[
 
 
 def token_rows(tokens: Sequence[ScoredToken]) -> Html:
-    """Every token with its own probability, what counted, and what else was likely; opens on a click."""
+    """A table of all tokens with probability, counted mass and alternatives, which opens on a click."""
     rows = [
         (
             repr(token.text),

@@ -32,7 +32,7 @@ STATE_FIELDS = ("state", "state_depth", "state_prompt", "state_weights", "state_
 
 @dataclass(frozen=True, eq=False)
 class HiddenState:
-    """What a model held inside where it chose the last token of an answer, and what makes it comparable."""
+    """The hidden state of a model where it chose the last token of an answer, with what makes it comparable."""
 
     values: FloatArray
     """[H] output of one layer."""
@@ -55,7 +55,7 @@ class HiddenState:
 
 
 def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
-    """The hidden state that stands in the fields of a line; None where there is none.
+    """Read the hidden state from the fields of a line; None if there is none.
 
     Raises
     ------
@@ -88,7 +88,7 @@ Unit = Literal["", "token", "sample"]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a field of `Generation` is laid out, in memory and in a column of a file."""
+    """The type and shape of a field of `Generation`, in memory and in a column of a file."""
 
     kind: str
     """Type of one value, as pyarrow names it."""
@@ -113,7 +113,7 @@ def _layout(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Generation:
-    """One produced answer with its records: n tokens, M samples of the same prompt. None: not recorded.
+    """One answer with everything recorded of it: n tokens, M samples of the same prompt. None: not recorded.
 
     Raises
     ------

@@ -65,7 +65,7 @@ class Running:
 
 @dataclass(frozen=True)
 class TokensLater:
-    """The tokens of an answer whose records are made when somebody asks for them."""
+    """The tokens of an answer, made only when somebody asks for them."""
 
     n_tokens: int
     make: Callable[[], tuple[ScoredToken, ...]]
@@ -205,7 +205,7 @@ class ScoredResponse:
         return vars(self) | {"tokens": self.tokens}
 
     def with_fields(self, **changed: Any) -> ScoredResponse:
-        """The answer with some fields changed. Unlike `dataclasses.replace`, this makes no records of the tokens."""
+        """A copy with some fields changed. Unlike `dataclasses.replace`, it does not make the records of tokens."""
         return replace(self, **{"tokens": vars(self)["tokens"], **changed})
 
     @property
@@ -216,7 +216,7 @@ class ScoredResponse:
 
     @cached_property
     def marks(self) -> Sequence[TokenMark | ScoredToken]:
-        """Where each token stands and how probable it was: for who needs no more, at less cost than `tokens`."""
+        """Place and log-probability of each token; cheaper than `tokens` where no more is needed."""
         found = vars(self)["tokens"]
         return found.marks() if isinstance(found, TokensLater) and found.marks is not None else self.tokens
 
@@ -249,7 +249,7 @@ class ScoredResponse:
 
     @property
     def widest_steps(self) -> tuple[int, ...]:
-        """The steps that cause the width, the one that causes most of it first; none where the score is exact."""
+        """The steps that make the bounds wide, the widest first; empty where the score is exact."""
         bounds = [token.log_agreeing_bounds or (0.0, 0.0) for token in self.tokens]
         ratios = [0.0 if high == low else high - low for low, high in bounds]
         return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
@@ -344,7 +344,7 @@ class ScoredResponse:
         return new_word_confidence(self, asked)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only. Logs that are minus infinity become None, as JSON has no infinity.
+        """The answer as plain values. Logs of minus infinity become None, since JSON has no infinity.
 
         `chance`, `chance_bounds` and `decision` are there if a calibrator or a threshold was used.
         """
@@ -437,7 +437,7 @@ class Answers(list[ScoredResponse]):
 
 
 def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
-    """One row per answer: everything but the tokens; bounds in two columns, flags by their codes.
+    """A table with a row for each answer and without tokens; bounds in two columns, flags by their codes.
 
     Raises
     ------

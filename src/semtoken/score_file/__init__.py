@@ -84,7 +84,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """One input file, one output file, and everything that decides what is written.
+    """One input file, one output file, and all settings that decide what is written.
 
     Each line of output has the fields of its input line, `response` (generated where the line had none), and
     `RESULT_FIELDS`; with `tokens` also the list of scored tokens.
@@ -138,7 +138,7 @@ class ScoringJob:
         return {"batch_size": self.batch_size, "tokens": self.tokens} | asked | dict(self.settings)
 
     def check(self) -> Progress:
-        """Whether the job can run, found out before any model is loaded, and how much of it is done.
+        """Check that the job can run before any model is loaded; returns how much of it is done.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class ScoringJob:
         return Progress(total, self.lines.check_lines(read_items(self.source)))
 
     def check_input(self) -> int:
-        """Number of records, if all can be used (or bad ones are skipped); raises `InvalidInput` otherwise."""
+        """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInput`."""
         return self._count_lines()
 
     def is_finished(self, found: Progress) -> bool:
@@ -249,7 +249,7 @@ class ScoringJob:
 
     @contextmanager
     def writing(self) -> Iterator[LineWriter]:
-        """The output open for lines, in their order; if all goes well it becomes a table if it is to be one."""
+        """Open the output for appending; at the end it is converted to a table if the target is one."""
         with self.lines.appending(self.all_settings, overwrite=self.overwrite) as output:
             yield output
         if self._is_table:
@@ -258,7 +258,7 @@ class ScoringJob:
             self.lines.remove()
 
     def stream(self, score: ScoreItems, write: Callable[[bytes], object]) -> Progress:
-        """Score all lines and hand each batch of output on as it is ready; nothing is kept for a later run.
+        """Score all lines and yield each batch of output when it is ready; nothing is stored for a later run.
 
         Raises
         ------

@@ -36,7 +36,7 @@ METADATA_KEY = b"semtoken"
 
 
 def facts_path(target: Path) -> Path:
-    """Where the facts about a finished CSV file lie; a Parquet file holds its own."""
+    """The path of the file with the facts about a finished CSV file; a Parquet file holds its own."""
     return target.with_name(target.name + ".settings.json")
 
 
@@ -82,7 +82,7 @@ def _stored_facts(target: Path) -> bytes:
 
 @dataclass(frozen=True)
 class LineWriter:
-    """Appends lines to an open file, and their checksums to another one first."""
+    """Appends lines to a file, after appending their checksums to another one."""
 
     path: Path
     file: IO[bytes]
@@ -122,7 +122,7 @@ def _append(file: IO[bytes], data: bytes) -> None:
 
 
 def checksum(line: bytes) -> str:
-    """A checksum of a line of output, against accidents and not against somebody who changes a file on purpose."""
+    """A checksum of a line of output, which finds accidental damage but not deliberate changes."""
     return hashlib.sha256(line).hexdigest()[:16]
 
 
@@ -138,7 +138,7 @@ class OutputFile:
         return self.path.with_name(self.path.name + ".settings.jsonl")
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to go on with an output that other settings made. Only what both sides name is compared.
+        """Raise an error if the output was made with other settings. Only names that both have are compared.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class OutputFile:
         return header, [str(one) for batch in batches for one in batch]
 
     def check_lines(self, items: Iterable[Item | BadLine]) -> int:
-        """Number of complete lines, each of them unchanged and made from the item at its place.
+        """The number of complete lines, each unchanged and made from the input at its place.
 
         Raises
         ------
@@ -271,7 +271,7 @@ def _fault(line: bytes, item: Item | BadLine) -> str:
 
 
 def digest_of_items(items: Iterable[Item | BadLine]) -> str:
-    """A checksum of an input, by which a finished table is known to be made from it."""
+    """A checksum of an input, by which a finished table is recognised as made from it."""
     total = hashlib.sha256()
     for item in items:
         content: Sequence[Any] = [item.number, dict(item.record)] if isinstance(item, Item) else [item.number]

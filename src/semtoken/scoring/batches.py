@@ -22,7 +22,7 @@ MOST_ROWS = 64
 
 
 class AnswerBatch:
-    """Answers in progress by their numbers. Steps go in for several of them together.
+    """Unfinished answers by their numbers, to which steps are added for several of them together.
 
     A step that has been reduced waits as a few arrays until somebody asks for one of the answers.
 
@@ -89,7 +89,7 @@ class AnswerBatch:
         self._reduce([(numbers, tokens)], rows, places)
 
     def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
-        """Take in several steps: the numbers of the answers of each, and the tokens that were chosen.
+        """Add several decoding steps, given the numbers of the answers and the chosen tokens of each.
 
         The rows are those of the answers of the first step, then those of the second one, and so on.
 
@@ -135,7 +135,7 @@ class AnswerBatch:
         return running_answers([self._answer(number) for number in numbers])
 
     def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
-        """The results of complete answers by their numbers, and how many of their tokens count: all or the first."""
+        """The scored answers of complete answers by their numbers, counting all of their tokens or the first ones."""
         self._take_in()
         for number, length in lengths.items():
             answer = self._answer(number)

@@ -44,7 +44,7 @@ NO_END = EndRequest()
 
 
 class Endings:
-    """The tokens of a vocabulary by what they do to a value that comes before them (bool [V] each)."""
+    """Which tokens of a vocabulary end or continue a value that comes before them (bool [V] each)."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         pieces = vocabulary.pieces
@@ -83,7 +83,7 @@ class Endings:
         return np.asarray(self.asks[tokens, self.leaves[before]])
 
     def request(self, before: int | None, token: int) -> EndRequest:
-        """What is needed of the row from which `token` was chosen after the token `before`."""
+        """What has to be looked up in the row from which `token` was chosen after the token `before`."""
         asked = int(self.what_may_end(np.int64(-1 if before is None else before), np.int64(token)))  # type: ignore[arg-type]
         return EndRequest(bool(asked & 1), bool(asked & 2), bool(asked & 4), self.ids_asked(asked)) if asked else NO_END
 
@@ -96,7 +96,7 @@ class Endings:
         return self._ids[asked]
 
     def from_masses(self, asked: int, masses: Sequence[float]) -> ValueEnds | None:
-        """Probability of each end that is asked, from the masses of the five `KINDS`, all of which are known."""
+        """The probability of each end that is asked for, from the exact masses of the five `KINDS`."""
         if not len(self.ids_asked(asked)):
             return None
         number, digit, quote, closes, goes_on = (min(mass, 1.0) for mass in masses)
@@ -112,7 +112,7 @@ class Endings:
     def from_list(
         self, request: EndRequest, ids: IdArray, probabilities: FloatArray, unseen: float
     ) -> ValueEnds | None:
-        """Bounds of each end, from the listed tokens and the probability that is not listed or not clear."""
+        """Bounds of the probability of each end, from a list of best tokens and the mass that it leaves open."""
 
         def mass(tokens: BoolArray) -> float:
             return float(probabilities[tokens[ids]].sum())

@@ -129,7 +129,7 @@ def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow(OpenStep):
-    """A step whose prefix set depends on tokens to come, and the log-probabilities that may then be asked for."""
+    """A step whose prefix set depends on later tokens, with the log-probabilities that may then be needed."""
 
     candidates: IdArray
     log_probs: FloatArray
@@ -144,7 +144,7 @@ class OpenRow(OpenStep):
 
 
 class LogitsAnswer(RunningAnswer[OpenRow]):
-    """One answer in progress whose logits are known: of each row a few numbers are kept once its token is known."""
+    """An unfinished answer scored from all logits; a few numbers of each row are kept once its token is known."""
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__(scorer)
@@ -154,7 +154,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         """The prefix sets of other steps that are decided."""
 
     def add(self, rows: Rows, row: int, token: int) -> None:
-        """Take in the next step: its row of logits, and the token that was chosen from it.
+        """Add the next step: its row of logits, and the token that was chosen from it.
 
         Raises
         ------
@@ -179,7 +179,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         self.take_in(*reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening))
 
     def take_in(self, steps: ReducedSteps, rows: Mapping[int, WholeRow]) -> None:
-        """Take in the next steps, with copies of rows by the places of their steps, as `reduce_rows` gives them."""
+        """Add reduced steps, with copies of some rows by the places of their steps, as `reduce_rows` gives them."""
         first, tables = len(self.ids), self.scorer.tables
         undecided = ~tables.decided[steps.tokens]
         places = np.cumsum(steps.counts)
@@ -222,7 +222,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         return [LogMass(mass, mass, mass) for mass in found]
 
     def truncate(self, length: int) -> None:
-        """Forget the steps from `length` on: special tokens that pad a finished answer."""
+        """Forget all steps from `length` on, which are special tokens that pad a finished answer."""
         super().truncate(length)
         self._steps.truncate(length)
         self._prefixes = {position: mass for position, mass in self._prefixes.items() if position < length}
@@ -232,7 +232,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         return finish_answers([self], distribution)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that is known of the answer so far: plain values and arrays, for `from_state_dict`."""
+        """The state of the answer as plain values and arrays, for `from_state_dict`."""
         return self._state() | {
             "steps": self._steps.state_dict(),
             "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
@@ -259,7 +259,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
 
 
 def running_answers(answers: Sequence[LogitsAnswer]) -> list[Running]:
-    """What is known so far of answers of the same scorer, at less cost than one by one."""
+    """The running scores of answers with the same scorer, computed together to save time."""
     if not answers:
         return []
     bounds, steps, prefixes, neutrality = _lined_up(answers, [answer._unsettled() for answer in answers])

@@ -13,7 +13,7 @@ from semtoken.tokens.vocabulary import BoolArray
 
 
 class PrefixSet(NamedTuple):
-    """The tokens that spell the beginning of what follows a step, ascending, and their log-probabilities."""
+    """The tokens that spell the beginning of the text after a step, ascending, with their log-probabilities."""
 
     ids: IdArray
     log_probs: FloatArray
@@ -29,7 +29,7 @@ class PrefixSets(NamedTuple):
 
 
 class Masses(NamedTuple):
-    """Natural logs of what agrees with the chosen tokens of n steps, float64 [n] each."""
+    """Natural logs of the agreeing probabilities of n steps, in total and by source, float64 [n] each."""
 
     own: FloatArray
     """The chosen tokens alone."""
@@ -48,7 +48,7 @@ class Masses(NamedTuple):
 
 
 def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray) -> Masses:
-    """What agrees with the tokens of some steps, once their prefix sets are known.
+    """The agreeing probabilities of some steps, once their prefix sets are known.
 
     Where `neutrality` [n] is false, the neutral tokens count only if they are in the cluster or the prefix set.
     """

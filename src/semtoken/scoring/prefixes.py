@@ -33,7 +33,7 @@ NO_IDS: IdArray = np.empty(0, dtype=np.int64)
 
 
 def next_look(waited: int) -> int:
-    """Tokens after which a suffix that is still open is looked at again: soon at first, then ever less often."""
+    """After how many tokens an undecided suffix is looked at again: often at first, then ever less often."""
     return waited + 1 if waited < EAGER_LOOKS else 2 * waited
 
 
@@ -102,7 +102,7 @@ class PrefixIndex:
 
     @cached_property
     def tells(self) -> BoolArray:
-        """Tokens whose normalised text is what the text from there on surely begins with (bool [V]).
+        """Whether a token alone decides what the normalised text from there on begins with (bool [V]).
 
         Not blanks, pieces of characters, or texts whose end a later token may still change.
         """
@@ -196,7 +196,7 @@ class PrefixIndex:
         return self.beginnings(heads[0])
 
     def look(self, token_ids: Sequence[int], step: int, *, complete: bool) -> tuple[tuple[str, ...], bool]:
-        """The heads of the suffix from a step on, and whether later tokens cannot change its prefix set.
+        """The possible beginnings of the suffix from a step on, and whether its prefix set is decided.
 
         No more tokens are decoded than it takes. If `complete`, the ids are the whole answer.
         """
@@ -214,7 +214,7 @@ class PrefixIndex:
         return complete or (len(heads) == 1 and bool(heads[0]) and not self.can_continue(heads[0]))
 
     def heads(self, token_ids: Sequence[int], *, complete: bool) -> tuple[str, ...]:
-        """What the normalised text of a suffix surely begins with, given its first tokens.
+        """The possible beginnings of a suffix's normalised text, given its first tokens.
 
         One string, or two while it is open whether a run of byte tokens will turn out to be text or broken.
         A head is empty while nothing is sure; blanks at its end count as sure, although the end of an answer

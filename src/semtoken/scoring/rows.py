@@ -199,7 +199,7 @@ def _read(
 
 
 class KeptRows:
-    """Copies of the rows of several steps, each read once when it comes; what the kernel finds is taken together.
+    """Copies of the rows of several steps; each is read once when it comes, and the results are reduced together.
 
     Beside a model every call of Python costs ten times as much as alone, since the processor's caches are empty then.
     So a step is one call of the kernel, which writes to memory that is there.
@@ -227,11 +227,11 @@ class KeptRows:
         self._steps = [(rows, self._found.at(place)) for place, rows in enumerate(self._rows)]
 
     def fits(self, steps: int, count: int, dtype: npt.DTypeLike) -> bool:
-        """Whether there is room for so many steps and rows, of the same vocabulary."""
+        """Whether there is room for this many steps and rows, of the same vocabulary."""
         return len(self._steps) == steps and self._numbers.shape[1] >= count and self._rows.dtype == dtype
 
     def read(self, readable: npt.NDArray[Any], row_ids: IdArray) -> int:
-        """Read some rows of a step, and copy them over those of the oldest step; the place of the step."""
+        """Read and copy some rows of a step, replacing those of the oldest step; returns the place of the step."""
         place, self._next = self._next, (self._next + 1) % len(self._steps)
         rows, found = self._steps[place]
         self._numbers[place, : len(row_ids)] = row_ids
@@ -251,7 +251,7 @@ class KeptRows:
 
 
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
-    """Rows on the CPU as an array that the kernel reads, without a copy if they lie close together; or None."""
+    """Rows on the CPU as an array that the kernel can read, without a copy if they are contiguous; or None."""
     if not COMPILED_FROM <= size <= rows.shape[1] or not _has_numba():
         return None
     if is_tensor(rows):

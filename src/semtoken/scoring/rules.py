@@ -42,7 +42,7 @@ SAME_LETTERS = 3  # members of a cluster are related in spelling if so many firs
 
 @dataclass(frozen=True, init=False)
 class ScoringRules:
-    """The switches of one scoring run. What is not given is as the preset, or else the equality, has it."""
+    """The rules of one scoring run. Rules that are not given come from the preset, or from the equality."""
 
     preset: Preset
     """`paper` reproduces the published code. `default` follows the evidence (docs/method.md), and does not call an
@@ -121,12 +121,12 @@ class ScoringRules:
 
     @property
     def lending(self) -> bool:
-        """Whether clusters or function words may lend mass to a score, of which flags would tell (`borrowed_flags`)."""
+        """Whether the probability of tokens other than the chosen one counts, so that `borrowed_flags` apply."""
         return self.clustering or self.effective_function_words != "off"
 
     @property
     def shortest_prefix(self) -> int:
-        """Characters from which on a token counts as the beginning of what follows."""
+        """The number of characters from which on a token counts as a beginning of the text that follows."""
         return 1 if self.equality == "meaning" else SHORTEST_PREFIX
 
     def neutral_masks(self, vocabulary: Vocabulary) -> tuple[BoolArray, BoolArray]:

@@ -21,7 +21,7 @@ from semtoken.tokens.scored_token import Flag
 
 
 class LogMass(NamedTuple):
-    """Natural logs of a step's agreeing probability: an interval, and the value that counts as the estimate."""
+    """The natural log of a step's agreeing probability: lower bound, estimate and upper bound."""
 
     lower: float
     estimate: float
@@ -52,7 +52,7 @@ O = TypeVar("O", bound=OpenStep)  # noqa: E741
 
 
 class RunningAnswer(ABC, Generic[O]):
-    """One answer in progress: steps go in one by one, and what is known of its score can be asked at any time.
+    """The common part of unfinished answers: steps are added one by one, and the score can be asked for at any time.
 
     A subclass says how a step is read, what its prefix set adds, and what its mass is.
     """
@@ -136,7 +136,7 @@ class RunningAnswer(ABC, Generic[O]):
         return not (self._neutrality and self._neutral[position])
 
     def truncate(self, length: int) -> None:
-        """Forget the steps from `length` on: special tokens that pad a finished answer."""
+        """Forget all steps from `length` on, which are special tokens that pad a finished answer."""
         del self.ids[length:], self._neutral[length:]
         self._open = [step for step in self._open if step.position < length]
         self._n_settled, self._settled = 0, LogMass(0.0, 0.0, 0.0)

@@ -24,7 +24,7 @@ from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 
 class StepTables(NamedTuple):
-    """What `semtoken.scoring.kernel` must know of V tokens, their clusters and the rules."""
+    """The tables of V tokens, their clusters and the rules that `semtoken.scoring.kernel` reads."""
 
     members: IdArray
     """[V] ids sorted by their label."""
@@ -73,7 +73,7 @@ class StepTables(NamedTuple):
 
 
 def lists_of_equals(numbers: npt.NDArray[np.integer]) -> tuple[IdArray, IdArray]:
-    """Ids sorted by a number of each, and where the list of the ids with the same number begins and ends [V, 2]."""
+    """Ids sorted by a number, and the range of ids with the same number for each id [V, 2]."""
     order = np.argsort(numbers, kind="stable").astype(np.int64)
     ordered = numbers[order]
     sides = [np.searchsorted(ordered, numbers, side=side) for side in ("left", "right")]
@@ -228,7 +228,7 @@ class Scorer:
         return np.asarray((same & ~self.vocabulary.numeral[token]) | (ids == token))
 
     def alike(self, token: int | IdArray, ids: IdArray) -> BoolArray:
-        """Which of `ids` count since they are spelled as the chosen `token` is, one for all or one for each."""
+        """Which of `ids` count because they are spelled like the chosen `token`, one for all or one for each."""
         if not self.rules.same_spelling:
             return np.asarray(ids == token)
         return np.asarray(self.index.spellings[ids] == self.index.spellings[token])
@@ -241,7 +241,7 @@ class Scorer:
 
     @cached_property
     def related_count(self) -> Callable[[int, bool, bool], int]:
-        """How many tokens count beside the prefix set of a token: its cluster, and those that are spelled as it is.
+        """How many tokens count apart from the prefix set of a token: its cluster, and equal spellings.
 
         Takes the token, whether only blanks come before it, and whether neutral tokens count; then these are all of
         the neutral tokens there, and the related ones that are not neutral (cached).
@@ -264,7 +264,7 @@ class Scorer:
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
-        """The tokens that count beside the prefix set of a token, and why, as `kinds` has it without neutral ones.
+        """The tokens that count apart from the prefix set of a token, and why, as `kinds` without neutral ones.
 
         Cached.
         """
@@ -320,7 +320,7 @@ class Scorer:
         opening: bool | BoolArray,
         neutrality: bool | BoolArray,
     ) -> tuple[Alternative, ...]:
-        """Other tokens with their probabilities, in their order, and what they are to the chosen `token`.
+        """Other tokens with their probabilities, in the given order, and how each relates to the chosen `token`.
 
         One that counts has the reason why it counts; one that does not is described as the paper's rules see it, as far
         as clusters are at hand.

@@ -100,7 +100,7 @@ def joined(parts: Sequence[ReducedSteps]) -> ReducedSteps:
 
 @dataclass(eq=False)
 class KeptSteps:
-    """The steps of one answer. To add one costs the same however many there are: the arrays have room for more."""
+    """The steps of one answer in arrays with spare room, so that adding a step takes constant time."""
 
     _columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     """With room for more steps."""
@@ -175,7 +175,7 @@ def _wider(column: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]
 
 
 def no_steps() -> ReducedSteps:
-    """Reduced steps of an answer without tokens: every column is there and empty."""
+    """The reduced steps of an answer without tokens: all columns, empty."""
     return ReducedSteps(
         tokens=np.zeros(0, dtype=np.int64),
         opening=np.zeros(0, dtype=bool),

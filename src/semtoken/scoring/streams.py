@@ -35,7 +35,7 @@ class _Stream(Generic[A]):
 
 
 class LogitsStream(_Stream[LogitsAnswer]):
-    """An answer in progress whose logits are known: the running form of `score_logits`.
+    """An unfinished answer scored from all logits, the streaming form of `score_logits`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LogitsStream(_Stream[LogitsAnswer]):
     _kind = LogitsAnswer
 
     def add(self, logits: Any, token: int) -> Running:
-        """Take in the logits of one step [columns] and the token that was chosen from them.
+        """Add the logits of one step [columns] and the token that was chosen from them.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class LogitsStream(_Stream[LogitsAnswer]):
 
 
 class TopLogprobsStream(_Stream[TopkAnswer]):
-    """An answer in progress of which the k best tokens a step are known: the running form of `score_top_logprobs`.
+    """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_top_logprobs`.
 
     It takes the vocabulary and the preset that `score_top_logprobs` takes.
     """
@@ -77,7 +77,7 @@ class TopLogprobsStream(_Stream[TopkAnswer]):
         self._names = BorrowedNames()
 
     def add(self, step: Any) -> Running:
-        """Take in one step, in any form that `score_top_logprobs` reads.
+        """Add one step, in any form that `score_top_logprobs` reads.
 
         Raises
         ------

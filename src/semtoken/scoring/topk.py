@@ -101,7 +101,7 @@ def score_top_logprobs(
 
 
 def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None = None) -> Tokens | None:
-    """The vocabulary or the clusters that a user means; None if spellings are to be read from the lists.
+    """The vocabulary or clusters of what a user gave; None if spellings are to be read from the lists.
 
     Raises
     ------

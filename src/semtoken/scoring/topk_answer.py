@@ -29,7 +29,7 @@ from semtoken.tokens.vocabulary import Vocabulary
 
 
 class TopkAnswer(RunningAnswer[OpenStep]):
-    """One answer in progress of which only the best tokens of each step are known.
+    """An unfinished answer scored from the best tokens of each step.
 
     A step that goes in is read and kept; what it adds to the score is computed for many steps together, when somebody
     asks: at the end, or while the answer is being written.
@@ -70,7 +70,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._take_in([listed.token], [neutral], waiting)
 
     def running(self) -> Running:
-        """The score so far, once the steps that wait are taken in; see `RunningAnswer.running`."""
+        """The running score, after the waiting steps have been added; see `RunningAnswer.running`."""
         self.advance()
         return super().running()
 
@@ -108,7 +108,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     def finish(
         self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
     ) -> ScoredResponse:
-        """The result, once the answer is complete; `said` helps where there is no vocabulary (`ListedAnswer`).
+        """The scored answer, once it is complete; `said` is used where there is no vocabulary (`ListedAnswer`).
 
         Raises
         ------
@@ -166,7 +166,7 @@ class _NoneNeutral(bytes):
 
 
 class ListedScorer(Scorer):
-    """A scorer of the tokens that the lists of one answer have named so far."""
+    """The scorer of an answer without a vocabulary: its vocabulary are the tokens that the lists have named."""
 
     def __init__(self, vocabulary: Vocabulary, rules: ScoringRules, names: ListedNames) -> None:
         super().__init__(vocabulary, rules, PrefixIndex(vocabulary), open_ended=True)
@@ -177,7 +177,7 @@ class ListedScorer(Scorer):
 
 
 class GrowingScorer(ListedScorer):
-    """Scores an answer while its tokens come: it has no vocabulary, and knows what running values need."""
+    """The scorer of an unfinished answer without a vocabulary, with what running scores need."""
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
@@ -200,7 +200,7 @@ class GrowingScorer(ListedScorer):
 
 
 class ListedAnswer(TopkAnswer):
-    """One answer in progress of which only the best tokens of each step are known, and no vocabulary."""
+    """An unfinished answer scored from the best tokens of each step, without a vocabulary."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._names = ListedNames()
@@ -239,7 +239,7 @@ class ListedAnswer(TopkAnswer):
     def finish(
         self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
     ) -> ScoredResponse:
-        """The result, once the answer is complete; `said` is the text that the engine gives, if it is known."""
+        """The scored answer, once it is complete; `said` is the text that the engine gives, if it is known."""
         self.scorer = self._frozen(said)
         return super().finish(distribution, proxy_for=proxy_for)
 

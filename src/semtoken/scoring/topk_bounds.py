@@ -42,7 +42,7 @@ class PlacedStep(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is known of n steps, in columns [n]: natural logs of the agreeing probability, and masses."""
+    """The bounds of n steps in columns [n]: natural logs of the agreeing probabilities, and masses by source."""
 
     lower: FloatArray
     estimate: FloatArray
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Tokens that stand in the lists of n steps, or in their prefix sets, step after step."""
+    """Tokens in the lists or prefix sets of n steps, concatenated, with the step of each."""
 
     steps: IdArray
     """The step of each."""
@@ -198,7 +198,7 @@ def step_bounds(
 def usual_masses(
     scorer: Scorer, steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], *, neutrality: bool, off: float = ROUNDING
 ) -> list[LogMass] | None:
-    """What `step_bounds` says of the agreeing probabilities of steps in which every name is clear; else None.
+    """The agreeing probabilities as `step_bounds` gives them, for steps with unambiguous names only; else None.
 
     For few steps at a time, as of answers in progress: arrays of them would cost ten times as much.
     """

@@ -64,7 +64,7 @@ class ListedSteps:
         )
 
     def masses(self) -> list[LogMass]:
-        """Their agreeing probabilities: the same as in `bounds`, without arrays where the steps are few."""
+        """The agreeing probabilities, equal to those of `bounds` but faster for few steps."""
         few = self.usual_masses() if len(self.steps) <= FEW else None
         if few is not None:
             return few
@@ -100,7 +100,7 @@ class ListedSteps:
         ]
 
     def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
-        """The records of all steps of an answer that consists of `ids`, put together column by column."""
+        """The records of all tokens of an answer with these `ids`, made column by column."""
         if self.scorer.looks_ahead and not self.scorer.rules.prefix_matching:
             return replace(self, prefixes=self.scorer.index.prefix_sets(ids))._records(ids)
         return self._records(ids)

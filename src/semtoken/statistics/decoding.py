@@ -36,7 +36,7 @@ def read_by_length(
     *,
     batch_size: int,
 ) -> list[int]:
-    """Show answers that exist to observers, in one teacher-forced pass that reads those of similar length together.
+    """Pass existing answers to observers in one teacher-forced pass, in batches of similar length.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class BestTokens(Observer):
 
 
 class TimedObserver(Observer):
-    """Another observer whose seconds are charged to a step of the clock."""
+    """Wraps an observer and charges its time to a step of the clock."""
 
     def __init__(self, observer: Observer, step: str, timings: Timings) -> None:
         self.reads = observer.reads
@@ -203,7 +203,7 @@ def clustered_scores(
     *,
     batch_size: int = 32,
 ) -> dict[str, list[ScoredResponse]]:
-    """Every answer scored by every scorer, from one teacher-forced pass.
+    """Score every answer by every scorer, from one teacher-forced pass.
 
     Up to rounding these are the scores that `STC.generate` gives while it generates the same answers.
 

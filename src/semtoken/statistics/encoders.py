@@ -23,7 +23,7 @@ from semtoken.support.extras import require
 
 @contextmanager
 def explained(kind: str, model_or_path: str) -> Iterator[None]:
-    """Errors of transformers and torch about a model as `ModelError`, our own as they are.
+    """Turn errors of transformers and torch about a model into `ModelError`; our own errors pass unchanged.
 
     Parameters
     ----------

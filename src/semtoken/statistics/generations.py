@@ -80,7 +80,7 @@ def record_greedy(
     progress: Progress | None = None,
     questions: Sequence[str] | None = None,
 ) -> list[Generation]:
-    """The greedy answer of each prompt, with log-probabilities, alternatives and STC scores from the same pass.
+    """Answer each prompt greedily, with log-probabilities, alternatives and STC scores from the same pass.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best
 
 
 def chosen_first(token: int, log_prob: float, best: IdArray, log_probs: FloatArray) -> tuple[IdArray, FloatArray]:
-    """The best alternatives of one step with the chosen token in front, moved there or put in for the last."""
+    """The best tokens of one step with the chosen one in front, moved there or put in place of the last."""
     others = best != token
     others[np.flatnonzero(others)[len(best) - 1 :]] = False
     return np.append(token, best[others]), np.append(log_prob, log_probs[others])

@@ -17,7 +17,7 @@ AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
 
 
 class UniquePairs:
-    """Remembers what was asked: a pair of texts reaches the model once in the life of this object.
+    """Asks a model about pairs of texts, and about each different pair only once.
 
     One for each recording step, so that every step is charged for its own pairs and the seconds of a method do
     not depend on which other method ran before.
@@ -47,7 +47,7 @@ class UniquePairs:
 
 
 def with_question(question: str | None, text: str) -> str:
-    """What similarity and NLI models read of an answer: "question answer", one blank between, both stripped."""
+    """An answer as similarity and NLI models read it: "question answer", one blank between, both stripped."""
     return f"{question.strip()} {text.strip()}".strip() if question is not None else text.strip()
 
 

@@ -218,7 +218,7 @@ def add_step(step: RecordingStep) -> None:
 
 
 def add_statistics() -> None:
-    """Enter the steps of all observers with `@statistic` that have none yet."""
+    """Add a recording step for every observer with `@statistic` that has none yet."""
     for field, watch in STATISTICS.items():
         if field not in STEP_OF_FIELD:
             add_step(RecordingStep(field, fills=(field,), needs=("token_ids",), watch=watch))
@@ -246,13 +246,13 @@ EVERYTHING = frozenset(name for method in METHODS.values() for name in method.ne
 
 
 def watch_steps() -> list[RecordingStep]:
-    """The steps that watch the answering model; all of them can share one pass of it."""
+    """The recording steps that observe the answering model, all of which can share one pass."""
     add_statistics()
     return [step for step in STEPS if step.watch is not None]
 
 
 def steps_for(fields: Iterable[str]) -> frozenset[str]:
-    """Names of all steps that some fields of `Generation` need, beyond the greedy generation that is there anyway."""
+    """The names of all steps that some fields of `Generation` need, besides the greedy generation."""
     found: set[str] = set()
     waiting = [name for name in fields if name in STEP_OF_FIELD]
     while waiting:
@@ -264,7 +264,7 @@ def steps_for(fields: Iterable[str]) -> frozenset[str]:
 
 
 def readings_for(fields: Iterable[str]) -> frozenset[Readable]:
-    """What a backend must give so that some fields of `Generation` can be recorded."""
+    """The data that a backend must give so that some fields of `Generation` can be recorded."""
     return frozenset().union(*(STEP[name].reads for name in steps_for(fields)))
 
 

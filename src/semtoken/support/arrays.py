@@ -33,7 +33,7 @@ def is_tensor(value: object) -> bool:
 
 
 def as_rows(logits: Any) -> Rows:
-    """Numbers of any form as an array; a tensor that numpy cannot hold (another device, bfloat16) as it is.
+    """Convert numbers to an array; a tensor that numpy cannot hold (another device, bfloat16) stays a tensor.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def as_ids(token_ids: Any) -> list[int]:
 
 
 def widened(rows: Rows) -> Rows:
-    """Rows in at least float32; a tensor on the CPU becomes an array."""
+    """Convert rows to at least float32; a tensor on the CPU becomes an array."""
     if not is_tensor(rows):
         return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float32)
     wide = rows if rows.is_floating_point() and rows.element_size() >= 4 else rows.float()
@@ -165,7 +165,7 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
 
 
 def levelled(rows: Rows, normalizers: FloatArray, size: int) -> tuple[Rows, FloatArray]:
-    """Rows whose numbers are so large that rounding hides their differences, moved to a maximum of 0; others as is."""
+    """Shift rows with very large numbers to a maximum of 0, since rounding would hide differences; others unchanged."""
     if not (np.isfinite(normalizers) & (np.abs(normalizers) > HUGE)).any():
         return rows, normalizers
     wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
@@ -237,7 +237,7 @@ def copy_row(rows: Rows, row: int, size: int) -> FloatArray:
 def columns_above(
     rows: Rows, row_ids: Sequence[int], size: int, least: Sequence[float], most: int
 ) -> list[tuple[IdArray, FloatArray]]:
-    """The columns of each row, among the first `size`, that hold at least so much, and what they hold.
+    """The columns among the first `size` of each row with at least this value, and their values.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def install_line(extra: str) -> str:
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
-    """What to tell the user of a module that is not installed; None if no extra brings it."""
+    """The message for a module that is not installed; None if no extra brings it."""
     top = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
         if top in modules:
@@ -69,7 +69,7 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
 
 
 def installed_first(extra: str) -> str:
-    """What to put before a command that needs an extra: nothing where it is installed, else how to install it."""
+    """The text before a command that needs an extra: empty if it is installed, else how to install it."""
     return "" if all(map(_is_there, EXTRAS[extra])) else f"{install_line(extra)}, then "
 
 
@@ -88,7 +88,7 @@ def require_installed(module: str, *, extra: str) -> None:
 
 
 def all_that_is_missing(command: str | None, told: str) -> str:
-    """What installs all that a command lacks, to put behind a message; nothing if the message says it already."""
+    """How to install everything that a command lacks, to add to a message; empty if the message says so already."""
     lacking = [extra for extra in OF_COMMANDS.get(command or "", ()) if not all(map(_is_there, EXTRAS[extra]))]
     line = install_line(",".join(lacking))
     return f"\nAll that `semtoken {command}` needs here: {line}" if lacking and line not in told else ""
@@ -147,7 +147,7 @@ def installed(group: str) -> dict[str, Any]:
 
 
 def quiet_libraries() -> None:
-    """Show errors of torch, transformers and the hub only, and none of their progress bars."""
+    """Limit torch, transformers and the hub to errors, without progress bars."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
@@ -161,7 +161,7 @@ def quiet_libraries() -> None:
 
 @contextmanager
 def quiet_gguf() -> Iterator[None]:
-    """While a GGUF file is read, no bar for its tensors where the other bars of transformers are off."""
+    """Hide the progress bar of reading a GGUF file if the other bars of transformers are off."""
     reading: Any = require("transformers.modeling_gguf_pytorch_utils", extra="gguf")
     logging_of_transformers = require("transformers.utils", extra="transformers").logging
     bar = reading.tqdm

@@ -77,7 +77,7 @@ def place(value: Any, name: str) -> Path:
 
 
 def listed(value: Any, name: str) -> list[Any]:
-    """The items of a list, a tuple, an array or another series; not the characters of a text or the keys of a dict."""
+    """The items of a list, tuple, array or other sequence; texts and dicts are refused."""
     if isinstance(value, str | bytes | bytearray | dict | set | frozenset):
         _refuse(name, "a list", value)
     try:

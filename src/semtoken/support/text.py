@@ -23,7 +23,7 @@ def visible(text: str, keep: str = "\n\t") -> str:
 
 
 def one_line(text: str) -> str:
-    """A text for one line, with everything unprintable, line ends too, as escapes."""
+    """A text on one line, with line ends and everything unprintable as escapes."""
     return visible(text, keep="")
 
 
@@ -33,7 +33,7 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A probability or uncertainty for people: `0.213`, and `> 0.999` or `< 0.001` where rounding would say 1 or 0.
+    """A probability or uncertainty as text: `0.213`, and `> 0.999` or `< 0.001` where rounding would give 1 or 0.
 
     `1.000` and `0.000` are shown only where the number is exactly that.
     """
@@ -46,7 +46,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percentage(share: float) -> str:
-    """A confidence for people, in percent with two digits that count: `37 %`, `0.33 %`, `99.6 %`.
+    """A confidence in percent with two significant digits: `37 %`, `0.33 %`, `99.6 %`.
 
     Small ones are not rounded away: of long answers many are small, and they are not alike.
     """
@@ -60,13 +60,13 @@ def percentage(share: float) -> str:
 
 
 def with_bounds(value: float, bounds: tuple[float, float]) -> str:
-    """A number, and its bounds where they are not the same to three decimals: `0.213 (0.194 to 0.230)`."""
+    """A number with its bounds, if these differ in the first three decimals: `0.213 (0.194 to 0.230)`."""
     low, high = map(number, bounds)
     return number(value) if low == high else f"{number(value)} ({low} to {high})"
 
 
 def last_of_user(messages: Sequence[Any]) -> str:
-    """The last message of a user, its texts joined where it has several; nothing where there is none."""
+    """The text of the user's last message, joined if it has several parts; empty if there is none."""
     said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "user"]
     content = said[-1] if said else ""
     if isinstance(content, list):

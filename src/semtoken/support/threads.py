@@ -9,7 +9,7 @@ from functools import cache
 
 
 def usable_threads() -> int:
-    """Processors this process may use, or fewer where OMP_NUM_THREADS says so."""
+    """How many processors this process may use, or fewer if OMP_NUM_THREADS says so."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(count, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else count

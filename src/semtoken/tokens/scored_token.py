@@ -35,7 +35,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another token that was likely where one was chosen, counted as agreeing with it or not."""
+    """Another likely token of a step, whether or not it counts as agreeing with the chosen one."""
 
     id: int
     """Id of the token in the vocabulary."""
@@ -71,7 +71,8 @@ class MassShares:
 
 @dataclass(frozen=True)
 class ValueEnds:
-    """How probable it was that a value which comes before a token ends there, in [0, 1]: lower and upper bound.
+    """The probability that a value before a token ends there, in [0, 1], as lower and upper bound for each kind of
+    value.
 
     Both are the same where all tokens were known. None where no such value can end.
     """
@@ -87,7 +88,7 @@ class ValueEnds:
 
 
 class TokenMark(NamedTuple):
-    """What is known of a token before its record is made; the fields are those of `ScoredToken`."""
+    """The fields of `ScoredToken` that are known before its whole record is made."""
 
     start: int
     end: int
@@ -202,7 +203,7 @@ class ScoredToken:
 
 
 def shared_out(tokens: Sequence[ScoredToken], confidence: float) -> MassShares:
-    """The parts of a confidence: each step's gain in logs, shared among its sources by their mass."""
+    """Divide a confidence among its sources: each step's gain in logs is shared in proportion to their mass."""
     own = min(math.exp(math.fsum(token.log_probability for token in tokens)), confidence)
     gains = [0.0, 0.0, 0.0]
     for token in tokens:

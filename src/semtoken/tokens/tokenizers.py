@@ -20,7 +20,7 @@ BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True, eq=False)
 class RawTokens:
-    """What was read of a tokenizer, before it is known how it decodes broken characters."""
+    """The tokens read from a tokenizer, before it is known how it decodes broken characters."""
 
     texts: tuple[str, ...]
     pieces: tuple[bytes, ...]
@@ -124,7 +124,7 @@ def _cleans_up(tokenizer: Any) -> bool:
 
 
 def character_ranges(pieces: Iterable[bytes | None], errors: str = "replace") -> list[tuple[int, int]]:
-    """First character of each token, and one past its last one, in the text that all of them spell together.
+    """For each token, its first character and one past its last, in the text that all tokens spell together.
 
     Parameters
     ----------

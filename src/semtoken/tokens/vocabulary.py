@@ -125,7 +125,7 @@ class Vocabulary:
 
     @cached_property
     def longest_piece(self) -> int:
-        """Bytes of the longest token: no more than so many times a text's tokens can its length be."""
+        """The number of bytes of the longest token, which limits the length of a text by its number of tokens."""
         return max(map(len, self.pieces))
 
     @cached_property
@@ -288,7 +288,7 @@ class Vocabulary:
 
 
 def decode_run(run: bytes) -> str:
-    """Text of a run of byte tokens: all of it, or one replacement character a byte if any of it is broken."""
+    """Decode a run of byte tokens, or give one replacement character for each byte if any is broken."""
     try:
         return run.decode("utf-8")
     except UnicodeDecodeError:
@@ -380,7 +380,7 @@ def _encode(text: str) -> bytes:
 
 
 def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, npt.NDArray[Any]]:
-    """Pieces and class bytes of all tokens, and texts only where they are not what the piece implies."""
+    """The vocabulary as arrays: pieces and class bytes of all tokens, and texts that the pieces do not imply."""
     drop = drops_blank(vocabulary)
     pairs = zip(vocabulary.texts, vocabulary.pieces, strict=True)
     odd = [i for i, (text, piece) in enumerate(pairs) if text != _implied_text(piece, drop)]

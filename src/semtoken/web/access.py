@@ -64,7 +64,7 @@ class HostGuard:
 
 
 def host_name(host: str) -> str:
-    """The name in a `Host` header, without the port; "" where there is none, or the header is malformed."""
+    """The name in a `Host` header without the port; "" for a missing or malformed header."""
     try:
         parts = urlsplit(f"//{host}")
         whole = parts.netloc == host and parts.username is None and (parts.port or 0) >= 0  # asking checks the port
@@ -74,7 +74,7 @@ def host_name(host: str) -> str:
 
 
 def hosts_for(bound_to: str, allowed: Sequence[str]) -> tuple[str, ...]:
-    """The names that a server answers to: those given; else the machine's own if only it can reach the server."""
+    """The names that a server answers to: the given ones, or this machine's own if only it can reach the server."""
     if allowed:
         return (*LOOPBACK_HOSTS, *allowed)
     return LOOPBACK_HOSTS if bound_to in LOOPBACK_HOSTS or bound_to.startswith("127.") else (ANY,)

@@ -50,7 +50,7 @@ class Admission:
 
 
 class AdmissionLimit:
-    """An ASGI application in front of another one, which answers as many POST requests at one time as are admitted."""
+    """An ASGI application that passes on only as many POST requests at a time as are admitted."""
 
     def __init__(self, app: Any, admission: Admission) -> None:
         self._app = app
@@ -78,7 +78,7 @@ class Busy(Exception):
 
 
 class Workers:
-    """Threads for work that would keep the event loop from everyone else: some run, some more may wait.
+    """Threads for work that would block the event loop: some run, some more may wait.
 
     `watched` makes a context that a piece of work is in meanwhile, for figures.
     """

@@ -98,7 +98,7 @@ class ProbeResult:
 
 
 def parts_wanted(result: ScoredResponse, wanted: Parts, seconds: float = MAX_SECONDS) -> list[Part]:
-    """The parts of an answer of the kind that was asked for, if they are found within some seconds."""
+    """The parts of an answer of the requested kind, if they are found within some seconds."""
     if wanted == "auto":
         wanted = "field" if is_json(result.text) else "phrase"
     return list(result.parts(wanted, max_seconds=seconds, max_parts=MOST_PARTS))

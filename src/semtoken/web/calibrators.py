@@ -40,7 +40,7 @@ FORMER, TURNED_TO = "former", "turned-to"
 
 @dataclass(frozen=True)
 class SharedPlace(Generic[Kind]):
-    """Where the processes of one server keep the calibrator before this one, and the one that they went back to.
+    """The folder in which the processes of one server share the former calibrator and the one they went back to.
 
     So all of them go back together, and a process that is started in place of another one finds both.
     """
@@ -66,7 +66,7 @@ class SharedPlace(Generic[Kind]):
 
 
 class CalibratorSlot(Generic[Kind]):
-    """The calibrator that decides now, and the one before it.
+    """Holds the calibrator that decides, and the one before it, so that a server can exchange them while it runs.
 
     A request looks at `current` once, so all that is said of one answer comes from one calibrator.
 
@@ -103,7 +103,7 @@ class CalibratorSlot(Generic[Kind]):
         self._lock = Lock()
 
     def reload(self) -> str:
-        """Take the calibrator that is in the server's place for it now. Returns what happened, in a sentence.
+        """Load the server's calibrator again; returns what happened, as a sentence.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class CalibratorSlot(Generic[Kind]):
         return self._exchange(found)
 
     def back(self) -> str:
-        """Take the calibrator before this one; a second time takes this one again.
+        """Go back to the former calibrator; a second call undoes the first.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class CalibratorSlot(Generic[Kind]):
             return told
 
     def reload_or_log(self) -> None:
-        """Reload for a signal: the log says what happened. One of several processes goes back with the others."""
+        """Load the calibrator again on a signal, logging what happened; all processes of a server do so."""
         try:
             with self._lock:
                 logger.warning(self._follow())

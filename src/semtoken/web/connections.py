@@ -41,7 +41,7 @@ class ConnectionLimits:
 
 
 def open_files() -> int:
-    """How many files this process may open, after asking for as many as the system allows."""
+    """How many files this process may open, after raising the limit as far as the system allows."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -30,7 +30,7 @@ logger = logging.getLogger("semtoken.journal")
 
 
 class AnswerRecorder:
-    """Puts answers into a journal; nothing that goes wrong here reaches the client."""
+    """Puts answers into a journal; errors here never reach the client."""
 
     def __init__(self, recording: Recording, writer: JournalWriter, watch: PromiseWatch) -> None:
         self.recording = recording
@@ -75,7 +75,7 @@ class AnswerRecorder:
 def recording(
     recorder: AnswerRecorder | None, calibrators: CalibratorSlot[CalibratorInUse], figures: JournalFigures
 ) -> Iterator[None]:
-    """Keep answers, and the calibrators that come into use, while a server runs; nothing without a recorder."""
+    """Record answers and calibrators in the journal while the block runs; does nothing without a recorder."""
     if recorder is None:
         yield
         return

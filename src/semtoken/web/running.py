@@ -222,7 +222,7 @@ def shared_folder(name: str) -> Path | None:
 
 
 def tell_the_others() -> None:
-    """Have the other processes of a server load their calibrators again, too; this one does so once more."""
+    """Make the other processes of a server load their calibrators again; this one does so once more."""
     if is_one_of_several() and hasattr(signal, "SIGHUP"):
         os.kill(os.getppid(), signal.SIGHUP)
 
@@ -267,7 +267,7 @@ FRESH_OBJECTS = 50_000
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Let the collector leave alone what is loaded already, and look at the rest less often."""
+    """Freeze the objects that are loaded, and make the garbage collector run less often."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -284,7 +284,7 @@ MOST_MESSAGES = 1000
 
 
 class FewOfAKind(logging.Filter):
-    """Lets the first few messages of a kind through in every minute, and says how many it left out."""
+    """A log filter that passes the first few messages of a kind in each minute, and reports how many it left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ class FewOfAKind(logging.Filter):
 
 
 def without_storms() -> None:
-    """Keep the loggers of servers from writing the same message again and again."""
+    """Keep the loggers of servers from writing the same message over and over."""
     for name in ("asyncio", "uvicorn.error", "semtoken.proxy"):
         logger = logging.getLogger(name)
         if not any(isinstance(known, FewOfAKind) for known in logger.filters):

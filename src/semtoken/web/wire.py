@@ -65,6 +65,6 @@ def event(value: Any) -> bytes:
 
 
 def person_of(body: Mapping[str, Any]) -> str | None:
-    """The tag of a person that a request carries, as OpenAI's API has it: `safety_identifier`, or `user`."""
+    """The tag of a person in a request, from OpenAI's fields `safety_identifier` or `user`."""
     found = body.get("safety_identifier") or body.get("user")
     return found if isinstance(found, str) else None

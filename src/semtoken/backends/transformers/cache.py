@@ -43,7 +43,7 @@ class SharedPrefix:
         return _with_own_layers(self.cache)
 
     def cut(self, columns: int) -> Any:
-        """A cache of the first tokens to go on from; what is held here stays as it is."""
+        """A copy of the cache with only its first tokens, to go on from."""
         found = self.copied()
         for layer in _layers_with_keys(found):
             layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
@@ -74,7 +74,7 @@ class SharedPrefix:
 
 
 def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
-    """A repeatable cache for a batch, each of whose rows has some columns [B, T] of the first row of another one."""
+    """A repeatable cache for a batch, whose rows are made of columns [B, T] of the first row of another cache."""
     found, places = _with_own_layers(cache), torch.from_numpy(columns)
     for layer in _layers_with_keys(found):
         places = places.to(layer.keys.device)
@@ -86,7 +86,7 @@ def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:
-    """The first prompt of a repeatable cache, for others that begin in the same way.
+    """Make a shared prefix of the first prompt in a repeatable cache, for prompts that begin in the same way.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def keeps_all(cache: Any) -> bool:
 
 
 def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> Any:
-    """One repeatable cache of some rows of several, in the memory of the first; left columns are cut or padded.
+    """Concatenate some rows of several repeatable caches into the first one, which is padded or cut at the left.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _fitted(states: torch.Tensor, rows: Sequence[int], columns: int) -> torch.Te
 
 
 def shared_beginning(sequences: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The tokens that all sequences begin with, at least one token of each left out.
+    """The tokens that all sequences begin with; at least one token of each sequence is left out.
 
     >>> shared_beginning([[5, 6, 7, 8], [5, 6, 9]])
     (5, 6)

@@ -32,7 +32,8 @@ ROWS = 16
 
 
 class SeededDraws:
-    """Draws one token for each answer of a batch, up to rounding the same ones whatever else is in the batch.
+    """Draws one token for each answer of a batch; the draw does not depend on the rest of the batch, apart from
+    rounding.
 
     Every answer has its own stream of random numbers, a few of which choose a token (`drawn_places`). Two batches may
     differ in the last bits of their logits; that changes a token about as rarely as it changes the probabilities.
@@ -76,7 +77,7 @@ class SeededDraws:
 
 
 def depth_of(size: int) -> int:
-    """Steps from the root of the tree over so many places to one of them, at least 1."""
+    """The depth of the tree by which one of this many places is drawn, at least 1."""
     depth = 1
     while FAN**depth < size:
         depth += 1
@@ -84,7 +85,7 @@ def depth_of(size: int) -> int:
 
 
 def drawn_places(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Places that are drawn with probabilities proportional to weights; never one of weight zero.
+    """Draw places with probabilities proportional to weights; places of weight zero are never drawn.
 
     The way leads down a tree, and at each node an own number chooses the branch, by the sums below its branches. One
     running sum over all tokens would not do: the rounding of a single logit moves all borders behind it, and among
@@ -146,7 +147,7 @@ class Sampling(LogitsProcessor):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class AnswerChoices:
-    """How the tokens of one answer are chosen: with its own stream of random numbers, or the best ones."""
+    """How the tokens of one answer are chosen: drawn with its own random numbers, or always the most probable one."""
 
     settings: tuple[float, float, int, float] | None
     """Temperature, top-p, top-k and min-p; None for the best token."""
@@ -174,7 +175,7 @@ def chosen_tokens(logits: torch.Tensor, answers: Sequence[AnswerChoices]) -> lis
 def drawn_tokens(
     logits: torch.Tensor, answers: Sequence[AnswerChoices]
 ) -> Iterator[tuple[Sequence[int], torch.Tensor]]:
-    """Rows that are sampled in the same way, of the logits [n, V], and the next token of each."""
+    """Draw the next tokens from logits [n, V], for each group of rows with the same sampling settings."""
     groups: dict[tuple[float, float, int, float], list[int]] = {}
     for row, answer in enumerate(answers):
         if answer.settings is not None:

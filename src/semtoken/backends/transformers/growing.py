@@ -32,7 +32,7 @@ ROOT = -1
 
 
 def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
-    """Numbers of prompts whose trees stay small, in order; a prompt that shares too little with others is alone.
+    """Divide prompts into groups whose trees stay small, in order; a prompt that shares too little is alone.
 
     What a prompt shares with the one before it counts once, all but its last token.
 
@@ -78,7 +78,7 @@ class GrowingTree:
         self._prompts = [list(ids[len(beginning) :]) for ids in prompts]
 
     def begin(self) -> Generator[int, int | None, None]:
-        """Read what all prompts begin with, before anything else; pauses and gets as `read_trunk`."""
+        """Read the beginning that all prompts share; a generator that pauses as `read_trunk` does."""
         self._cache = yield from read_trunk(self._backend, self._beginning)
 
     @torch.inference_mode()
@@ -89,7 +89,7 @@ class GrowingTree:
         *,
         last: bool = False,
     ) -> Generator[int, int | None, None]:
-        """Read what follows at some places; pauses and gets as `read_trunk`.
+        """Read what follows at some places of the tree; a generator that pauses as `read_trunk` does.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class GrowingTree:
 
 @torch.inference_mode()
 def read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
-    """Keys and values of what all prompts begin with; the last trunk of the backend is used as far as it fits.
+    """Read the beginning that all prompts share, reusing the backend's last one as far as it fits.
 
     Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
     how many it may read until the next one; None for as many as are good.

@@ -36,7 +36,7 @@ def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
 
 @contextmanager
 def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Put every forward pass of a model inside a `clock()` of its own, until the block ends."""
+    """Enter `clock()` around every forward pass of a model, until the block ends."""
     running: list[AbstractContextManager[None]] = []
 
     def begin(module: Any, args: Any) -> None:
@@ -98,7 +98,7 @@ def layer_at(model: Any, depth: float) -> Any:
 
 
 def attentions_of(model: Any) -> list[Any]:
-    """The attention module of every layer, or none where a layer has no single one."""
+    """The attention module of each layer; empty if a layer does not have exactly one."""
     found = []
     for layer in layers_of(model):
         inside = [module for name, module in layer.named_children() if name in ("self_attn", "attn", "attention")]
@@ -109,7 +109,7 @@ def attentions_of(model: Any) -> list[Any]:
 
 
 def gives_attention(model: Any) -> bool:
-    """Whether the attention of every layer can be computed in the plain way."""
+    """Whether every layer can compute its attention in the plain way, which shows the weights."""
     try:
         found = attentions_of(model)
     except ModelError:
@@ -119,7 +119,7 @@ def gives_attention(model: Any) -> bool:
 
 @dataclass
 class Inside:
-    """What the newest pass of a model left inside it, as far as observers read that.
+    """The hidden states and attention weights of a model's newest forward pass, as far as observers need them.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Inside:
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
-        """Keep what the passes of a model in this thread leave, until the block ends."""
+        """Keep the states and attention of forward passes in this thread, until the block ends."""
         thread = get_ident()
 
         def into(kept: dict[Any, torch.Tensor], key: Any, found: Callable[[Any], torch.Tensor]) -> Hook:
@@ -162,11 +162,11 @@ class Inside:
             yield
 
     def at(self, position: int = -1) -> dict[str, Any]:
-        """Fields of a `Step` whose rows are those of the newest pass, at one of its positions."""
+        """Fields of a `Step` at one position of the newest pass, for all its rows."""
         return self._fields(lambda states: states[:, position], lambda attended: attended[:, :, position])
 
     def at_places(self, places: torch.Tensor) -> dict[str, Any]:
-        """Fields of a `Step` with a row for each of several positions of a pass that has one row."""
+        """Fields of a `Step` at several positions of a pass with a single row, a row for each position."""
         return self._fields(lambda states: states[0, places], lambda attended: attended[0][:, places].T)
 
     def _fields(self, of_states: Pick, of_attended: Pick) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _to_newest(output: Any) -> torch.Tensor:
 
 @contextmanager
 def plain_attention(model: Any) -> Iterator[None]:
-    """Let a model compute its attention in the plain way, which keeps the weights, until the block ends."""
+    """Make a model compute its attention in the plain way, which keeps the weights, until the block ends."""
     inner = inner_model(model)
     before = inner.config._attn_implementation
     inner.set_attn_implementation(PLAIN_ATTENTION)
@@ -209,7 +209,7 @@ SAMPLED = 64
 
 
 def weights_hash(model: Any) -> str | None:
-    """Sixteen hex digits of samples of all parameters: another model, tuning or precision has others.
+    """A hash of samples of all parameters, sixteen hex digits; it differs between models, tunings and precisions.
 
     None where parameters are not in memory.
     """

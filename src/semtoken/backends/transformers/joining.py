@@ -115,7 +115,7 @@ class ReadsRows(Protocol):
         """Whether the model can read several prompts in one pass as a tree of tokens."""
 
     def forward(self, part: PaddedBatch, *, mask: Any, cache: Any, keep: int) -> Any:
-        """Read rows of tokens after a cache; gives logits of the last `keep` of them."""
+        """Read rows of tokens behind a cache; returns the logits of the last `keep` tokens of each row."""
 
     def forward_tree(self, tree: PromptTree, cache: Any) -> Any:
         """Run the model once over a tree of tokens, behind the tokens in the cache."""
@@ -148,7 +148,7 @@ class JoiningRows:
 
     @torch.inference_mode()
     def advance(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
-        """Read of the prompts that wait what the pace allows, and give every answer its next token."""
+        """Read as much of the waiting prompts as the pace allows, and add a token to every running answer."""
         self._waiting += [_WaitingAnswer(row, arrival) for row, arrival in newcomers]
         self._drop_unwanted()
         if self._waiting:

@@ -114,7 +114,7 @@ class TransformersBackend:
 
     @property
     def gives(self) -> frozenset[Readable]:
-        """All of a row; states where the model's layers are found, attention where it can be computed plainly."""
+        """Rows of logits always; hidden states and attention if the model's layers can be read."""
         found: set[Readable] = {"log_probability", "entropy", "best", "row", "logits"}
         if gives_attention(self.model):
             found.add("attention")
@@ -214,7 +214,7 @@ class TransformersBackend:
                 rows.advance([(self._row(one.answer, one.decoding, one.prompt_ids), one) for one in newcomers])
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-        """Raise what `generate` would raise before its first step, if it would."""
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
         self._encoded(prompts, [decoding])
 
     def _encoded(self, prompts: Sequence[Prompt], decodings: Sequence[Decoding]) -> list[list[int]]:
@@ -225,11 +225,13 @@ class TransformersBackend:
         return encoded
 
     def read_prefix(self, prompts: Sequence[Prompt]) -> None:
-        """Read what all prompts begin with, ahead of a `generate` with `share_prefix` (to see what it costs)."""
+        """Read the beginning that all prompts share before `generate` with `share_prefix`, to measure what that
+        costs.
+        """
         self._shared_prefix(encode_prompts(self.tokenizer, prompts))
 
     def timed_passes(self, clock: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
-        """Put every pass of the model inside a `clock()` of its own, until the block ends."""
+        """Enter `clock()` around every forward pass of the model, until the block ends."""
         return timed_passes(self.model, clock)
 
     def _shared_prefix(self, encoded: Sequence[Sequence[int]]) -> SharedPrefix | None:
@@ -437,7 +439,7 @@ class TransformersBackend:
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
-        """Log-probability of each continuation after each prompt, in as few forward passes as can be."""
+        """Log-probability of each continuation after each prompt, in as few forward passes as possible."""
         encoded = encode_prompts(self.tokenizer, prompts)
         self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
         found = np.empty((len(prompts), len(continuations)))
@@ -480,7 +482,7 @@ class TransformersBackend:
 
     @cached_property
     def reads_trees(self) -> bool:
-        """Whether `forward_tree` can be used: each layer attends to what the mask says, and to no window of its own."""
+        """Whether `forward_tree` works: all layers follow the attention mask, and none has a window of its own."""
         return (
             keeps_all(self._cache_of_a_token)
             and getattr(self.model, "_supports_attention_backend", False)
@@ -549,7 +551,7 @@ class TransformersBackend:
 
 
 def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]) -> dict[str, Any]:
-    """What `generate` takes to go on with some rows of a batch, whose `inputs` have become `sequences`."""
+    """The arguments with which `generate` goes on with some rows of a batch, whose `inputs` have become `sequences`."""
     places = torch.tensor(rows)
     ids, mask = sequences[places], inputs["attention_mask"][places]
     cache.batch_select_indices(places)
@@ -558,7 +560,7 @@ def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows:
 
 
 def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
-    """The fewest beginnings that serve all continuations, each with the numbers of its continuations.
+    """The smallest set of beginnings that serves all continuations, each with the numbers of its continuations.
 
     A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
 

@@ -56,7 +56,7 @@ class BatchRow:
         return token in self.stop_ids or self.text.stopped
 
     def completed(self, token: int, vocabulary: Vocabulary, ended: Collection[int]) -> Completion | None:
-        """Take in a token; what became of the answer if it is complete, as one of those that observers `ended` is."""
+        """Add a token; returns the completed answer if it ends with this token, else None."""
         stopped = self.take(token, vocabulary) or self.answer in ended
         if stopped or len(self.token_ids) >= self.max_new_tokens:
             return Completion(self.token_ids, truncated=not stopped)
@@ -109,7 +109,9 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
-        """Keep the logits of every forward pass, and what observers read from inside the model."""
+        """Keep the logits of each forward pass, and the data inside the model that observers need, until the block
+        ends.
+        """
 
         def keep_logits(module: Any, args: Any, output: Any) -> None:
             cache = getattr(output, "past_key_values", None)
@@ -149,7 +151,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         return self._shrinks and len(self._done) >= FEW_ROWS and 0 < 2 * left <= len(self._done)
 
     def smaller_batch(self) -> list[int]:
-        """The rows that go on in a batch of their own, which is the one watched from now on; none if all have ended."""
+        """The rows that have not ended, as a batch of their own that is watched from now on; empty if all have."""
         left = [row for row, done in enumerate(self._done) if not done] if self._half_done else []
         if left:
             self._rows, self._done = [self._rows[row] for row in left], [False] * len(left)

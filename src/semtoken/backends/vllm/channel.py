@@ -83,7 +83,7 @@ def record_path(folder: str | Path, request_id: str) -> Path:
 
 
 def write_record(folder: str | Path, record: ChannelRecord) -> None:
-    """Put a record into the folder, in place of an older one of the same request."""
+    """Write a record to the folder, replacing an older one of the same request."""
     arrays: list[npt.NDArray[Any]] = []
     plain = {field.name: getattr(record, field.name) for field in fields(record)}
     plain |= {"format": FORMAT, "rules": asdict(record.rules)}
@@ -183,7 +183,7 @@ def read_channels(
     *,
     timeout: float = 10.0,
 ) -> list[ScoredResponse]:
-    """The scores of several answers, each an id and its tokens, as `read_channel` gives them and at less cost.
+    """Read the scores of several answers, given the id and tokens of each; faster than `read_channel` for each.
 
     An answer that ends with an error leaves the files of those after it.
     """
@@ -218,7 +218,7 @@ def _read(
 
 
 def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> LogitsAnswer | None:
-    """The answer, once the record covers it; None while the engine has yet to write more of it."""
+    """The answer if the record covers all its tokens; None if the engine still has to write some."""
     scorer = scorer_for(vocabulary, record.rules)
     if scorer.identity != record.signature:
         raise VocabularyMismatch(
@@ -249,7 +249,7 @@ def _restored(record: ChannelRecord, scorer: Scorer) -> LogitsAnswer:
 
 
 def remove_stale(folder: str | Path, older_than: float) -> int:
-    """Delete the files of requests that nobody read, last written more than `older_than` seconds ago; how many."""
+    """Delete files that were not read and were last written more than `older_than` seconds ago; returns how many."""
     removed = 0
     for path in Path(folder).glob(f"*{ENDING}"):  # those that a killed engine left half-written among them
         try:

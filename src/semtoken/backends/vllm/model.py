@@ -115,7 +115,7 @@ class VLLMBackend:
 
     @property
     def max_length(self) -> int | None:
-        """Tokens of prompt and answer together that the engine was started for."""
+        """How many tokens of prompt and answer the engine can read together, as it was started."""
         return int(self.model.model_config.max_model_len)
 
     @property
@@ -126,7 +126,7 @@ class VLLMBackend:
 
     @property
     def gives(self) -> frozenset[Readable]:
-        """Whole rows where the engine gives them, the best tokens where their values are log-probabilities."""
+        """Whole rows if the engine lists the whole vocabulary; the best tokens if it lists log-probabilities."""
         if self.is_exact:
             return frozenset({"log_probability", "entropy", "best", "row", "logits"})
         if self.model.model_config.logprobs_mode.endswith("_logprobs"):
@@ -143,7 +143,7 @@ class VLLMBackend:
         vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-        """Raise what `generate` would raise before its first step, if it would."""
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
         self._encoded(prompts)
 
     def generate(

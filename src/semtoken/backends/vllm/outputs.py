@@ -137,7 +137,7 @@ def _entries(logprobs: Any, position: int) -> int:
 
 
 def position_of(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
-    """Ids and log-probabilities of one position, of vLLM's flat form or its list of dicts."""
+    """Ids and log-probabilities of one position, from vLLM's flat form or from its list of dicts."""
     if _is_flat(logprobs):
         part = slice(logprobs.start_indices[position], logprobs.end_indices[position])
         found, values = logprobs.token_ids[part], logprobs.logprobs[part]

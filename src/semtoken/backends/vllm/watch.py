@@ -127,7 +127,7 @@ class Watch:
             watched.error, watched.held, watched.unwritten = reason, None, True
 
     def step(self, logits: Any, rows: Sequence[WatchedRow]) -> None:
-        """Take in the logits [batch, columns] of a step, in which each request has one row."""
+        """Add the logits [batch, columns] of one step, in which each request has one row."""
         if not rows:
             return
         with self._lock:

@@ -54,14 +54,14 @@ class Judge(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Everything that decides its verdicts, plain values; part of the key of stored judgements."""
+        """Plain values of everything that decides the verdicts; part of the key of stored judgements."""
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """Judge answers; returns one verdict for each item, in the same order."""
 
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
-    """`Verdict.correct` of each, [n]: 1, 0 or NaN. Raises `InvalidInput` where one is no verdict."""
+    """The field `correct` of each verdict, [n]: 1, 0 or NaN; raises `InvalidInput` for anything else."""
     found = [instance(one, Verdict, "verdicts") for one in listed(verdicts, "verdicts")]
     return np.array([verdict.correct for verdict in found], dtype=np.float64)
 

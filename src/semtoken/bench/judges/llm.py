@@ -26,7 +26,7 @@ _VERDICTS = {"true": 1.0, "false": 0.0}
 
 @dataclass
 class LLMJudge:
-    """Correct if the model says so. Every answer is asked about, an empty one too, as the paper names no exception.
+    """Asks a language model whether an answer is correct; also about empty answers, as the paper names no exception.
 
     The reference answers stand one a line, in the order of the question set. A reply counts as True or False in any
     case and with blanks, quotes, full stops or commas around it; every other reply is NaN.
@@ -48,7 +48,7 @@ class LLMJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Model, address, and how it is asked. Speed, folders and the key decide nothing."""
+        """The model, its address and the form of the request. Speed, folders and the key do not decide verdicts."""
         return {"kind": "llm", "url": self.endpoint.url, "system": SYSTEM, **self._options, "model": self.model}
 
     @property

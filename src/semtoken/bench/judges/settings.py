@@ -94,7 +94,8 @@ _ADAPTER: TypeAdapter[JudgeSettings] = TypeAdapter(JudgeSettings)
 
 
 def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
-    """Checked settings from a kind ("exact") or from a mapping such as `{"kind": "rouge", "threshold": 0.5}`.
+    """Check the settings of a judge, given its kind ("exact") or a mapping such as `{"kind": "rouge", "threshold":
+    0.5}`.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from semtoken.files.record_files import VERDICTS, read_rows, write_records
 
 
 def read_answers(path: Path) -> list[AnswerToJudge]:
-    """Answers of a file, as `semtoken score` and `ask --json` write it, see `semtoken.files.record_files`.
+    """Read the answers of a file that `semtoken score` or `ask --json` wrote; see `semtoken.files.record_files`.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
     name, `id`.

@@ -72,7 +72,7 @@ class Counterpart:
 
 
 def plain(setting: str) -> str:
-    """A setting without case and punctuation: "LN entropy" and "LN-Entropy" are one."""
+    """The name of a setting in lower case without punctuation, so that "LN entropy" equals "LN-Entropy"."""
     return "".join(c for c in setting.casefold() if c.isalnum())
 
 
@@ -171,7 +171,7 @@ class ComparedFigure:
 
     @property
     def within(self) -> bool | None:
-        """Whether the published figure lies within the 95 % interval of the measured one; None without either."""
+        """Whether the published figure lies within the 95 % interval of the measured one; None if one is missing."""
         if math.isnan(self.published) or math.isnan(self.figure.low):
             return None
         return self.figure.low <= self.published <= self.figure.high

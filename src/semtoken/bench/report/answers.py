@@ -40,14 +40,14 @@ class CellCalibrator:
         return f"{self.model} on {self.dataset}"
 
     def of(self, log_score: float) -> tuple[float, str]:
-        """Chance (NaN for a blank answer) and decision of an answer; no decision without a threshold."""
+        """The chance (NaN for a blank answer) and decision for an answer; no decision without a threshold."""
         calibrator = self.applied.calibrator
         decision = "" if calibrator.threshold is None else calibrator.threshold.decide(log_score).action
         return float(calibrator.chance(log_score)), decision
 
 
 def checked(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[list[CellCalibrator], list[str]]:
-    """The calibrator on every cell that it belongs to, and why it does not belong to others.
+    """Try the calibrator on every cell; returns the cells that it fits, and why it does not fit the others.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def extreme_answers(
     chances: Sequence[CellChances],
     calibrators: Sequence[CellCalibrator] = (),
 ) -> list[ExtremeAnswer]:
-    """The answers that are furthest off, of every cell that has texts, verdicts and the report's method."""
+    """The answers with the most wrong uncertainty, for every cell with texts, verdicts and the report's method."""
     own = {(one.model, one.dataset): one for one in chances}
     applied = {(one.model, one.dataset): one for one in calibrators}
     found: list[ExtremeAnswer] = []

@@ -205,7 +205,7 @@ def measure(
     reference: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[CellFigures, ...]:
-    """Figures of every cell that has verdicts of the judge and at least one method.
+    """Compute the figures of every cell that has verdicts of the judge and at least one method.
 
     Parameters
     ----------

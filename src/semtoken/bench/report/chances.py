@@ -79,7 +79,7 @@ class MethodChances:
         return title_of(self.name)
 
     def risk_at(self, coverage: float) -> float:
-        """Share of wrong answers if this share of the surest is given, and what is tied with the last of them."""
+        """The share of wrong answers if this share of the surest is given, including ties with the last of them."""
         return float(self.curve.risk[np.searchsorted(self.curve.coverage, coverage - 1e-12)])
 
 
@@ -120,7 +120,7 @@ class CellChances:
 def cell_chances(
     cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC
 ) -> tuple[CellChances, ...]:
-    """Decisions and chances for every cell that has verdicts of the judge.
+    """Compute risks and chances for every cell that has verdicts of the judge.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _method(
 
 
 def ranks(uncertainty: FloatArray) -> FloatArray:
-    """Shares of answers that are less sure, in (0, 1), [n]; ties share their mean, undefined values the worst rank."""
+    """The share of answers that are less sure, in (0, 1), [n]; ties get their mean, undefined values the worst rank."""
     values = np.where(np.isnan(uncertainty), np.inf, uncertainty)
     _, where, counts = np.unique(-values, return_inverse=True, return_counts=True)
     below = np.cumsum(counts) - counts
@@ -258,7 +258,7 @@ def _risk_row(method: MethodChances) -> tuple[Entry, ...]:
 
 
 def chance_table(cells: Sequence[CellChances]) -> Table | None:
-    """How good the chances are that the order of each method yields; None where there are too few labels."""
+    """A table of how good the chances from each method's ranking are; None where there are too few labels."""
     groups = [Group(cell.title, _chance_rows(cell)) for cell in cells if not cell.reason]
     if not groups:
         return None

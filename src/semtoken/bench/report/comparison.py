@@ -55,7 +55,7 @@ LEVEL = "≈: not shown to be lower than the best (the 95 % interval of their di
 
 
 def comparison(cells: Sequence[CellFigures], name: str) -> Table:
-    """One metric of every compared method: rows are methods, columns models, groups data sets."""
+    """A table of one metric of every compared method: rows are methods, columns models, groups data sets."""
 
     def entry(method: MethodFigures) -> Entry:
         quality = method.quality[name]
@@ -101,7 +101,7 @@ def overhead(cells: Sequence[CellFigures], *, relative: bool) -> Table:
 
 
 def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
-    """Every method of every cell beside STC and beside the best, with corrected p-values."""
+    """A table of tests: every method against STC and against the best, with corrected p-values."""
     groups = []
     for cell in cells:
         if ranked := cell.ranked(name):
@@ -117,7 +117,7 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
 
 
 def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> Table:
-    """Every method of every cell beside the one that the report is about, and what each difference shows."""
+    """A table of tests: every method against the one that the report is about, with verdicts."""
     groups = []
     for cell in cells:
         rows = [
@@ -249,7 +249,7 @@ SHUFFLED = "shuffled_by_frequency"
 
 
 def controls(cells: Sequence[CellFigures]) -> Table | None:
-    """AUROC of STC and of every control; None in a run without controls."""
+    """A table of the AUROC of STC and of every control; None in a run without controls."""
     groups = [Group(cell.title, tuple(_rows(cell))) for cell in cells if cell.controls]
     if not groups:
         return None

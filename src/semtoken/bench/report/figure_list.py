@@ -219,7 +219,7 @@ def _examples(clusterings: Sequence[ClusteringRecord]) -> Iterator[dict[str, Any
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
-    """Rows as CSV: full precision, empty where there is no value; no cell is a formula.
+    """Write rows as CSV: numbers in full precision, missing values empty, and no cell that is a formula.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ HEADLINE_SAID = (
 
 
 def overview(cells: Sequence[CellFigures], judge: str) -> Table:
-    """One row a model and data set: size, accuracy, the best method, where the reference stands, and STC."""
+    """A table with a row for each model and data set: size, accuracy, the best method, the reference, and STC."""
     rows = []
     about = cells[0].reference
     named = list(dict.fromkeys((about, STC)))

@@ -102,7 +102,7 @@ def _plots_of_run(cells: Sequence[CellFigures], clusterings: Sequence[Clustering
 
 
 def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
-    """Written without dates and versions, so that the same figure has the same bytes."""
+    """Render a figure as PNG and SVG, without dates and versions, so that the same figure has the same bytes."""
     png, svg = io.BytesIO(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # PNG has boxes there, SVG the text
@@ -114,7 +114,7 @@ def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
 
 
 def bars(cells: Sequence[CellFigures]) -> Figure:
-    """Horizontal bars of the best methods, a panel for each model; they begin at chance."""
+    """Plot the best methods as horizontal bars, a panel for each model; bars begin at chance."""
     figure, axes = panels(len(cells), width=4.2, height=2.9, sharex=True)
     for axis, cell in zip(axes, cells, strict=True):
         ranked = list(enumerate(cell.ranked("auroc"), start=1))
@@ -190,7 +190,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
 
 
 def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Figure:
-    """Rows for data sets, columns for settings, a colour for each model."""
+    """Plot the sensitivity study: rows are data sets, columns settings, colours models."""
     from matplotlib.figure import Figure
 
     found = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}

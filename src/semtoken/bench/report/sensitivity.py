@@ -46,7 +46,7 @@ class Point:
 
 
 def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterator[Point]:
-    """What the sensitivity study of a cell holds, settings in the order of `STUDIES`, values ascending.
+    """The points of the sensitivity study of a cell, settings in the order of `STUDIES`, values ascending.
 
     Every setting that was varied has the main clustering among its points, at the value that it was made with.
     """
@@ -95,7 +95,7 @@ def sensitivity(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRe
 
 
 def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
-    """Every clustering of the study beside the one that methods use; None without a study."""
+    """A table of tests of every clustering of the study against the main one; None without a study."""
     groups = [
         Group(
             cell.title,

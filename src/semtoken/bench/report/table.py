@@ -35,7 +35,7 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def signed_interval(low: float, high: float) -> str:
-    """`[-0.003, +0.027]`; empty if the ends are undefined, or equal: all resamples gave the same.
+    """An interval with signs, such as `[-0.003, +0.027]`; empty if its ends are undefined or equal.
 
     Ends that would read the same get as many digits as tell them apart.
     """
@@ -49,7 +49,7 @@ def signed_interval(low: float, high: float) -> str:
 
 
 def amount(value: float) -> str:
-    """Seconds and percentages of any size to three digits or so: `0.023`, `3.03`, `50.9`, `1,374`."""
+    """Seconds or percentages of any size as text with about three digits: `0.023`, `3.03`, `50.9`, `1,374`."""
     if math.isnan(value):
         return MISSING
     size = abs(value)
@@ -205,7 +205,7 @@ def _character(c: str) -> str:
 
 
 def latex_table(table: Table) -> str:
-    """A floating table, or one that goes over several pages, that a document can include."""
+    """A table as LaTeX to include in a document, floating or over several pages."""
     caption = rf"\caption{{{latex_escaped(table.title)}. {latex_escaped(table.note)}}}"
     label = rf"\label{{tab:{table.name.replace('_', '-')}}}"
     columns = "".join(alignment[0] for alignment in table.alignments)

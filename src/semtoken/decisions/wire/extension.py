@@ -50,13 +50,13 @@ class WireError(InvalidInput):
 
 
 class StrictForm(BaseModel):
-    """Values of a request that may hold these fields, of these types, and no others."""
+    """The base of request forms: exactly these fields with these types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | int] = ()) -> Any:
-    """A part of a request in its form; raises `WireError` with the first thing that is wrong, and where."""
+    """Check a part of a request; raises `WireError` with the first fault and its place."""
     try:
         return validate(value)
     except ValidationError as error:
@@ -107,7 +107,7 @@ def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def extension_of(value: Any) -> ReadingOptions | None:
-    """The field `semtoken` of a request, such as `{"reading": "words", "orders": 2}`; orders may be "all".
+    """Read the field `semtoken` of a request, such as `{"reading": "words", "orders": 2}`; orders may be "all".
 
     Raises
     ------
@@ -135,7 +135,7 @@ def answers_in(
     reply: Any,
     read: Callable[[Question, Any], Sequence[float] | None],
 ) -> list[AnsweredQuestion]:
-    """The answers in another server's reply, with what it says under semtoken's key.
+    """The answers in another server's reply, with the fields under the key `semtoken`.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def answers_in(
 
 
 def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands under semtoken's key of another server's answer: what that said there itself, and what follows."""
+    """The block of another server's answer: its own fields under the key `semtoken`, and further ones."""
     own = _own_block(given)
     return {**{name: own[name] for name in PASSED_ON if name in own}, **plain(answer), **more}
 

@@ -151,7 +151,7 @@ _QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
 
 
 class DecisionsRequest(StrictForm):
-    """What a client sends to `/v1/decisions`: what the questions are about, and the questions."""
+    """The body of a request to `/v1/decisions`: the state, and the questions about it."""
 
     model: str | None = None
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_ITEMS)]
@@ -180,7 +180,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
 
 
 def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:
-    """One question from its dictionary, `{"type": "predicate", "instructions": ...}`; raises `WireError`."""
+    """Make one question from its dictionary, `{"type": "predicate", "instructions": ...}`; raises `WireError`."""
     found = {"name": name, **given} if name is not None else given
     return _question(validated(_QUESTION.validate_python, found), ())
 

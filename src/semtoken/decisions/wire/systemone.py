@@ -32,7 +32,9 @@ Content: TypeAlias = str | dict[str, Any] | list[Any]
 
 
 class NoulQuestion(StrictForm):
-    """{"type": "noul", "instructions": "Is this spam?", "criteria": {"true": "Unsolicited ads", "false": null}}"""
+    """A question for yes or no, such as {"type": "noul", "instructions": "Is this spam?", "criteria": {"true":
+    "Ads"}}.
+    """
 
     type: Literal["noul"]
     instructions: Content | None = None
@@ -40,7 +42,9 @@ class NoulQuestion(StrictForm):
 
 
 class ChoiceQuestion(StrictForm):
-    """{"type": "choice", "instructions": "What is the tone?", "criteria": {"calm": "A polite one", "angry": null}}"""
+    """A question for one option, such as {"type": "choice", "instructions": "The tone?", "criteria": {"calm":
+    null}}.
+    """
 
     type: Literal["choice"]
     criteria: dict[str, Content | None]
@@ -155,7 +159,9 @@ def reply(
     more: Sequence[Mapping[str, Any]],
     input_tokens: int,
 ) -> dict[str, Any]:
-    """The answer to a request; raises `InvalidInput` where a question was refused, as the format has no word for it."""
+    """The reply to a request; raises `InvalidInput` for a question without an answer, which the format cannot
+    express.
+    """
     written = {}
     for name, answer, extra in zip(request.names, answers, more, strict=True):
         if answer.refusal is not None:
@@ -166,7 +172,7 @@ def reply(
 
 
 def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, Any]:
-    """One answer as the format writes it, without what semtoken adds under its own key.
+    """One answer in System One's format, without the key `semtoken`.
 
     `criteria` are the levels of a score as the request spelled them; without them those of the question are shown.
     """
@@ -206,7 +212,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
 
 
 def written_question(question: Question) -> dict[str, Any]:
-    """A question as this format writes it; values of a choice that are no texts are written as texts."""
+    """One question in System One's format; values of a choice that are no texts are written as texts."""
     found: dict[str, Any] = {"instructions": question.instructions}
     if question.kind == "predicate":
         yes, no = question.options

@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """Where an event that only goes on with an answer says what it adds. All else in it says nothing new."""
+    """The places in an event at which it adds to an answer, if it does nothing else."""
 
     choice: int
     """The index of the choice."""
@@ -197,7 +197,7 @@ class Shape:
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """How many log-probabilities a token a request asks for besides the chosen token's; None: for none at all.
+        """How many log-probabilities of other tokens a request asks for at each step; None if it asks for none at all.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class Shape:
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The fields with which a request asks for `top` log-probabilities a token, or more if it does so itself.
+        """The fields that ask for `top` log-probabilities for each token, or for more if the request does so itself.
 
         `token_ids`: for ids of the tokens, too, where they come on request.
         """
@@ -237,12 +237,12 @@ class Shape:
 
     @classmethod
     def obstacle(cls, body: Reply) -> str | None:
-        """Why the reply to a request cannot be scored whatever the server sends; None: it can."""
+        """The reason why the reply to a request can never be scored; None if it can."""
         return None
 
     @classmethod
     def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
-        """What a model was asked, for one that reads the answer again: a text, token ids, or the messages of a chat.
+        """The prompt of a choice, for a model that reads the answer again: a text, token ids, or chat messages.
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Shape:
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """Where each choice stands in a reply or an event of a stream, which are plain values here.
+        """The places of all choices in a reply or an event of a stream, given as plain values.
 
         None means that the reply has another shape.
         """
@@ -268,7 +268,7 @@ class Shape:
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
-        """What changes in a reply or event so that nothing is left of what its client did not ask for.
+        """Changes that remove everything from a reply or event that its client did not ask for.
 
         Replacements must not depend on what is replaced: events of one form are edited in the same way.
         """
@@ -276,12 +276,12 @@ class Shape:
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
-        """What changes in a whole reply so that a text stands in place of an answer, and nothing shows the answer."""
+        """Changes that put a text in the place of an answer, and remove everything that shows the answer."""
         raise NotImplementedError
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
-        """Where an event that only goes on with an answer says so; None for any other event, which is read in full.
+        """The places at which an event adds to an answer; None for any other event, which is parsed in full.
 
         It is asked for events that were read in full, so that later ones of the same form are read in less time.
         """
@@ -289,7 +289,7 @@ class Shape:
 
     @classmethod
     def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any] | None:
-        """An event without a choice that carries a block to the end of a stream, after the last event of the server.
+        """An event without a choice that carries a block at the end of a stream.
 
         None: the shape has no such event.
         """
@@ -361,7 +361,7 @@ class Shape:
 
 
 def as_many(top: int, requested: int | None) -> int:
-    """How many log-probabilities to ask for where both are wanted; -1 is all of them."""
+    """The larger of two numbers of log-probabilities to ask for; -1 means all of them."""
     return -1 if top < 0 or requested == ALL else max(top, requested or 0)
 
 
@@ -373,7 +373,7 @@ def told_count(reply: Any, *path: str) -> int | None:
 
 
 def count_of(value: Any, name: str) -> int | None:
-    """How many log-probabilities a field of a request asks for; None where there is no such field.
+    """The number of log-probabilities in a field of a request; None if the field is missing.
 
     Raises
     ------

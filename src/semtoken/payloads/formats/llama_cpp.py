@@ -92,7 +92,7 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
-        """Probabilities go; of longer lists the best tokens stay; the settings that replies repeat are the client's."""
+        """Changes that remove probabilities or shorten their lists, and restore the settings that replies repeat."""
         for path, one in ones(reply):
             if hidden.kept is None:
                 yield Drop((*path, STEPS))
@@ -143,7 +143,7 @@ class LlamaCppCompletion(Shape):
         return Delta(index, {"answer": text} if text else {}, steps, finish_reason=finish, ended=ended)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """What is known of a choice so far. All its text is the answer: this shape tells no reasoning apart."""
+        """A choice as far as it has been read. All text is the answer, since this shape does not mark reasoning."""
         return replace(super().raw_choice(index), one_segment=True)
 
     @property

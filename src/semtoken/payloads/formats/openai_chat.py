@@ -80,7 +80,7 @@ class OpenAIChat(Choices):
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """`top_logprobs`, behind the switch `logprobs`."""
+        """The number in `top_logprobs` if `logprobs` is true; else None."""
         switch, top = body.get("logprobs"), count_of(body.get("top_logprobs"), "top_logprobs")
         if not isinstance(switch, bool | None) or (top is not None and not switch):
             raise InvalidInput("logprobs must be true where top_logprobs are given.")

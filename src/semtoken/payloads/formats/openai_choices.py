@@ -78,7 +78,7 @@ class Choices(Shape):
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
-        """Log-probabilities and ids become null; of longer lists the best tokens stay."""
+        """Changes that set log-probabilities and ids to null, or shorten the lists of best tokens."""
         places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]
         if hidden.ids and not hidden.request.get("return_token_ids"):
             yield from (Replace((*at, name), None) for at in [(), *places] for name in ID_FIELDS)
@@ -205,7 +205,7 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
 
 
 def check_prompt_fields(body: Reply) -> None:
-    """Check that a request holds nothing that changes its prompt in a way that only the server knows.
+    """Raise `InvalidInput` for a request whose prompt depends on something that only the server knows.
 
     Raises
     ------

@@ -76,7 +76,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """How many log-probabilities a token the client asked for itself: the number in `logprobs`."""
+        """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
         return count_of(body.get("logprobs"), "logprobs")
 
     @classmethod

@@ -88,7 +88,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """`top_logprobs`, where log-probabilities are included."""
+        """The number in `top_logprobs` if log-probabilities are included; else None."""
         if "input" not in body and "prompt" not in body:
             raise InvalidInput("The request has no input.")
         included, top = body.get("include"), count_of(body.get("top_logprobs"), "top_logprobs")
@@ -125,7 +125,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """A reply as a whole. Of events, those with text of the answer, and the response in the one that ends it."""
+        """The place of a reply; for events, of those with text of the answer and of the one that ends the response."""
         if not isinstance(reply, Mapping):
             return None
         event = reply.get("type")
@@ -138,7 +138,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
-        """Lists of log-probabilities become empty or shorter, and the number that replies repeat is the client's."""
+        """Changes that empty or shorten lists of log-probabilities, and restore the number that replies repeat."""
         both: list[tuple[Path, Any]] = [((), reply), (("response",), reply.get("response"))]
         for path, response in both:
             if isinstance(response, Mapping) and "top_logprobs" in response:
@@ -203,7 +203,7 @@ class OpenAIResponses(Shape):
             yield Delta(0, {kind: text} if text else {}, steps)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """The choice as the last event holds it, with the log-probabilities of the others if it has none."""
+        """The choice of the last event, with the log-probabilities of earlier ones if it has none."""
         streamed = super().raw_choice(index)
         if self._last is None:
             return streamed

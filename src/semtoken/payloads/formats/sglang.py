@@ -77,7 +77,7 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """`top_logprobs_num`, behind the switch `return_logprob`."""
+        """The number in `top_logprobs_num` if `return_logprob` is true; else None."""
         if "text" not in body and "input_ids" not in body:
             raise InvalidInput("The request has neither text nor input_ids.")
         switch, top = body.get("return_logprob"), count_of(body.get("top_logprobs_num"), "top_logprobs_num")
@@ -87,7 +87,9 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The switch and the number; ids come always, texts are asked for where the client does not see them."""
+        """The fields `return_logprob` and `top_logprobs_num`; texts of tokens are asked for if the client does not see
+        them.
+        """
         own = cls.requested(body)
         texts = {"return_text_in_logprobs": True} if own is None else {}
         return {"return_logprob": True, "top_logprobs_num": as_many(top, own), **texts}
@@ -163,7 +165,7 @@ class SGLangGenerate(Shape):
         yield _delta(index, text, meta, lists)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """What is known of a choice so far. All its text is the answer: this shape tells no reasoning apart."""
+        """A choice as far as it has been read. All text is the answer, since this shape does not mark reasoning."""
         return replace(super().raw_choice(index), one_segment=True)
 
 

@@ -42,12 +42,14 @@ class Page:
 
     @property
     def most(self) -> int:
-        """The most log-probabilities a token that came; 0 for none but the chosen token's, or none at all."""
+        """The largest number of log-probabilities for each token that came; 0 if only the chosen token's came,
+        or none.
+        """
         return max((one.given or 0 for one in self.tried), default=0)
 
     @property
     def silent(self) -> bool:
-        """Whether it took a request for log-probabilities and left them out."""
+        """Whether the endpoint accepted a request for log-probabilities and then left them out."""
         return any(one.asked and one.given == 0 for one in self.tried) and not self.most
 
 

@@ -40,7 +40,7 @@ ID_FIELDS = ({"return_tokens_as_token_ids": True, "return_token_ids": True}, {"r
 
 
 def look_at(asker: Asker, shape: type[Shape]) -> Page:
-    """Whether a page answers, and how many log-probabilities a token it gives."""
+    """Find out whether an endpoint answers, and how many log-probabilities for each token it gives."""
     plain = asker.ask(shape, ProbeQuestion(SHORT_PROMPT))
     if plain.payload is None:
         reason = "no such endpoint" if plain.answer.missing else plain.reason
@@ -57,7 +57,7 @@ def _try_count(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
 
 
 def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
-    """Ask for ever more log-probabilities, then for all, then for numbers between the last good and the first bad."""
+    """Search the largest accepted number of log-probabilities: ever more, then all, then by halving."""
     found: list[TriedCount] = []
     for top in LADDER:
         found.append(trying(top))
@@ -93,7 +93,7 @@ def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenN
 
 
 def only_zeros(steps: Sequence[TopStep]) -> bool:
-    """Whether every token is said to be certain and its alternatives impossible."""
+    """Whether all tokens have a log-probability of 0 and their alternatives minus infinity, so that nothing is told."""
     others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
     certain = all(step.chosen.log_prob == 0 for step in steps)
     return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)
@@ -106,7 +106,7 @@ def asked_for(page: Page) -> int:
 
 
 def look_at_distribution(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Distribution, str]:
-    """Whether the log-probabilities follow the temperature, seen at the first token after one prompt."""
+    """Find out whether the log-probabilities change with the temperature, at the first token after one prompt."""
     replies = [
         asker.ask(shape, ProbeQuestion(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
         for temperature in (1.0, 0.5)
@@ -144,7 +144,7 @@ def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]
 
 
 def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
-    """Whether streams come, with log-probabilities, with all of them."""
+    """Find out whether the server streams, with log-probabilities, and with all of them."""
     question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=asked_for(page), temperature=0.0)
     streamed = asker.stream(shape, question)
     if streamed.payload is None:
@@ -154,7 +154,7 @@ def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming
 
 
 def look_at_prompt_log_probs(asker: Asker, answers: bool) -> tuple[str, ...]:
-    """Which fields bring the log-probabilities of a prompt from the completions page."""
+    """Find the fields that bring the log-probabilities of a prompt from the completions endpoint."""
     if not answers:
         return ()
     found = []

@@ -112,7 +112,7 @@ def _expected(calibrator: Calibrator) -> list[list[float]]:
 
 
 def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> dict[str, Any]:
-    """How often labelled answers of similar chance were right, as fields of the card; nothing for too few of them.
+    """The shares of right answers at similar chances, as fields of the card; empty for too few answers.
 
     `reliability` holds (chance, share right, lower, upper) of each group. On the answers that the calibrator was fitted
     on, each chance comes from a calibrator that did not see the answer (`cross_validated`).

@@ -17,7 +17,9 @@ MOST_FORMS = 1000
 
 
 class LearnedLimits:
-    """The most log-probabilities a token, for each kind of answer and form of request; forgotten after five minutes."""
+    """The largest numbers of log-probabilities that the upstream gives, by kind and form of request, for five
+    minutes.
+    """
 
     def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._wanted = wanted
@@ -56,7 +58,8 @@ class Asking:
         self._metrics = metrics
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[Answer, int]:
-        """The upstream's answer, and how many log-probabilities a token it was asked for; 0 is the client's request.
+        """Send a request; returns the answer, and how many log-probabilities it asked for (0: the client's own
+        request).
 
         A request is sent again once at most, and only where the upstream refused it and named log-probabilities: with
         as many as it says it gives, or as the client sent it.

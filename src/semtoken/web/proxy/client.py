@@ -91,12 +91,12 @@ class Client:
         await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def write(self, piece: bytes) -> None:
-        """Send more of the body, no more than `PIECE` bytes at a time: so much waits for a slow client."""
+        """Send more of the body, at most `PIECE` bytes at a time, waiting for a slow client."""
         for at in range(0, len(piece), PIECE):
             await self._send({"type": "http.response.body", "body": piece[at : at + PIECE], "more_body": True})
 
     async def end(self) -> None:
-        """Say that the body is complete. Without it the server breaks the connection off, which tells the client."""
+        """Complete the body. Without this the connection breaks off, which shows the client that something failed."""
         self.ended = True
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -64,7 +64,7 @@ class AbsentRoutes:
 
 @dataclass
 class QuestionsUnderWay:
-    """One request's questions on their way to the upstream, and what it said of its work."""
+    """The questions of one request while the upstream answers them, and what it reported of its work."""
 
     wire: WireFormat
     asked: DecisionRequest
@@ -78,7 +78,7 @@ class QuestionsUnderWay:
 
 
 class TextQuestions:
-    """Asks an upstream that answers with texts and log-probabilities; what it has no route for is `absent`."""
+    """Asks an upstream typed questions as texts with log-probabilities; paths that it lacks are noted in `absent`."""
 
     def __init__(self, settings: ProxySettings, asking: Asking, absent: AbsentRoutes) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class TextQuestions:
     async def answers(
         self, wire: WireFormat, asked: DecisionRequest, client: Request, options: ReadingOptions
     ) -> tuple[list[AnsweredQuestion], QuestionsUnderWay]:
-        """The answers to all questions of a request, and what the upstream said of its work.
+        """Answer all questions of a request; also returns what the upstream reported of its work.
 
         Raises
         ------
@@ -218,7 +218,7 @@ async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
 
 
 async def says_no_route(answer: Answer) -> bool:
-    """Whether an answer says that there is nothing at a path, and not that the upstream has no such model."""
+    """Whether an answer means that the path does not exist, rather than that the model does not."""
     return answer.status in NO_ROUTE and b"model" not in (await answer.beginning(LONGEST_ERROR)).lower()
 
 

@@ -65,7 +65,9 @@ class Editor:
         return LocatedReply(document, places)
 
     def edited(self, reply: LocatedReply, blocks: Blocks) -> str:
-        """The text of a reply or event without what is hidden, with its blocks, and with another text if withheld."""
+        """The text of a reply or event after editing: without hidden fields, with blocks, and with withheld answers
+        replaced.
+        """
         return reply.json.changed(self._changes(reply, blocks))
 
     def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:
@@ -82,7 +84,7 @@ class Editor:
             yield from self.shape.hiding(reply.json.value, self.hidden)
 
     def continued(self, event: Continuation, data: str, blocks: Blocks) -> str:
-        """What `edited` makes of an event that only goes on with an answer: what is known of its frame is used."""
+        """The same result as `edited` for an event that only adds to an answer, from its known frame."""
         key = (event.frame, bool(blocks))
         if key not in self._known:
             self._known[key] = self._learned(event, data, blocks)

@@ -55,7 +55,7 @@ def check_target(target: bytes) -> None:
 
 
 def shows_answers(path: str) -> bool:
-    """Whether some server might take a path for one where answers are to be had, in whatever spelling.
+    """Whether any server might take a path, in any spelling, for one that answers prompts.
 
     Servers drop slashes at the end, parameters of segments and blanks, decode more than once, and fold letters.
 

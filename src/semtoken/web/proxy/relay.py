@@ -30,7 +30,7 @@ BUSY = "The proxy has more to score than it can; it passed this answer on unscor
 
 
 async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
-    """Pass the answer on byte for byte, behind what has `begun` of it; `unscored` says in a header why it has no score.
+    """Pass the answer on unchanged, after the bytes that were read; `unscored` gives the reason in a header.
 
     Raises
     ------
@@ -59,11 +59,11 @@ class Scoring:
 
     @property
     def decides(self) -> bool:
-        """Accepted answers only are shown, so one that cannot be read is not."""
+        """Whether only accepted answers may be shown, so that an unreadable one must not be."""
         return self.editor.withheld is not None
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do what takes long off the event loop; without a score where too much waits already."""
+        """Do slow work in a thread; if too much waits already, the answer gets no score."""
         try:
             return await self.workers.run(work)
         except Busy:
@@ -79,7 +79,7 @@ class Scoring:
         return self.editor.edited(reply, self.scorer.reply(reply))
 
     def go_on(self, sent: Event) -> Piece | None:
-        """An event that only goes on with an answer, as most, scored; None for any other event."""
+        """Score an event that only adds to an answer, as most do; None for any other event."""
         try:
             data = sent.data
         except InvalidInput:
@@ -93,7 +93,7 @@ class Scoring:
         return Piece(sent, data, edit, self.scorer.go_on(found), found.choice)
 
     def read(self, sent: Event) -> LocatedReply | Piece:
-        """An event and its choices; a piece that passes as it is where there is nothing to score or to understand."""
+        """Parse an event; returns a piece that passes unchanged if there is nothing to score."""
         try:
             data = sent.data
             if not data or (len(data) < SHORT and data.strip() == DONE):
@@ -146,7 +146,7 @@ class Piece:
 
 
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
-    """Pass a JSON reply on with its scores, or untouched if it is too long or nothing can be added to it.
+    """Pass a JSON reply on with its scores, or unchanged if it is too long or cannot be scored.
 
     Raises
     ------
@@ -188,7 +188,7 @@ async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
 
 
 def held_back() -> ApiError:
-    """The error in place of an answer that nothing can be decided of, where only accepted ones are shown."""
+    """The error in place of an answer that cannot be decided, if only accepted ones are shown."""
     return ApiError(
         502,
         "The answer could not be scored, and this proxy shows accepted answers only (--abstain-text).",
@@ -242,7 +242,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
 
 
 class HeldPieces:
-    """The last piece of content, and what came after it, until more content comes or the answer ends.
+    """The last event with content and those after it, held until more content comes or the answer ends.
 
     A timer, set again a few times a second, sees whether they are held for too long. A limit on each wait for the
     upstream would cost more.
@@ -259,7 +259,7 @@ class HeldPieces:
         self._writing: asyncio.Task[None] | None = None
 
     async def wait_for(self, source: UnpackedBody) -> bytes:
-        """The next piece of the upstream's answer; what is held for too long meanwhile goes to the client.
+        """Wait for the next piece of the upstream's answer; pieces that are held too long are sent meanwhile.
 
         Raises
         ------

@@ -45,7 +45,7 @@ class AnswerRequest:
 
     @property
     def form(self) -> str:
-        """What an upstream's refusal may depend on: the model, the fields of the request, and its switches."""
+        """The features of a request on which an upstream's refusal may depend: model, fields and switches."""
         model = self.body.get("model")
         fields = (
             f"{name}={value}" if isinstance(value, bool | None) else name for name, value in sorted(self.body.items())
@@ -59,11 +59,11 @@ class AnswerRequest:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the answer cannot be scored whatever the upstream sends, or None."""
+        """The reason why the answer can never be scored, or None."""
         return self.shape.obstacle(self.body)
 
     def about(self, choice: int) -> dict[str, Any]:
-        """What a journal keeps of the request: the prompt of a choice, its last text, the model, the person's tag."""
+        """What the journal stores of the request: prompt, last text, model and the person's tag."""
         try:
             prompt = self.shape.prompt(self.body, choice)
         except InvalidInput:
@@ -77,7 +77,7 @@ class AnswerRequest:
         }
 
     def question(self, choice: int) -> str:
-        """What a choice answers: the prompt, or the last message of a chat; "" where that is not known."""
+        """The question of a choice: the prompt, or the last message of a chat; "" if it is not known."""
         try:
             prompt = self.shape.prompt(self.body, choice)
         except InvalidInput:
@@ -87,7 +87,7 @@ class AnswerRequest:
         return said if isinstance(said, str) else ""
 
     def asking(self, top: int, *, token_ids: bool) -> bytes:
-        """The request that asks for `top` log-probabilities a token, or more if the client does."""
+        """The request to the upstream, which asks for `top` log-probabilities for each token or more."""
         text = self.sent.decode()
         return set_members(text, document(text), self.shape.asking(self.body, top, token_ids=token_ids)).encode()
 
@@ -97,7 +97,7 @@ class AnswerRequest:
 
 
 def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
-    """The request, or None if it is nothing that we understand: the upstream is to judge it.
+    """Parse a request; None for one that we do not understand, which the upstream is to judge.
 
     Raises
     ------
@@ -138,6 +138,6 @@ def _no_constant(name: str) -> float:
 
 
 def lower_limit(message: str, asked: int) -> int | None:
-    """The number of log-probabilities that an upstream's refusal names as its most, or None."""
+    """The largest number of log-probabilities that an upstream's refusal allows, or None."""
     numbers = (int(found[1]) for found in _LIMIT.finditer(message))
     return max((number for number in numbers if 0 < number < asked), default=None)

@@ -65,11 +65,11 @@ class AnswerScoring:
 
     @property
     def calibrator(self) -> CalibratorInUse | None:
-        """The calibrator whose chance and decision an answer gets that ends now; None if there is none."""
+        """The calibrator for an answer that ends now; None if there is none."""
         return self.calibrators.current
 
     def as_of_now(self) -> AnswerScoring:
-        """A scorer for one reply, which another calibrator that comes into use meanwhile does not change."""
+        """A copy for one reply, which keeps its calibrator even if another one comes into use."""
         return replace(self, calibrators=CalibratorSlot(self.calibrators.current))
 
     def running(self) -> TopkAnswer:
@@ -95,7 +95,7 @@ class _WrittenChoice:
 
 
 class ReplyScorer:
-    """Scores the choices of one reply, whole or as it is streamed; an `obstacle` says why none can be."""
+    """Scores the choices of one reply, whole or streamed; `obstacle` is the reason if none can be scored."""
 
     def __init__(self, scoring: AnswerScoring, asked: AnswerRequest, obstacle: str | None) -> None:
         self._scoring = scoring
@@ -148,11 +148,11 @@ class ReplyScorer:
 
     @property
     def has_unread(self) -> bool:
-        """Choices wait for the reader: `read_again` has to follow, in a thread, as it takes long."""
+        """Whether choices wait for the reading model, so that `read_again` has to be called in a thread."""
         return bool(self._unread)
 
     def read_again(self, blocks: dict[int, Block]) -> dict[int, Block]:
-        """The blocks, with those of the choices that came without log-probabilities, which the reader reads now."""
+        """Have the model read the choices that came without log-probabilities; returns all blocks."""
         start = self._begun = perf_counter()
         waiting, self._unread = list(self._unread.values()), {}
         for choice in waiting:
@@ -161,7 +161,7 @@ class ReplyScorer:
         return blocks
 
     def event(self, event: LocatedReply) -> dict[int, Block]:
-        """The blocks of an event: of the answers so far, and of those that end with it."""
+        """Score an event; returns the blocks of unfinished answers and of those that end with it."""
         start = self._begun = perf_counter()
         self._last = event.json.value
         late = self._take_in(lambda: self._stream.feed(event.json.value))
@@ -177,7 +177,7 @@ class ReplyScorer:
         return {index: block for index, block in found.items() if block is not None}
 
     def continuation(self, data: str) -> Continuation | None:
-        """What an event adds if it only goes on with an answer; None if `event` is to read it."""
+        """Read an event that only adds to an answer; None if `event` has to parse it."""
         return None if self._failed is not None else self._stream.continuation(data)
 
     def go_on(self, found: Continuation) -> dict[int, Block]:
@@ -189,7 +189,7 @@ class ReplyScorer:
         return {} if block is None else {found.choice: block}
 
     def trailer(self) -> Block | None:
-        """An event that says at the end of a stream why it was not understood, if no choice had a final block."""
+        """An event for the end of a stream that was not understood, if no choice had a final block."""
         if self._failed is None or any(choice.ended for choice in self._choices.values()):
             return None
         return self._asked.shape.notice(self._last, self._unscored(self._failed) | {"final": True})

@@ -79,7 +79,7 @@ class Answer:
         return self.header("content-encoding") or "identity"
 
     async def beginning(self, limit: int) -> bytes:
-        """The first bytes of its body, a piece more than `limit` at most; `piece` gives them again.
+        """The first bytes of the body, `limit` and at most a piece more; `piece` returns them again.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Answer:
         return b"".join(self._begun)
 
     async def piece(self) -> bytes:
-        """The next piece of its body as it was sent; b"" at the end. May be cancelled without loss.
+        """The next piece of the body as it was sent; b"" at the end. It can be cancelled without loss.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Answer:
         return self._begun.pop(0) if self._begun else await self._read()
 
     async def whole(self, limit: int) -> bytes:
-        """All of its body, or what came until that was longer than `limit` bytes; `piece` gives what follows.
+        """The whole body, or the first bytes if it is longer than `limit`; `piece` then returns the rest.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Answer:
 
 
 class Upstream:
-    """The server behind the proxy. A request is sent once: what became of one that failed is not known.
+    """The server behind the proxy. Requests are sent only once, since a failed one may have been processed.
 
     Environment variables that name proxies are not read, redirects not followed, cookies not kept.
     """
@@ -212,7 +212,7 @@ def _text(value: bytes) -> str:
 
 
 def failure(error: BaseException) -> ApiError:
-    """What a client is told when no answer came. The message names no address: it may hold keys."""
+    """The error for a client if no answer came. The message names no address, which may hold keys."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return _failure(504, "upstream_timeout", "The upstream did not take the connection in time.")
     if isinstance(error, asyncio.TimeoutError) or (isinstance(error, BrokenOff) and error.stalled):
@@ -227,7 +227,7 @@ def _failure(status: int, code: str, message: str) -> ApiError:
 
 
 def forwarded(headers: Headers, *without: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers that travel on, in order: not those of this connection, and not those named."""
+    """The headers that are passed on, in order, without those of the connection and those named here."""
     named = {
         token.strip().lower() for name, value in headers if name.lower() == b"connection" for token in value.split(b",")
     }
@@ -296,7 +296,7 @@ class UnpackedBody:
 
 
 async def can_be_unpacked(answer: Answer) -> bool:
-    """Whether a stream that is compressed, which was not asked for, can be read."""
+    """Whether a compressed stream, which was not asked for, can be decompressed."""
     if answer.encoding == "identity":
         return True
     try:

@@ -83,7 +83,9 @@ class Intake:
         return bytes(body)
 
     async def prepared(self, work: Callable[[], T], size: int | None) -> T:
-        """What `work` returns: done at once for small requests, else in a thread. `size` is the body's; None: large."""
+        """The result of `work`, done at once for small requests, else in a thread. `size` is the body's; None:
+        large.
+        """
         if size is not None and size <= self.limits.prepared_inline_bytes:
             return work()
         try:
@@ -94,7 +96,7 @@ class Intake:
 
 
 async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
-    """What a request is answered with; it is given up, and None, when the client leaves."""
+    """Wait for a result, or cancel it and return None if the client closes the connection."""
     answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_until_gone(receive))
     leaving.add_done_callback(lambda _: answering.cancel())
     try:
@@ -122,7 +124,7 @@ class _Prompts:
 
 
 class DecisionAnswering:
-    """Takes requests with typed questions: reads and prepares them off the event loop, and answers or refuses them.
+    """Handles requests with typed questions: prepares them in threads, and answers or refuses them.
 
     A calibrator adds chance, decision and promise to the answers of the questions that it knows.
     """

@@ -163,7 +163,7 @@ class Endpoints:
 
 
 class Answering:
-    """Takes requests for text: reads and prepares them off the event loop, and answers or refuses them."""
+    """Handles requests for text: prepares them in threads, and answers or refuses them."""
 
     def __init__(self, service: Service, offer: Offer, intake: Intake) -> None:
         self._service = service
@@ -191,7 +191,7 @@ class Answering:
 
 
 class EventStream:
-    """An answer of encoded server-sent events as they come, the last being `DONE`; given up when the client leaves."""
+    """A response of server-sent events as they come, ending with `DONE`; cancelled if the client leaves."""
 
     def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         self._events = events

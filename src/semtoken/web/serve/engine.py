@@ -81,7 +81,7 @@ class OpenDecisions:
         return bool(self._open)
 
     def take(self, orders: Sequence[DecisionOrder]) -> None:
-        """Begin to read some, together; those that nobody waits for any more are not read."""
+        """Begin to read some inquiries together; those that were cancelled are skipped."""
         for order in orders:
             if order.cancelled.is_set():
                 order.end()
@@ -91,7 +91,7 @@ class OpenDecisions:
             self._open.append(_ReadTogether(wanted, steps))
 
     def advance(self, running: int = 0) -> None:
-        """Read some prompts of each more, so that a long one holds up nobody.
+        """Read a few prompts of each inquiry, so that a long one does not hold up the others.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Engine:
         self.stc = stc
 
     def warm_up(self) -> None:
-        """Generate a token, so that the first request finds everything ready."""
+        """Generate a token, so that the first request does not wait for loading and compiling."""
         token = int(np.argmin(self.stc.scorer.vocabulary.special))
         self.run([Order(lambda _: None, work=GenerationBatch([[token]], max_tokens=1), emit=lambda _: None)])
 

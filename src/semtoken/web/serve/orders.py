@@ -87,7 +87,7 @@ class AwaitedOrder:
     is_done: bool = False
 
     def end(self, error: SemtokenError | None = None) -> None:
-        """Tell whoever waits that this is all; only the first time counts."""
+        """Tell the one who waits that the order is complete; further calls have no effect."""
         if not self.is_done:
             self.is_done = True
             self.done(error)

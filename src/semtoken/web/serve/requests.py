@@ -138,7 +138,7 @@ class GenerationRequest(BaseModel):
 
     @property
     def limit(self) -> int | None:
-        """The longest answer that is wanted, in tokens; None: the request does not say."""
+        """The largest number of tokens that the request allows for an answer; None if it does not say."""
         return self.max_tokens
 
     @property
@@ -177,7 +177,7 @@ class ChatRequest(GenerationRequest):
 
     @property
     def limit(self) -> int | None:
-        """The longest answer that is wanted, in tokens; None: the request does not say."""
+        """The largest number of tokens that the request allows for an answer; None if it does not say."""
         return self.max_completion_tokens or self.max_tokens
 
     @property

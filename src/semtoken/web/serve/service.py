@@ -78,7 +78,7 @@ class Job:
 
     @property
     def holds_answers(self) -> bool:
-        """Whether an answer is shown only once it is decided, as another text may take its place."""
+        """Whether an answer is shown only once it is decided, since another text may replace it."""
         return self.applied is not None and self.applied.abstain_text is not None
 
 
@@ -304,8 +304,8 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
 def probe(
     options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse, *, seconds: float = MAX_SECONDS
 ) -> ProbeResult:
-    """Ask the model what else it could have meant in an answer, as the options of a block want it; its parts are
-    found within some seconds.
+    """Ask the model about alternatives to its answer, as the options of a block want it, within some seconds for
+    parts.
     """
     try:
         found = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)

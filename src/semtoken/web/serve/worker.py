@@ -87,7 +87,8 @@ class Worker:
         return found
 
     async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
-        """What the engine emits, as it comes: all that there is at one time. Closing the iterator gives the answer up.
+        """The tokens and ends that the engine produces, in batches as they come. Closing the iterator cancels the
+        order.
 
         Raises
         ------

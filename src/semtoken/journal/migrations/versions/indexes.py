@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make them. SQLite uses a partial index only for queries that spell its condition, as the library does."""
+    """Make the indexes. SQLite uses a partial index only for queries with the same condition, as the library's are."""
     op.create_index("entries_calibrator", "entries", ["calibrator", "n"])
     op.drop_index("entries_sampled", "entries")
     spelled = sa.text("sampled = 1")
