@@ -136,7 +136,7 @@ class CascadeThreshold:
         Raises
         ------
         CalibratorMismatch
-            It was scored in another way than the labelled ones.
+            The answer was scored with other rules or clusters than the labelled ones.
         InvalidInput
             There is no such model.
         """

@@ -132,9 +132,9 @@ class STC:
         Raises
         ------
         BackendError
-            It reads hidden states, and this backend gives none.
+            The number depends on hidden states, which this backend does not give.
         CalibratorMismatch
-            It was learned on another model, precision or tokenizer.
+            The number was learned on another model, precision or tokenizer.
         """
         if learned is None:
             self.learned = None

@@ -95,7 +95,7 @@ def end_token_ids(given: Any) -> frozenset[int]:
     Raises
     ------
     InvalidInput
-        It holds something else.
+        The setting holds something other than token ids.
     """
     if given is None:
         return frozenset()

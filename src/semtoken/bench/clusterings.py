@@ -109,7 +109,7 @@ def prepare_clustering(
     Raises
     ------
     SemtokenError
-        It cannot be fetched or made.
+        The clusters cannot be fetched or made.
     """
     if clustering.source is not None:
         clusters = TokenClusters.from_pretrained(clustering.source)
@@ -141,6 +141,6 @@ def load_clustering(run: Path, clustering: PlannedClustering) -> TokenClusters:
     Raises
     ------
     ArtifactError
-        It is missing or damaged.
+        The run's folder lacks the clustering, or holds a damaged one.
     """
     return TokenClusters.from_pretrained(clustering.folder(run))

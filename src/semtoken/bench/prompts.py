@@ -100,7 +100,7 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
     Raises
     ------
     InvalidInput
-        It is none of these, or the file cannot be read.
+        The source is neither a name, a template nor a file that can be read.
     """
     if source in PROMPTS:
         return PROMPTS[str(source)]

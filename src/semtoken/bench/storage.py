@@ -166,7 +166,7 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises
     ------
     InvalidInput
-        It is missing or damaged.
+        The file is missing or damaged.
     """
     try:
         content = safe_files.parse_json(path.read_bytes())

@@ -331,7 +331,7 @@ class Calibrator:
         ArtifactError
             The file is missing, was changed, or holds something that is no calibrator.
         CalibratorMismatch
-            It belongs to other clusters.
+            The calibrator was fitted on scores with other clusters.
         """
         if not isinstance(directory, str | os.PathLike):
             raise ArtifactError(f"There is no calibrator: its place is a directory, got {shown(directory)}.")

@@ -79,7 +79,7 @@ class Fingerprint:
         Raises
         ------
         CalibratorMismatch
-            They are known to be others.
+            The rules of the labelled answers are known, and differ.
         """
         text(rules, "rules")
         if self.signature is not None and not f"|{self.signature}".endswith(f"|{rules}"):
@@ -161,7 +161,7 @@ def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
     Raises
     ------
     CalibratorMismatch
-        They are known to be others.
+        The clusters of the labelled answers are known, and differ.
     """
     signature = fingerprint.signature
     if signature is not None and signature.startswith("preset:"):

@@ -137,7 +137,7 @@ def given_score(answer: Any, name: str) -> float | None:
     Raises
     ------
     InvalidInput
-        It is no number.
+        The field holds something other than a number.
     """
     value = answer.scores.get(name)
     if value is None or value == "":
@@ -384,7 +384,7 @@ def require_scores(answers: Sequence[AnswerRecord]) -> None:
     Raises
     ------
     InvalidInput
-        One has none; the message names it.
+        An answer has no score; the message names it.
     """
     if unscored := [answer for answer in answers if answer.log_score is None]:
         raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")

@@ -76,7 +76,7 @@ class LearnedFrom:
         Raises
         ------
         CalibratorMismatch
-            It does not begin or end as all of them do.
+            The prompt does not begin or end as all labelled prompts do.
         """
         parts = (("begins", self.before or "", prompt.startswith), ("ends", self.after or "", prompt.endswith))
         for verb, part, holds in parts:

@@ -35,7 +35,7 @@ def read_schema(path: Path) -> dict[str, Any]:
     Raises
     ------
     InvalidInput
-        It cannot be read, or is no JSON object.
+        The file cannot be read, or does not hold a JSON object.
     """
     with reading_errors(path):
         data = path.read_bytes()

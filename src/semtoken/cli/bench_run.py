@@ -177,7 +177,7 @@ def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
     Raises
     ------
     InvalidInput
-        They cannot be used.
+        A setting cannot be used.
     """
     from semtoken.bench.settings import check_settings, read_settings
 

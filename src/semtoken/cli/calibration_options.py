@@ -67,7 +67,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
     Raises
     ------
     ArtifactError
-        It cannot be used.
+        The calibrator cannot be read.
     """
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace
@@ -100,7 +100,7 @@ def applied(
     InvalidInput
         `--abstain-text` without `--calibrator`.
     ArtifactError, CalibratorMismatch
-        It cannot be used, or belongs to other clusters.
+        The calibrator cannot be read, or was fitted with other clusters.
     """
     from semtoken.errors import InvalidInput
 
@@ -120,7 +120,7 @@ def calibrator_from(directory: Path | None) -> Calibrator | None:
     Raises
     ------
     ArtifactError
-        It cannot be used.
+        The calibrator cannot be read.
     """
     if directory is None:
         return None

@@ -149,7 +149,7 @@ def parse_bytes(text: str) -> int:
     Raises
     ------
     InvalidInput
-        It is not one.
+        The text is not a number of bytes.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
     if not found or not float(found[1]):

@@ -36,7 +36,7 @@ def opened(url: str, spool: Path | None = None) -> Journal:
     Raises
     ------
     InvalidInput
-        There is none.
+        There is no journal at this address.
     JournalError
         The database cannot be used.
     """
@@ -164,7 +164,7 @@ def seconds_of(age: str) -> float:
     Raises
     ------
     InvalidInput
-        It is none.
+        The text is not an age.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdwy])", age)
     if found is None:

@@ -125,7 +125,7 @@ RayAddressOption = Annotated[
 
 
 def ray_executor(workers: int, gpus: float, address: str | None) -> Executor:
-    """Ray as the executor, with a word about its sockets."""
+    """Make the executor that runs shards with Ray, and warn that Ray opens sockets."""
     from semtoken.executors.ray import RayExecutor
     from semtoken.support.extras import require
 

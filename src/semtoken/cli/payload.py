@@ -110,7 +110,7 @@ def load_tokens(
     Raises
     ------
     SemtokenError
-        It cannot be read.
+        The tokenizer or the clusters cannot be read.
     """
     from semtoken.scoring.token_sources import as_clusters, as_tokens
 

@@ -182,7 +182,7 @@ def remove(name: str) -> None:
     Raises
     ------
     InvalidInput
-        There is none of that name, or it cannot be deleted.
+        There is no entry with that name, or it cannot be deleted.
     """
     names = sorted(path.name for path in directory().glob("[!.]*") if path.is_dir())
     if name not in names:

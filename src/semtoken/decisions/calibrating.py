@@ -214,7 +214,7 @@ class DecisionCalibrator:
         Raises
         ------
         ArtifactError
-            It is not there, or was changed.
+            The calibrator is missing, or its file was changed.
         """
         path = directory / NAME
         try:

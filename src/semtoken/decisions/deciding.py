@@ -103,7 +103,7 @@ def decide_about(
     Raises
     ------
     InvalidInput
-        What is given is no list of questions, or a question is none.
+        `questions` is not a list or dictionary of questions.
     """
     instance(options, ReadingOptions, "options")
     named: Mapping[Any, Any] = (
@@ -120,7 +120,7 @@ def as_question(question: Any, name: Any = None) -> Question:
     Raises
     ------
     InvalidInput
-        It is neither.
+        The value is neither a question nor a dictionary of one of the formats.
     """
     if isinstance(question, Predicate | Choice | Score):
         return question
@@ -244,7 +244,7 @@ def spelling_in_question(source: PromptSource, question: Question, reading: Read
     Raises
     ------
     InvalidInput
-        They cannot be told apart, or not be written.
+        Two options cannot be told apart by their tokens, or one cannot be spelled.
     """
     shown = OrderedQuestion(question, tuple(range(len(question.options))), reading)
     return _spellings(source, shown.answers, reading == "labels")  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ class Choice:
     Raises
     ------
     InvalidInput
-        There is none, there are more than 255, or the same twice. True and "true" are two options.
+        There are no options, more than 255, or one occurs twice. True and "true" are two options.
     """
 
     kind: ClassVar[QuestionKind] = "choice"
@@ -164,7 +164,7 @@ def as_text(content: Any) -> str:
     Raises
     ------
     InvalidInput
-        It cannot be written as JSON in UTF-8.
+        The value cannot be written as JSON in UTF-8.
     """
     if content is None:
         return ""
@@ -190,7 +190,7 @@ def question_from(values: Any, name: str | None = None) -> Question:
     Raises
     ------
     InvalidInput
-        They are not those of a question.
+        The values do not describe a question.
     """
     try:
         options = [Option(one["value"], one["name"], one["description"]) for one in values["options"]]

@@ -39,7 +39,7 @@ class AskedQuestion:
         Raises
         ------
         InvalidInput
-            They are something else.
+            The values do not describe a question.
         """
         question = question_from(values, name)
         orders = values.get("orders")
@@ -131,7 +131,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
     Raises
     ------
     AttributeError, KeyError, TypeError, ValueError
-        It holds something else.
+        The line does not hold answers.
     """
     labels = line.get("labels") or {}
     state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()

@@ -110,7 +110,7 @@ class AskedText:
         InvalidInput
             The reply has no log-probabilities.
         InvalidLogits
-            It has something else in their place.
+            The reply has no log-probabilities, or something else in their place.
         """
         segments = reply.choices[0].segments
         steps = [step for segment in segments for step in segment.steps]
@@ -153,7 +153,7 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
     Raises
     ------
     InvalidInput
-        They are too many, or too long together.
+        There are too many questions, or they are too long together.
     """
     texts: list[AskedText] = []
     refusals: dict[int, str] = {}

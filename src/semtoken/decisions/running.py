@@ -39,7 +39,7 @@ def read_questions(path: Path) -> dict[str, Question]:
     Raises
     ------
     InvalidInput
-        It cannot be read, or holds something else.
+        The file cannot be read, or does not hold questions.
     """
     yaml = require("yaml", extra="bench")
     with reading_errors(path):

@@ -114,7 +114,7 @@ def last_answer() -> str:
     Raises
     ------
     InvalidInput
-        There is none.
+        No answer in the log has an uncertainty.
     """
     from llm.cli import cli  # its own listing, since the tables of its log change between versions
 

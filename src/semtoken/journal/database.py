@@ -41,7 +41,7 @@ def url_of(given: str) -> sa.URL:
     Raises
     ------
     InvalidInput
-        It is neither SQLite nor PostgreSQL.
+        The address is neither of SQLite nor of PostgreSQL.
     """
     if "://" not in given:
         return sa.URL.create("sqlite", database=given)

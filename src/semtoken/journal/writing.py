@@ -87,7 +87,7 @@ class WriterProcess:
         Raises
         ------
         OSError
-            It cannot be started.
+            The process cannot be started.
         """
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(

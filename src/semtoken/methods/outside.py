@@ -159,7 +159,7 @@ def try_out(name: str) -> None:
     Raises
     ------
     InvalidInput
-        It fails, or gives no number; the message says how.
+        The method fails, or returns no number; the message says how.
     """
     found = METHODS[name]
     if unknown := [one for one in found.needs if one not in LAYOUTS]:

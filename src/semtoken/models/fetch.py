@@ -120,7 +120,7 @@ def package_terms(entry: CatalogueModel) -> str:
     Raises
     ------
     ModelError
-        They cannot be downloaded.
+        The terms cannot be downloaded.
     """
     assert entry.terms is not None
     with tempfile.TemporaryDirectory() as folder:

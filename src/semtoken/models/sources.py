@@ -109,7 +109,7 @@ def catalogued(name: str) -> CatalogueModel:
     Raises
     ------
     InvalidInput
-        There is none; the message lists those that there are.
+        The catalogue has no such model; the message lists its models.
     """
     if name not in CATALOGUE:
         raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")

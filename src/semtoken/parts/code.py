@@ -61,7 +61,7 @@ def tokens_of(pieces: Sequence[tuple[str, str]], budget: Budget) -> Iterator[Ite
     Raises
     ------
     OverBudget
-        It takes too long.
+        The lexer takes too long.
     InvalidInput
         A lexer fails on its code.
     """

@@ -211,7 +211,7 @@ def as_schema(schema: Any) -> Mapping[str, Any] | None:
     Raises
     ------
     InvalidInput
-        It is neither, or the model cannot describe itself.
+        The value is neither, or the model cannot describe itself.
     """
     if schema is None or isinstance(schema, Mapping):
         return schema

@@ -56,7 +56,7 @@ def parsed(text: str | bytes) -> Any:
     Raises
     ------
     InvalidInput
-        It is not JSON.
+        The text is not JSON.
     """
     try:
         return loaded(text)

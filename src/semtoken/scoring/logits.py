@@ -246,7 +246,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         Raises
         ------
         KeyError, TypeError, ValueError
-            It is no such state.
+            `state` is not what `state_dict` returns.
         VocabularyError
             An id outside the vocabulary.
         """

@@ -146,7 +146,7 @@ class KeptSteps:
         Raises
         ------
         KeyError, TypeError, ValueError
-            They are no such steps.
+            `state` is not what `state_dict` returns.
         """
         like, n = no_steps(), len(tokens)
         columns: dict[str, Any] = {"tokens": np.array(tokens, dtype=np.int64)}

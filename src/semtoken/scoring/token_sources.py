@@ -38,9 +38,9 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
     Raises
     ------
     InvalidInput
-        It is none of these.
+        The value is none of these.
     SemtokenError
-        It cannot be read; the message says why.
+        The vocabulary or the clusters cannot be read; the message says why.
     """
     if isinstance(given, Vocabulary):
         return given
@@ -63,9 +63,9 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
     Raises
     ------
     InvalidInput
-        It is none of these.
+        The value is none of these.
     SemtokenError
-        They cannot be read or made; the message says why.
+        The clusters cannot be read or made; the message says why.
     """
     from semtoken.clusters import TokenClusters
 

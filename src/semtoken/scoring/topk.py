@@ -106,7 +106,7 @@ def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None =
     Raises
     ------
     InvalidInput
-        It is none, or `proxy_for` says that it is another model's, and there is none.
+        The value is no vocabulary, or `proxy_for` is given without one.
     """
     if vocabulary is not None:
         return as_tokens(vocabulary, clustering=rules.clustering)

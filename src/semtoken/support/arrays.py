@@ -124,7 +124,7 @@ def as_ids(token_ids: Any) -> list[int]:
     Raises
     ------
     InvalidInput
-        Something that is no integer, a list in a list among them.
+        An item is no integer, for example a list.
     """
     ids: list[int] = []
     if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):

@@ -263,7 +263,7 @@ class Vocabulary:
         Raises
         ------
         InvalidInput
-            What is no whole number.
+            An id is no whole number.
         VocabularyError
             An id outside 0..V-1.
         """

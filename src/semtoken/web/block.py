@@ -56,7 +56,7 @@ def read_options(value: Any) -> BlockOptions:
     Raises
     ------
     ApiError
-        It holds something else.
+        The field holds something other than these options.
     """
     given = {} if value is None else value
     tests: dict[str, Callable[[Any], bool]] = {

@@ -101,7 +101,7 @@ def check_device(device: str | None) -> torch.device:
     Raises
     ------
     ModelError
-        It is not there.
+        This machine has no such device.
     """
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

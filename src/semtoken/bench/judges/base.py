@@ -88,7 +88,7 @@ def tally(judgements: npt.ArrayLike) -> Tally:
     Raises
     ------
     InvalidInput
-        They are anything else.
+        A verdict is neither 1, 0 nor NaN.
     """
     values = _checked(judgements, "judgements")
     return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))

@@ -197,7 +197,7 @@ class AgainstPaper:
 def against_paper(
     results: RunResults, judge: str, cells: Sequence[CellFigures], figures: Sequence[Figure]
 ) -> AgainstPaper:
-    """Set the paper's figures beside measured ones, matched by data set, model, and method or setting.
+    """Compare the paper's figures with measured ones, matched by data set, model, and method or setting.
 
     Tables hold the pairs of a model and a data set that the paper has; the summary names the others.
 

@@ -52,7 +52,7 @@ def checked(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[li
     Raises
     ------
     CalibratorMismatch
-        It belongs to none of them.
+        The calibrator fits none of the cells.
     InvalidInput
         The run has no log scores of STC with verdicts of the judge.
     """

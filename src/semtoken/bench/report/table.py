@@ -294,7 +294,7 @@ def markdown_escaped(text: str) -> str:
 
 
 def markdown_table(table: Table) -> str:
-    """Heading, a table for each group, and the note."""
+    """A table as Markdown: a heading, a table for each group, and the note."""
     tabulate = require("tabulate", extra="bench").tabulate
     parts = [f"### {markdown_escaped(table.title)}"]
     for group in table.groups:

@@ -93,7 +93,7 @@ def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     WireError
-        It is none: `json_invalid` or `dict_type`.
+        The body is not a JSON object: `json_invalid` or `dict_type`.
     """
     if isinstance(data, Mapping):
         return dict(data)
@@ -112,7 +112,7 @@ def extension_of(value: Any) -> ReadingOptions | None:
     Raises
     ------
     WireError
-        It holds something else.
+        The field holds something other than these options.
     """
     if value is None:
         return None
@@ -149,7 +149,7 @@ def answers_in(
     Raises
     ------
     InvalidInput
-        They are not answers to these questions.
+        The reply does not hold answers to these questions.
     """
     found = []
     for question, (name, key) in zip(questions, places, strict=True):

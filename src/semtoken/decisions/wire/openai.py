@@ -167,9 +167,9 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     Raises
     ------
     WireError
-        It is not of this format.
+        The body does not have this format.
     InvalidInput
-        It is, and asks for what this server has not: images.
+        The body has this format, but holds images, which this server does not read.
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
@@ -315,7 +315,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
     Raises
     ------
     InvalidInput
-        It is not an answer to this question.
+        The value is not an answer to this question.
     """
     try:
         if given["type"] == "refusal":

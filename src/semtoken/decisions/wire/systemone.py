@@ -85,7 +85,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     WireError
         It is not of this format. `as_detail` says it as transformers does.
     InvalidInput
-        It is, and asks for what this server has not: images.
+        The body has this format, but holds images, which this server does not read.
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
@@ -199,7 +199,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
     Raises
     ------
     InvalidInput
-        It is not an answer to this question.
+        The value is not an answer to this question.
     """
     try:
         if question.kind == "predicate":

@@ -378,7 +378,7 @@ def count_of(value: Any, name: str) -> int | None:
     Raises
     ------
     InvalidInput
-        It is no number.
+        The field holds something other than a whole number.
     """
     if value is None:
         return None

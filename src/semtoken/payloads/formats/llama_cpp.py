@@ -130,7 +130,7 @@ class LlamaCppCompletion(Shape):
             yield self._delta(reply, index_of(reply, "", position), ended=True)
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
-        """What a chunk adds."""
+        """The delta that a chunk adds."""
         yield self._delta(chunk, index_of(chunk, ""), ended=chunk.get("stop") is True)
 
     def _delta(self, reply: Reply, index: int, *, ended: bool) -> Delta:

@@ -131,7 +131,7 @@ class Choices(Shape):
             yield delta
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
-        """What a chunk of a stream adds to each choice."""
+        """The deltas that a chunk of a stream holds."""
         yield from self._deltas(chunk, streamed=True)
 
     def _deltas(self, reply: Reply, *, streamed: bool) -> Iterator[Delta]:
@@ -210,7 +210,7 @@ def check_prompt_fields(body: Reply) -> None:
     Raises
     ------
     InvalidInput
-        It does.
+        The request holds such a field; the message names it.
     """
     for name, neutral in OTHER_PROMPT.items():
         if body.get(name) is not None and body[name] not in neutral:
@@ -223,7 +223,7 @@ def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
     Raises
     ------
     InvalidInput
-        It is something else, or there is none of this number.
+        The prompt is neither text nor token ids, or there is none with this number.
     """
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[number] if number < len(prompt) else None

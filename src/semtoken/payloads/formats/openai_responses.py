@@ -181,7 +181,7 @@ class OpenAIResponses(Shape):
         yield self._delta_of(only(replies))
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
-        """What an event adds to the choice."""
+        """The delta that an event adds to the choice."""
         event = text_or_empty(chunk.get("type"), "type")
         response = optional(as_object, chunk.get("response"), "response")
         if response is not None:

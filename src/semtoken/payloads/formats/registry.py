@@ -47,7 +47,7 @@ def format_named(name: str) -> Format:
     Raises
     ------
     InvalidInput
-        There is none.
+        There is no format with this name.
     """
     if not isinstance(name, str) or name not in FORMATS:
         raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(FORMATS)}.")
@@ -72,7 +72,7 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     BackendError
         The reply is the report of an error.
     InvalidInput
-        It is nothing that is understood.
+        The reply has none of the known shapes.
     """
     first = replies[0]
     if first.get("error") is not None and "choices" not in first:
@@ -92,7 +92,7 @@ def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
     Raises
     ------
     InvalidInput
-        It is nothing that is understood.
+        The chunk has none of the known shapes.
     """
     for shape in SHAPES:
         if shape.starts(chunk):

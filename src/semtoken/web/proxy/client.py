@@ -62,7 +62,7 @@ class Client:
         Raises
         ------
         ApiError
-            It is longer than `limit` bytes (413).
+            The body is longer than `limit` bytes (413).
         ClientGone
             The client left.
         """

@@ -94,7 +94,7 @@ class TextQuestions:
         Raises
         ------
         InvalidInput
-            They are too many, or too long together.
+            There are too many questions, or they are too long together.
         ApiError
             The upstream failed at one of them, which the message names.
         """
@@ -249,7 +249,7 @@ class ProxyDecisions:
         ApiError
             The upstream does not answer.
         BrokenOff
-            It broke off.
+            The upstream's answer broke off.
         """
         asked = await _off_the_loop(lambda: _parsed(wire, request.body), len(request.body))
         if self._settings.decisions in ("auto", "pass") and wire.path not in self._absent:

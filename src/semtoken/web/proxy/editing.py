@@ -56,7 +56,7 @@ class Editor:
         Raises
         ------
         ValueError
-            It is no JSON that can be read, or has not the shape.
+            The text is not JSON, or does not have the shape.
         """
         document = Document(text)
         places = self.shape.places(document.value)

@@ -314,7 +314,7 @@ class ReplyScorer:
         Raises
         ------
         UnscoredChoice
-            It did not work out.
+            The choice could not be scored.
         """
         if self._failed is not None:
             raise self._failed

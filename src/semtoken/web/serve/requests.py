@@ -95,7 +95,7 @@ class Message(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a stream holds beside the answer."""
+    """The field `stream_options` of a request: what a stream holds beside the answer."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 

@@ -102,7 +102,7 @@ class Service:
         Raises
         ------
         ApiError
-            It cannot be answered.
+            The request cannot be answered, for the reason in the error.
         """
         reply: Reply
         if isinstance(request, ChatRequest):

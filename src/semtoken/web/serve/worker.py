@@ -123,7 +123,7 @@ class Worker:
         Raises
         ------
         SemtokenError
-            They cannot be read.
+            The questions cannot be read by the model.
         """
         queue: asyncio.Queue[Item] = asyncio.Queue()
         post = self._post_to(asyncio.get_running_loop())

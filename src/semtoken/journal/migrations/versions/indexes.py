@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the indexes. SQLite uses a partial index only for queries with the same condition, as the library's are."""
+    """Make the indexes of the second version. SQLite uses a partial index only for queries with the same condition."""
     op.create_index("entries_calibrator", "entries", ["calibrator", "n"])
     op.drop_index("entries_sampled", "entries")
     spelled = sa.text("sampled = 1")
