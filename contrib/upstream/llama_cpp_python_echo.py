@@ -1,6 +1,6 @@
 """llama-cpp-python 0.3.36: with `echo`, log-probabilities are those of the next position if the model has no BOS token.
 
-pip install llama-cpp-python && python llama_cpp_python_echo.py MODEL.gguf     (whose tokenizer adds no BOS: SmolLM2, Qwen2.5)
+pip install llama-cpp-python && python llama_cpp_python_echo.py MODEL.gguf  (whose tokenizer adds no BOS: SmolLM2)
 
 Seen with 0.3.36 and SmolLM2 in Q4_1, on Python 3.11, on a CPU.
 """
