@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-from semtoken.almanac.encoders import almanac_nli_path, almanac_sts_path
+from semtoken.almanac import almanac_nli_path, almanac_sts_path
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -79,7 +79,7 @@ def test_similarity_is_the_largest_one_of_the_model() -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     import torch
 
-    from semtoken.almanac.encoders import almanac_sts_path
+    from semtoken.almanac import almanac_sts_path
 
     items = [item("Mexico\n", "Canada", "Mexico"), item("a cat", "the euro"), item(" ", "Mexico", "")]
     seen: list[int] = []

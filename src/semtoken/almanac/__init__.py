@@ -6,6 +6,11 @@ several ways. docs/almanac.md says how it was made. `almanac_path` is a folder t
 >>> from semtoken.almanac import almanac_path
 >>> (almanac_path() / "config.json").name
 'config.json'
+
+Two small encoders stand in for large ones: `almanac_nli_path` and `almanac_sts_path`. Both know only facts of the
+almanac's kinds; their model cards (README.md in the folders) and docs/encoders.md say what they are good for.
+
+questions.py   the question sets, and marking
 """
 
 from __future__ import annotations
@@ -20,7 +25,9 @@ __all__ = [
     "ALMANAC",
     "Question",
     "almanac_clusters_path",
+    "almanac_nli_path",
     "almanac_path",
+    "almanac_sts_path",
     "embedded_folder",
     "is_correct",
     "load_questions",
@@ -69,3 +76,21 @@ def almanac_path() -> Path:
 def almanac_clusters_path() -> Path:
     """The folder of the embedded model's token clusters inside the package."""
     return Path(__file__).parent / "clusters"
+
+
+def almanac_nli_path() -> Path:
+    """The folder of the embedded NLI model.
+
+    `AutoModelForSequenceClassification.from_pretrained` and `AutoTokenizer.from_pretrained` load it. Three labels, read
+    them from the configuration: CONTRADICTION, NEUTRAL, ENTAILMENT.
+    """
+    return embedded_folder("nli")
+
+
+def almanac_sts_path() -> Path:
+    """The folder of the embedded cross-encoder for similarity.
+
+    `sentence_transformers.CrossEncoder` loads it and gives similarities in [0, 1]. With transformers alone the one
+    logit needs a sigmoid.
+    """
+    return embedded_folder("sts")

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from semtoken.almanac.encoders import almanac_nli_path, almanac_sts_path
+from semtoken.almanac import almanac_nli_path, almanac_sts_path
 from semtoken.bench.clusterings import MAIN, PlannedClustering, planned_clusterings
 from semtoken.bench.controls import artifact_names, control_of
 from semtoken.bench.datasets import Dataset

@@ -20,6 +20,14 @@ LOOPBACK = "127.0.0.1"
 HostOption = Annotated[
     str, typer.Option(help="Address to listen on. The default can be reached from this machine only.")
 ]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A name under which clients reach it, besides localhost; '*': any. Repeatable."),
+]
+MaxRequestOption = Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")]
+MaxConnectionsOption = Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")]
+PageOption = Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")]
 GraceOption = Annotated[
     float, typer.Option(min=1, help="Seconds that running answers get to finish after the signal to stop.")
 ]

@@ -19,10 +19,15 @@ from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import (
     LOOPBACK,
+    AllowHostOption,
     GraceOption,
     HostOption,
+    MaxConnectionsOption,
+    MaxRequestOption,
     OtelContentOption,
     OtelOption,
+    PageOption,
+    PortOption,
     gate_from_environment,
     warn_if_open,
     with_events,
@@ -56,7 +61,7 @@ def proxy(
     tokenizer: TokenizerOption = None,
     clusters: ClustersOption = None,
     host: HostOption = LOOPBACK,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8001,
+    port: PortOption = 8001,
     top_logprobs: Annotated[
         int,
         typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
@@ -81,7 +86,7 @@ def proxy(
     preset: PresetOption = "default",
     function_words: FunctionWordsOption = None,
     methods: MethodsOption = None,
-    max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 32,
+    max_request_mb: MaxRequestOption = 32,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
     connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10,
     read_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds without a byte from the upstream.")] = 600,
@@ -92,7 +97,7 @@ def proxy(
     header_timeout: Annotated[
         float, typer.Option(min=0.01, help="Seconds for a client to send the head of a request.")
     ] = 30,
-    max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 1000,
+    max_connections: MaxConnectionsOption = 1000,
     max_per_client: Annotated[
         int, typer.Option(min=1, help="Requests of one address at one time; more get status 429.")
     ] = 500,
@@ -104,10 +109,7 @@ def proxy(
         float,
         typer.Option(min=0, help="Seconds to hold the last piece of a stream back, so that it has the final score."),
     ] = 0.25,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A name under which clients reach the proxy, besides localhost; '*': any. Repeatable."),
-    ] = None,
+    allow_host: AllowHostOption = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
@@ -133,7 +135,7 @@ def proxy(
     decision_calibrator: DecisionCalibratorOption = None,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True,
+    page: PageOption = True,
     grace: GraceOption = 10.0,
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")

@@ -21,10 +21,15 @@ from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import (
     LOOPBACK,
+    AllowHostOption,
     GraceOption,
     HostOption,
+    MaxConnectionsOption,
+    MaxRequestOption,
     OtelContentOption,
     OtelOption,
+    PageOption,
+    PortOption,
     gate_from_environment,
     warn_if_open,
     with_events,
@@ -41,7 +46,7 @@ def serve(
     *,
     choice: ModelChoice,
     host: HostOption = LOOPBACK,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
+    port: PortOption = 8000,
     name: Annotated[
         str | None, typer.Option(help="The model's name in requests. Default: --model, or the last part of its path.")
     ] = None,
@@ -51,19 +56,16 @@ def serve(
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
     decision_calibrator: DecisionCalibratorOption = None,
-    max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2,
-    max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500,
+    max_request_mb: MaxRequestOption = 2,
+    max_connections: MaxConnectionsOption = 500,
     max_part_seconds: Annotated[
         float, typer.Option(min=0, help="Time for finding the parts of one answer; beyond it, it has none and says so.")
     ] = 10,
     grace: GraceOption = 10.0,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A name under which clients reach the server, besides localhost; '*': any. Repeatable."),
-    ] = None,
+    page: PageOption = True,
+    allow_host: AllowHostOption = None,
     keeping: JournalChoice,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.

@@ -16,7 +16,6 @@ from semtoken.journal.store import InUse, Journal, Row
 from semtoken.journal.tables import entries
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
-STATES: tuple[State, ...] = ("kept", "unknown", "broken", "no_promise")
 RECENT_SCORES = 2_000
 """Newest answers whose scores are compared with those of the labelled ones."""
 FEWEST_QUESTIONS = 12

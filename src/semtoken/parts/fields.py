@@ -27,14 +27,6 @@ LONGEST_INDEX = 10
 _EXACT_KEYWORDS = ("const", "format", "pattern")
 
 
-@dataclass(frozen=True)
-class WantedField:
-    """A field that a schema asks for."""
-
-    pointer: str
-    schema: Mapping[str, Any]
-
-
 def find_fields(
     text: str,
     found: JsonText,

@@ -20,6 +20,18 @@ try:
 except ImportError:
     msgspec = None  # type: ignore[assignment]
 
+SPACE = " \t\n\r"
+_SPACE = re.compile(r"[ \t\n\r]*")
+_BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
+_BEFORE_MEMBER = re.compile(r'[ \t\n\r]*,?[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
+if msgspec is not None:
+    _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_decode = json.JSONDecoder().raw_decode
+_encode = json.JSONEncoder(allow_nan=False).encode
+LONG_LIST = 200
+"""Items from which on a list is written one by one."""
+
 
 def plain(reply: Any) -> Any:
     """Convert a client library's object to plain values; other values are returned unchanged."""
@@ -68,24 +80,6 @@ def parsed(text: str | bytes) -> Any:
         raise InvalidInput("The reply is no usable JSON: it is nested too deeply.") from None
     except ValueError as error:  # bytes that are no UTF-8, numbers of thousands of digits
         raise InvalidInput(f"The reply is not JSON: {error}.") from error
-
-
-try:
-    import msgspec
-except ImportError:
-    msgspec = None  # type: ignore[assignment]
-
-SPACE = " \t\n\r"
-_SPACE = re.compile(r"[ \t\n\r]*")
-_BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
-_BEFORE_MEMBER = re.compile(r'[ \t\n\r]*,?[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
-if msgspec is not None:
-    _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
-_decode = json.JSONDecoder().raw_decode
-_encode = json.JSONEncoder(allow_nan=False).encode
-LONG_LIST = 200
-"""Items from which on a list is written one by one."""
 
 
 Path: TypeAlias = tuple[str | int, ...]

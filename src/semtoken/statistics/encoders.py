@@ -95,7 +95,7 @@ class SimilarityModel:
         """
         library = require("sentence_transformers", extra="similarity")
         if model_or_path == "almanac":
-            from semtoken.almanac.encoders import almanac_sts_path
+            from semtoken.almanac import almanac_sts_path
 
             model_or_path = str(almanac_sts_path())
         with explained("similarity model", model_or_path):
@@ -193,7 +193,7 @@ class EntailmentModel:
             There is no such model, it cannot be read, or it names no three such classes.
         """
         if model_or_path == "almanac":
-            from semtoken.almanac.encoders import almanac_nli_path
+            from semtoken.almanac import almanac_nli_path
 
             model_or_path = str(almanac_nli_path())
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
