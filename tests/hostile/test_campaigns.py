@@ -101,7 +101,9 @@ LEFT_OUT = {
     "from_model": "calls `vocabulary_of`, `ClusterSettings` and `cluster_table`, which are attacked",
     "Vocabulary.parts": "takes ids that `checked_ids` has seen",
     "watching": "takes a model of torch",
-    **dict.fromkeys(("embedded_folder", "almanac_path", "almanac_clusters_path"), FOLDER),
+    **dict.fromkeys(
+        ("embedded_folder", "almanac_path", "almanac_clusters_path", "almanac_nli_path", "almanac_sts_path"), FOLDER
+    ),
     **dict.fromkeys(("record_greedy", "record_samples"), "steps of `record`, which is attacked"),
     **dict.fromkeys(
         ("alternative_classes", "entailment_matrices", "similarity_matrices", "token_similarities"),

@@ -95,7 +95,7 @@ def score_logits(
     one_of("distribution", distribution, get_args(Distribution))
     scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
     rows, ids = as_rows(logits), as_ids(token_ids)
-    check_shape(rows, ids, scorer.vocabulary)
+    check_shape(tuple(rows.shape), ids, scorer.vocabulary)
     answer = LogitsAnswer(scorer)
     size, probable = scorer.vocabulary.size, True
     at_once = ROWS_ON_DEVICE if is_tensor(rows) and rows.device.type != "cpu" else ROWS_AT_ONCE
@@ -111,9 +111,8 @@ def score_logits(
     return answer.finish(distribution)
 
 
-def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
-    """Raise if logits and ids cannot belong to one answer of this vocabulary."""
-    shape = tuple(rows.shape)
+def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary) -> None:
+    """Raise if logits of this shape and these ids cannot belong to one answer of this vocabulary."""
     if len(shape) != 2 or shape[0] != len(ids) or not ids:
         raise InvalidLogits(
             f"logits must have shape (n, V) with one row for each of the n >= 1 token ids. "

@@ -43,7 +43,9 @@ def reduce_rows(
         [n] only blanks come before.
     """
     if rows.readable is None:
-        sums = _sums(scorer, rows, taken, tokens, before, opening)
+        asked = scorer.endings.what_may_end(before, tokens)
+        columns = _columns(rows, taken, *_needed(scorer, tokens, asked))
+        sums = _sums(scorer, tokens, opening, asked, columns)
     else:
         from semtoken.scoring import kernel
 
@@ -69,22 +71,22 @@ class _Sums(NamedTuple):
     candidates: FloatArray
 
 
-def _sums(
-    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
-) -> _Sums:
+def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> list[tuple[IdArray, IdArray]]:
+    """The columns of each step whose probabilities its sums need: the lists that `_sums` takes, in that order."""
     tables, n = scorer.tables, len(tokens)
-    chosen = _ChosenTokens(scorer, tokens, np.where(opening, 0, 1))
-    asked = scorer.endings.what_may_end(before, tokens)
-    own, members, alike, neutrals, ends, candidates = _columns(
-        rows,
-        taken,
+    return [
         (np.arange(n), tokens),
         _list_entries(tables.members, tables.cluster_of[tokens]),
         _list_entries(tables.spelled, tables.spelling_of[tokens]),
         (np.repeat(np.arange(n), len(tables.neutral_ids)), np.tile(tables.neutral_ids, n)),
         _list_entries(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
         _list_entries(tables.candidates, tables.candidates_of[tokens]),
-    )
+    ]
+
+
+def _sums(scorer: Scorer, tokens: IdArray, opening: BoolArray, asked: IdArray, columns: Sequence[_Columns]) -> _Sums:
+    own, members, alike, neutrals, ends, candidates = columns
+    chosen = _ChosenTokens(scorer, tokens, np.where(opening, 0, 1))
     sums = chosen.log_sums(
         {
             **chosen.of_cluster(members),
@@ -96,10 +98,10 @@ def _sums(
     logs = sums | {"own": own.log_probs, "meaning": chosen.meaning_mass(own, sums)}
     return _Sums(
         asked=asked,
-        neutral=tables.neutral[chosen.place, tokens],
+        neutral=scorer.tables.neutral[chosen.place, tokens],
         logs=np.stack([logs[name] for name in MASSES], axis=1),
         ends=chosen.end_masses(ends),
-        counts=np.bincount(candidates.steps, minlength=n),
+        counts=np.bincount(candidates.steps, minlength=len(tokens)),
         candidates=candidates.log_probs,
     )
 

@@ -125,7 +125,10 @@ def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | No
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
     if is_tensor(part) and part.device.type == "cpu":
         part = widened(part)
-    part, normalizers = levelled(part, log_normalizers(part, size), size)
+    normalizers = log_normalizers(part, size)
+    if (np.isfinite(normalizers) & (np.abs(normalizers) > HUGE)).any():
+        part = levelled(part, size)
+        normalizers = log_normalizers(part, size)
     return NormalizedRows(part, np.arange(len(chosen)), chosen, normalizers)
 
 

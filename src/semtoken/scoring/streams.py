@@ -55,7 +55,7 @@ class LogitsStream(_Stream[LogitsAnswer]):
         """
         rows = as_rows(logits)[None]
         vocabulary = self._answer.scorer.vocabulary
-        check_shape(rows, [token], vocabulary)
+        check_shape(tuple(rows.shape), [token], vocabulary)
         self._answer.add(rows, 0, token)
         return self._answer.running()
 

@@ -164,14 +164,14 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
     return np.array([log_sum_exp(widened(row)) for row in rows], dtype=np.float64)
 
 
-def levelled(rows: Rows, normalizers: FloatArray, size: int) -> tuple[Rows, FloatArray]:
-    """Shift rows with very large numbers to a maximum of 0, since rounding would hide differences; others unchanged."""
-    if not (np.isfinite(normalizers) & (np.abs(normalizers) > HUGE)).any():
-        return rows, normalizers
+def levelled(rows: Rows, size: int) -> FloatArray:
+    """The first `size` columns in float64, each row shifted to a maximum of 0.
+
+    For rows with numbers so large that rounding would hide the differences between them.
+    """
     wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        moved = wide[:, :size] - wide[:, :size].max(axis=1, keepdims=True)
-    return moved, log_normalizers(moved, size)
+        return np.asarray(wide[:, :size] - wide[:, :size].max(axis=1, keepdims=True))
 
 
 def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
