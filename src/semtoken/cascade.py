@@ -88,11 +88,11 @@ class CascadeThreshold:
         first, second : lists of ScoredResponse, or log scores [n]
             Answers of the two models to the same questions, in the same order.
         first_correct, second_correct : [n] of true and false
-            Their labels.
+            The labels of the answers.
         unlabelled : two lists of ScoredResponse, or log scores, at least 200 each
             Answers of the two models without labels: they place the thresholds.
         alpha, delta
-            In (0, 1).
+            The level and one minus the confidence, each in (0, 1).
         start : float in (0, 1], optional
             Share of answers that either model gives at the strictest pair. Default: from n, alpha and delta.
         by

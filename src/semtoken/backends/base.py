@@ -183,7 +183,7 @@ class Backend(Protocol):
         prompts, replies
             One reply for each prompt. Text is read as it stands: no terminator is added.
         observers
-            See every step.
+            The observers that receive every step.
         batch_size
             Replies read together, where the engine does not decide that itself.
 

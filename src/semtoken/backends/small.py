@@ -60,9 +60,9 @@ class Llama:
     Parameters
     ----------
     weights
-        By the names of the checkpoint.
+        The weights, by the names that the checkpoint gives them.
     config
-        Of the checkpoint's `config.json`.
+        The content of the checkpoint's `config.json`.
     """
 
     def __init__(self, weights: dict[str, Array], config: dict[str, Any]) -> None:

@@ -150,7 +150,7 @@ def control_clusters(
     Parameters
     ----------
     clusters
-        Those of the run.
+        The clusters of the run.
     artifact
         One of `artifact_names`.
     seed
@@ -197,9 +197,9 @@ def row_means_log_score(clusters: TokenClusters, token_ids: Sequence[int], log_p
     Parameters
     ----------
     clusters
-        Those of the run.
+        The clusters of the run.
     token_ids, log_probs
-        Of the answer, [n].
+        The tokens of the answer, [n], and their log-probabilities.
 
     Returns
     -------

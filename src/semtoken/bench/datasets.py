@@ -127,7 +127,7 @@ def read_dataset(
     limit
         So many questions, in the order of the set. None: all.
     seed
-        Of the random choice of a part.
+        The seed of the random choice of questions.
     first
         The part is the first `limit` questions, not a random choice.
 

@@ -34,7 +34,7 @@ def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
     Parameters
     ----------
     settings
-        Of the run.
+        The settings of the run.
     counts
         Label of a data set -> its questions.
 

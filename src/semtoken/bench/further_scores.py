@@ -29,7 +29,7 @@ def with_scores(results: RunResults, path: Path) -> RunResults:
     Parameters
     ----------
     results
-        Of a run.
+        The results of a run.
     path
         CSV, JSON lines or Parquet, one row a question: `id`, and a column for each score, whose name the tables show.
         Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer it is.
@@ -98,7 +98,7 @@ def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
     Parameters
     ----------
     results
-        Of a run.
+        The results of a run.
     judge
         Whose verdicts are the labels; default: the run's primary judge.
 

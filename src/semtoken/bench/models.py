@@ -94,7 +94,7 @@ class Models:
     Parameters
     ----------
     settings
-        Of the run.
+        The settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:

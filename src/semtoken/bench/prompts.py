@@ -95,7 +95,7 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
         A name in `PROMPTS` (the other arguments then say nothing), a text with `{question}`, or a file that holds one.
         A file is taken character for character, its last newline included.
     chat, stop_at_newline
-        Of the user's own.
+        The properties of the user's own format.
 
     Raises
     ------

@@ -104,7 +104,7 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     Parameters
     ----------
     results
-        Of a run.
+        The results of a run.
     texts
         Keep questions and answers; without them the report can show no examples.
     """

@@ -153,7 +153,7 @@ def run_benchmark(
     settings
         Of the run. A run that is taken up with other settings computes what depends on them.
     run
-        Its folder.
+        The folder of the run.
     executor
         What runs the shards; by default one after another in this process.
     watcher

@@ -352,7 +352,7 @@ def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
     Parameters
     ----------
     content
-        From `read_settings` or flags.
+        The settings from `read_settings` or from flags.
     where
         For messages: the file, or "the options".
 

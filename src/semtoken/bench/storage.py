@@ -66,9 +66,9 @@ def write_shard(
     columns
         A `pyarrow.Table`, one row a question.
     seconds
-        Of the steps that made it.
+        The seconds that the steps took.
     usage
-        See `Shard.usage`.
+        What an endpoint counted; see `Shard.usage`.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class CellWork:
         Parameters
         ----------
         loader
-            What loads the models of the run.
+            The object that loads the models of the run.
         answered
             Called with the questions of the shard at work that are done so far, in works that know it.
 

@@ -123,9 +123,9 @@ class Calibrator:
         method
             `blend` is never far from the best; the others are there to be compared.
         prompts : [n], optional
-            To find repeated answers.
+            The prompts, by which repeated answers are found.
         clusters
-            To recognise them at loading.
+            The clusters, which are checked when the calibrator is loaded.
         fingerprint
             What you know of the scores' origin besides what they tell.
         by
@@ -274,7 +274,7 @@ class Calibrator:
         scored
             Answers that this calibrator scored: they hold their distance (`scores["state_distance"]`).
         seed
-            Of the bootstrap.
+            The seed of the bootstrap.
 
         Raises
         ------

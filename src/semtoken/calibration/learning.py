@@ -68,7 +68,7 @@ def learn(
     Parameters
     ----------
     names
-        Of the numbers that are read.
+        The names of the numbers.
     readings
         Of n answers of different questions.
     headline : [n]
@@ -76,9 +76,9 @@ def learn(
     correct : [n] of 1 and 0
         Whether each answer is right.
     origin
-        Where the answers come from.
+        The model and the form of the prompts behind the answers.
     seed
-        Of the folds and of the bootstrap.
+        The seed of the folds and of the bootstrap.
     """
     n, right = correct.size, int(correct.sum())
     either = min(right, n - right)
@@ -289,7 +289,7 @@ def learn_from(
     prompts : [n], optional
         To find repeated questions. Without them the prompts that the states hold, or the questions of the records.
     seed
-        Of the folds and the bootstrap.
+        The seed of the folds and of the bootstrap.
 
     Raises
     ------

@@ -155,7 +155,7 @@ def report(
     cross_validated
         Whether the chances come from calibrators that did not see these answers.
     seed, n_resamples
-        Of the bootstrap.
+        The seed and the number of resamples of the bootstrap.
     """
     bins = reliability(chances, correct)
     losses = {

@@ -129,7 +129,7 @@ def reliability_plot(report: Report) -> Figure:
 
 
 def risk_coverage_plot(answers: LabelledScores, threshold: Threshold | None) -> Figure:
-    """Share of wrong answers among the accepted, at every coverage, with the promised level and the chosen point."""
+    """Plot the share of wrong answers among the accepted at every coverage, with the promise and the threshold."""
     from matplotlib.figure import Figure
 
     curve = risk_coverage(answers.uncertainty, answers.correct)

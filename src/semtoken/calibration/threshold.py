@@ -97,7 +97,7 @@ class Threshold:
             answers. `missed`: at most alpha of the wrong answers are accepted, on average. `joint`: of all questions
             at most alpha get a wrong answer, on average.
         alpha, delta
-            In (0, 1).
+            The level and one minus the confidence, each in (0, 1).
         unlabelled : list of ScoredResponse, or log scores, at least 200
             Answers without labels, for `selective`: they place the thresholds that are tried. The answers that you
             want to decide on will do. Without them the scores of the labelled answers place them, and the promise also
@@ -106,7 +106,7 @@ class Threshold:
             Share of answers that the first threshold accepts, fixed before you see the labels. Default: from n, alpha
             and delta.
         prompts : [n], optional
-            To find repeated questions.
+            The prompts, by which repeated questions are found.
         fingerprint
             What you know of the scores' origin besides what they tell.
         by
@@ -210,7 +210,7 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *,
     new
         The batch: scored answers or log scores.
     alpha
-        In (0, 1).
+        The level, in (0, 1).
     by
         The method whose scores choose, such as "mean_new_word"; default as in `Calibrator.fit`.
 

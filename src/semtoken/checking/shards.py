@@ -72,7 +72,7 @@ def check_in_shards(
     checking
         How they are checked.
     executor
-        Has the shards checked.
+        The executor that checks the shards.
     folder
         A new folder for the files of shards, which is deleted at the end; under the same path, too.
     questions

@@ -247,7 +247,7 @@ def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> 
 
 
 def paper_log_score(result: ScoredResponse) -> float:
-    """Log of the paper's confidence: the same tokens by meaning (cluster, beginnings, function words)."""
+    """The log of the confidence under the paper's rules: the same tokens, compared by meaning."""
     return math.fsum(token.log_probability_under("meaning") for token in result.tokens)
 
 

@@ -160,7 +160,7 @@ class AnswerKeeper:
     recording
         How answers become entries.
     writer
-        Takes the entries; it runs.
+        The running writer that takes the entries.
     """
 
     def __init__(self, recording: Recording, writer: JournalWriter) -> None:
@@ -187,7 +187,7 @@ class AnswerKeeper:
         result, block, applied, question
             See `Recording.entry`.
         place
-            Where the answer is read from.
+            The file and line that the answer is read from.
         """
         told = f"{place}\n{question}\n{result.text}\n{None if applied is None else applied.checksum}"
         name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -206,11 +206,11 @@ class AnswerKeeper:
         answer, options
             The answer, and how it was read.
         block
-            What a calibrator said of it.
+            The fields that a calibrator added.
         place
-            Where the state is read from.
+            The file and line that the state is read from.
         state
-            What the question is about.
+            The state that the question is about.
         """
         from semtoken.decisions.questions import as_text
         from semtoken.decisions.records import AskedQuestion

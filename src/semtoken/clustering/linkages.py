@@ -69,7 +69,7 @@ def complete_merges(
     Parameters
     ----------
     tiles : CpuTiles
-        Where gaps come from.
+        The tiles that compute gaps.
     nodes : int array of shape (m,)
         Rows to cluster, ascending, no two alike.
     needed : int

@@ -302,7 +302,7 @@ def sensitivity(
     how
         What is different about the second, such as "in other words".
     seed
-        Of the bootstrap.
+        The seed of the bootstrap.
 
     Raises
     ------

@@ -77,7 +77,7 @@ class AskedText:
         shape
             The API that is asked.
         state
-            What the question is about.
+            The state that the question is about.
         top
             Log-probabilities a token; None: somebody else asks for them.
         model
@@ -192,7 +192,7 @@ def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = N
     model
         The model's name there, where the server asks for one.
     key
-        Its API key.
+        The API key of the server.
     top
         Log-probabilities a token that an API for texts is asked for.
 

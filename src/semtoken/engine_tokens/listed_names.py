@@ -185,7 +185,7 @@ class NameReader:
     Parameters
     ----------
     names
-        Takes the tokens.
+        The vocabulary that the tokens are added to.
     same_spelling
         Whether tokens that are spelled alike count (`ScoringRules.same_spelling`).
     """

@@ -289,7 +289,7 @@ def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) ->
     steps
         Of one reply or of several; the alternatives count, too.
     vocabulary
-        That of the clusters.
+        The vocabulary of the clusters.
     """
     tokens = {spelled: token for step in steps for token in (step.chosen, *step.top) if (spelled := _spelled(token))}
     names = token_names(vocabulary)

@@ -28,7 +28,7 @@ class Work(Protocol):
         Parameters
         ----------
         loader
-            What `loader` made.
+            The object that `loader` made.
         answered
             May be called with how many lines of the shard at work are done so far.
         """
@@ -51,7 +51,7 @@ class Executor(Protocol):
         work
             To be opened (`Work.open`) wherever its shards are made.
         shards
-            Their numbers.
+            The numbers of the shards.
         done
             To be called with a shard's number once its files are there.
         answered

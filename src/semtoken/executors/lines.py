@@ -63,7 +63,7 @@ def append_in_order(
     work
         Its files must lie under the same paths wherever shards are made.
     executor
-        Has them made.
+        The executor that makes the shards.
     first, last
         How many lines are there already, and how many there are to be.
     append

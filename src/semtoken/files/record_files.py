@@ -314,7 +314,7 @@ def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | N
     target
         A file that ends in .csv or .parquet.
     metadata
-        To be stored in a Parquet file.
+        Metadata for a Parquet file.
 
     Raises
     ------

@@ -86,7 +86,7 @@ def replacing_file(
     Parameters
     ----------
     path
-        Where it belongs.
+        The path that the file gets.
     private
         Only this user may read it.
     durable

@@ -36,7 +36,7 @@ def make_locked(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
     Parameters
     ----------
     working
-        Where it is made.
+        The path of the temporary file or folder.
     make
         A function that makes it and returns an open descriptor or None.
     kept

@@ -33,7 +33,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         Answers of which 1 minus the headline's confidence may be above it are held back, in [0, 1]: the lower end of an
         interval counts. None: those that the server's calibrator decides to abstain from.
     instead
-        What to say.
+        The text in place of such an answer.
     unscored
         "pass" lets answers without a score through, "hold" does not.
 

@@ -37,7 +37,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
     Parameters
     ----------
     name
-        What `STC.from_pretrained` takes.
+        The name of the model, as `STC.from_pretrained` takes it.
     """
 
     can_stream = False

@@ -52,7 +52,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     on_progress
         Called with the number of answers that are there, and of all.
     **options
-        Of `STC.from_pretrained`.
+        Further arguments of `STC.from_pretrained`.
     """
 
     backend = "causal"
@@ -272,7 +272,7 @@ def task_figures(
     Parameters
     ----------
     task
-        Its name.
+        The name of the task.
     samples
         As in `results["samples"][task]`. Metrics outside [0, 1] are left out.
     scored

@@ -87,7 +87,7 @@ def change_evidence(wrong: npt.ArrayLike, alpha: float) -> FloatArray:
     wrong : [..., n] of true and false
         Labels of accepted answers in the order in which they came; leading dimensions are other streams of them.
     alpha
-        What was promised.
+        The share of wrong answers that was promised.
     """
     labels = _labels(wrong)
     gains, losses = _log_factors(alpha)

@@ -247,7 +247,7 @@ class Recording:
         signature
             Tells answers to one question, read in one way, from all others.
         block
-            What a calibrator said of it.
+            The fields that a calibrator added.
         question
             The text of the question and of what it is about.
         identifier

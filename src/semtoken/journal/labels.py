@@ -66,7 +66,7 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
     Parameters
     ----------
     journal
-        Where it is kept.
+        The journal that keeps the label.
     entry
         Identifier of the entry.
     reviewer
@@ -203,7 +203,7 @@ def labelled_sample(
     Parameters
     ----------
     journal
-        Where they are kept.
+        The journal that holds the answers.
     calibrator
         Checksum of the one that decided; None: any.
     columns

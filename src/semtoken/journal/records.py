@@ -23,9 +23,9 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
     Parameters
     ----------
     row
-        As `Journal.entries` gives it.
+        A row as `Journal.entries` returns it.
     given
-        Its labels by reviewer.
+        The labels of the entry, by reviewer.
     """
     found: Record = {"id": row["id"], "at": when(row["at"])}
     for name, value in row.items():

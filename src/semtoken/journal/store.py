@@ -122,7 +122,7 @@ class Journal:
         *conditions
             SQLAlchemy's, on `semtoken.journal.tables.entries`.
         newest_first, limit
-            Which of them.
+            The order, and how many entries to read.
         columns
             Those that are wanted besides `n`; all if none is named.
         """

@@ -54,7 +54,7 @@ class JournalWriter:
     Parameters
     ----------
     journal
-        Where the entries go.
+        The journal that the entries are written to.
     folder
         For the spool. Default: beside an SQLite file, in the user's state folder for PostgreSQL.
     most_waiting
@@ -199,9 +199,9 @@ def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Calla
     Parameters
     ----------
     journal
-        Where they go.
+        The journal that the entries are written to.
     folder
-        Of the spools.
+        The folder of the spools.
     write
         Writes a file; how many entries it had. Default: in this thread, and those that are refused are left out.
 

@@ -358,7 +358,7 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
     weights : array of shape (2 K,)
         Of the mean contribution of each rank over the tokens, then of its maximum.
     intercept
-        Of the regression.
+        The intercept of the regression.
     best
         K.
 

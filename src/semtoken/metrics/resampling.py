@@ -185,7 +185,7 @@ def bootstrap(
     confidence_level : float in (0, 1)
         Share of the resampled values inside the interval.
     seed : int
-        Of the random generator.
+        The seed of the random generator.
     **options
         Passed to the metric, `max_rejection=0.5` for example.
 

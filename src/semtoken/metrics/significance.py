@@ -50,7 +50,7 @@ def permutation_test(
     n_permutations : int
         Random exchanges; fewer if there are fewer different ones.
     seed : int
-        Of the exchanges.
+        The seed of the exchanges.
     **options
         Passed to the metric.
 

@@ -231,7 +231,7 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     Parameters
     ----------
     folder
-        Of the model.
+        The folder of the model.
     anew
         Read every file, whatever was noted. This also finds a disk that gives back other bits than were written.
     """

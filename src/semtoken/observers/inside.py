@@ -48,7 +48,7 @@ class LastStates(Observer):
     Parameters
     ----------
     depth
-        Of the layer, in (0, 1].
+        The depth of the layer, in (0, 1].
     """
 
     def __init__(self, depth: float = MIDDLE) -> None:

@@ -170,7 +170,7 @@ class MethodScores(Observer):
         Parameters
         ----------
         answer
-            Its number among those observed.
+            The number of the answer among those observed.
         response
             The answer.
         question
@@ -244,11 +244,11 @@ def scores_of_steps(
     response
         The answer.
     steps
-        One for each of its tokens.
+        The steps of the answer, one for each token.
     size
         Tokens of the model's vocabulary; None where that is not known.
     question
-        What was asked.
+        The question that was asked.
 
     Raises
     ------

@@ -133,7 +133,7 @@ def find_identifiers(text: str, language: str | None = None, budget: Budget | No
     language
         The language of the code, by a name that Pygments knows. Default: what each fence says, else Python.
     budget
-        What the work may cost.
+        The budget of steps and time for the work.
 
     Raises
     ------

@@ -53,7 +53,7 @@ def find_fields(
     below
         The place that paths begin at. Default: the whole value.
     budget
-        What the work may cost.
+        The budget of steps and time for the work.
 
     Raises
     ------

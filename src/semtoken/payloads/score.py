@@ -110,7 +110,7 @@ def score_choice(
     choice, distribution, segment, proxy_for
         As in `score_payload`.
     scorer
-        Its vocabulary and rules.
+        The scorer with the vocabulary and the rules.
     answer
         A running answer that has taken in the steps of this segment; it is finished instead of scoring them again.
 

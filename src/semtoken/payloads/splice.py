@@ -282,7 +282,7 @@ def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue
     entries
         All that it holds, in order; of an object's members their values.
     kept
-        Which ones stay.
+        Whether each entry stays.
     """
     if all(kept):
         return None

@@ -180,7 +180,7 @@ def groups_of(
     Parameters
     ----------
     log_probs
-        Of all V tokens, or of `ids`.
+        The log-probabilities of all V tokens, or of `ids`.
     token_ids, step
         The answer, and which of its tokens the step chose.
     scorer

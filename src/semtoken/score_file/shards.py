@@ -31,7 +31,7 @@ def run_in_shards(
     load
         Called once by each process that scores.
     executor
-        Has the shards scored.
+        The executor that scores the shards.
     on_progress
         Called when lines were written.
     lines

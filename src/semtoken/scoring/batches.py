@@ -69,9 +69,9 @@ class AnswerBatch:
         Parameters
         ----------
         numbers
-            Of the answers.
+            The numbers of the answers.
         rows
-            What the model gave.
+            The rows of logits of this step.
         places, tokens
             The place of each answer among the rows, and the token that was chosen from it.
 

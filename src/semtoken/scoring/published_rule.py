@@ -52,7 +52,7 @@ def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], labels: Sequenc
 
 
 def agreeing(chosen: int, rest: str, texts: Sequence[str], labels: Sequence[int]) -> list[int]:
-    """The union of three sets of tokens that agree with a chosen one; `rest` is the text of the answer from it on."""
+    """The ids of the tokens that agree with a chosen one, from three sets; `rest` is the answer's text from it on."""
     numeral = any(map(str.isdigit, texts[chosen]))  # 1926 and 1927 are neighbours and do not mean the same
     return [
         token

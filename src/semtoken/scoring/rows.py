@@ -113,7 +113,7 @@ def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | No
     size
         V; columns beyond are padding.
     row_ids
-        Which rows; default all.
+        The numbers of the rows to read; by default all.
     """
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)
@@ -214,7 +214,7 @@ class KeptRows:
     count
         The most rows of a step.
     dtype
-        Of the readable rows.
+        The type of the readable rows.
     size
         V.
     common

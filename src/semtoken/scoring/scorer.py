@@ -295,7 +295,7 @@ class Scorer:
         token
             The chosen token, one for all or one for each; it counts as one of its cluster, even if it is neutral.
         ids
-            Any tokens.
+            The tokens to classify.
         begins
             Which of them spell the beginning of what follows (`PrefixIndex.beginnings`).
         opening

@@ -164,7 +164,7 @@ def watched_statistics(
     prompts, answers
         One answer, as token ids, for each prompt.
     watches
-        By the names of their steps.
+        The observers, by the names of their steps.
     timings
         Takes the seconds: those of the pass as `READING`, those of each observer under the name of its step.
     batch_size

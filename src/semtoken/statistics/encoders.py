@@ -157,7 +157,7 @@ class EntailmentModel:
     Parameters
     ----------
     model, tokenizer
-        Of transformers.
+        A model and a tokenizer of transformers.
     batch_size
         Pairs read together.
 

@@ -59,7 +59,7 @@ def record(
     p_true_spelling
         See `PTrueSpelling`.
     timings
-        Takes the seconds of every step.
+        The clock that adds up the seconds of every step.
     progress
         Called with (step, done, of how many).
 

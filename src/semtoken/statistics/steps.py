@@ -274,7 +274,7 @@ def seconds_for(fields: Iterable[str], steps: Mapping[str, float]) -> float:
     Parameters
     ----------
     fields
-        Of `Generation`.
+        Names of fields of `Generation`.
     steps
         Step -> its seconds.
     """

@@ -71,7 +71,7 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
     values
         Anything that numpy reads, or a torch tensor on any device.
     name
-        Of the argument, for messages.
+        The name of the argument, for messages.
     booleans
         Whether true and false count as 1 and 0.
 

@@ -126,9 +126,9 @@ def score_block(
     result
         The scored answer.
     scorer
-        What it was scored with.
+        The scorer that scored the answer.
     options
-        What the client asked for.
+        The options in the client's request.
     calibrator
         Adds the chance and the decision. If it withholds an answer, the block holds nothing that shows its text.
     question

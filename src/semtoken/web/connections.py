@@ -60,7 +60,7 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
     Parameters
     ----------
     limits
-        What clients may take.
+        The limits on what clients may take.
     strict
         Read requests with h11, which refuses all that is not well formed. Otherwise with httptools, if it is installed,
         at less cost; for servers that pass nothing on.

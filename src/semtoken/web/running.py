@@ -104,7 +104,7 @@ def server_for(
     grace
         Seconds that running answers have to end after the signal to stop.
     limits
-        What clients may take.
+        The limits on what clients may take.
     strict
         As in `semtoken.web.connections.limited_protocol`.
     """

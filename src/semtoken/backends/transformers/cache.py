@@ -93,7 +93,7 @@ def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPre
     cache
         Of a batch that was padded at the left.
     token_ids
-        Of its first prompt.
+        The token ids of its first prompt.
     columns
         Of the batch. None is returned where a layer holds the last of them only.
     """

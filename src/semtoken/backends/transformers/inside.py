@@ -83,7 +83,7 @@ def layer_at(model: Any, depth: float) -> Any:
     Parameters
     ----------
     model
-        Of transformers, with L layers.
+        A model of transformers with L layers.
     depth
         In (0, 1]; 0.5 is the middle layer, 1 the last one.
 
@@ -124,7 +124,7 @@ class Inside:
     Parameters
     ----------
     observers
-        Their readings say what is kept.
+        The observers, whose readings say what is kept.
     """
 
     observers: Sequence[Observer]

@@ -129,7 +129,7 @@ class JoiningRows:
     backend
         The model.
     observers
-        See every step.
+        The observers that receive every step.
     inside
         Watches the model for them.
     """

@@ -68,7 +68,7 @@ class TransformersBackend:
     model
         A decoder-only model with an output head.
     tokenizer
-        Its tokenizer.
+        The tokenizer of the model.
 
     Raises
     ------

@@ -55,7 +55,7 @@ def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping
     path
         `.jsonl`, `.csv` or `.parquet`, or "-" for standard output.
     items
-        What was judged.
+        The answers that were judged.
     verdicts
         Name of a judge -> one verdict for each item.
 

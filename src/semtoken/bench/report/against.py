@@ -206,11 +206,11 @@ def against_paper(
     results
         Its settings tell what stands behind the labels of models and data sets.
     judge
-        Whose verdicts the figures use.
+        The judge whose verdicts the figures use.
     cells
-        From `measure`.
+        The cells that `measure` returned.
     figures
-        From `measured_figures`.
+        The figures that `measured_figures` returned.
     """
     labels = dict.fromkeys([*(cell.model for cell in cells), *(figure.model for figure in figures)])
     found = _Counterparts(

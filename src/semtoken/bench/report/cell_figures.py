@@ -210,9 +210,9 @@ def measure(
     Parameters
     ----------
     results
-        From `collect`.
+        The results that `collect` returned.
     judge
-        From `chosen_judge`.
+        The judge that `chosen_judge` returned.
     n_resamples
         Of the bootstrap; all methods of a cell are resampled with the same draws.
     reference

@@ -125,9 +125,9 @@ def cell_chances(
     Parameters
     ----------
     cells
-        Of a run.
+        The cells of a run.
     judge
-        From `chosen_judge`.
+        The judge that `chosen_judge` returned.
     n_resamples
         Of the bootstrap, and exchanges of the tests.
     reference

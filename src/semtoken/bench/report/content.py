@@ -143,7 +143,7 @@ def build_report(
     paper
         Set the paper's published figures beside the measured ones.
     n_resamples
-        Of the bootstrap.
+        The number of resamples of the bootstrap.
     reference
         The method that the report is about, which all others are set against. Default: the headline where the run has
         it, else STC.
@@ -284,7 +284,7 @@ def write_report(report: BenchReport, folder: str | Path) -> Path:
     Parameters
     ----------
     report
-        From `build_report`.
+        The report that `build_report` returned.
     folder
         A new or empty one, or one that holds a former report and nothing else.
 

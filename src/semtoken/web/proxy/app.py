@@ -70,7 +70,7 @@ def proxy_app(
     Parameters
     ----------
     settings
-        Where the upstream is, and limits.
+        The address of the upstream, and the limits.
     vocabulary
         That of the upstream's model, for narrower intervals; the preset `paper` needs its `TokenClusters`.
     rules

@@ -49,7 +49,7 @@ class Reader:
     stc
         The upstream's model, with the clusters of the proxy.
     name
-        What the block calls it.
+        The name of the model in the block.
     most_tokens
         The longest prompt with its answer that is read, in tokens.
     """

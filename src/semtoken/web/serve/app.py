@@ -81,7 +81,7 @@ def serve_app(
     allowed_hosts
         Names under which clients may reach it; "*" for all. See `semtoken.web.access`.
     limits
-        What clients may take.
+        The limits on what clients may take.
     """
     limits = limits or ServeLimits()
     worker = Worker(engine, limits.together)
