@@ -200,8 +200,8 @@ def _hub_questions(known: KnownSet, source: str) -> list[Question]:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInput(
             f"The question set {known.label} cannot be loaded from {source}: {reason.rstrip('.')}. A local copy can be "
-            "named instead, a file of JSON lines or a folder with the layout of the hub repository: `semtoken bench run "
-            "--dataset NAME=FILE`, or `path` in a file of settings."
+            "named instead, a file of JSON lines or a folder with the layout of the hub repository: "
+            "`semtoken bench run --dataset NAME=FILE`, or `path` in a file of settings."
         ) from error
     return [_question_of_row(known, number, row, source) for number, row in enumerate(rows)]
 
