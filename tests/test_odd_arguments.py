@@ -127,9 +127,21 @@ def test_a_threshold_or_a_calibrator_of_another_kind_is_refused(stc: st.STC) -> 
 
 
 def test_a_device_of_another_kind_is_refused() -> None:
-    for odd in ([], True, {"a": 1}, 1e308):
+    for odd in ([], True, {"a": 1}, 1e308, 2**63, -(2**70)):
         with pytest.raises(SemtokenError, match="no device of torch"):
             st.STC.from_pretrained("almanac", device=odd)  # type: ignore[arg-type]
+
+
+def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(stc: st.STC) -> None:
+    for odd in (True, -1, 1.5, "many"):
+        with pytest.raises(SemtokenError, match="'top_k' must be a whole number"):
+            stc.generate("The capital", 2, do_sample=True, top_k=odd)
+    for temperature in (1e-320, 1e-38):
+        with pytest.raises(SemtokenError, match="no float32 numbers"):
+            stc.generate("The capital", 2, do_sample=True, temperature=temperature)
+    [coldest] = stc.generate("The capital", 2, do_sample=True, temperature=1e-30)
+    [best] = stc.generate("The capital", 2)
+    assert coldest.text == best.text
 
 
 def test_odd_arguments_of_statistics_are_refused(stc: st.STC) -> None:

@@ -108,7 +108,7 @@ def check_device(device: str | None) -> torch.device:
     where = f"The model cannot be loaded on {shown(device)}"
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ModelError(f"{where}, which is no device of torch. Use 'cpu', 'cuda' or 'cuda:1'.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"{where}: torch sees no CUDA device here. Use 'cpu'.")

@@ -43,7 +43,7 @@ from semtoken.observers.steps import Completion, Observer, Readable, Step, finis
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, IdArray, as_rows
 from semtoken.support.extras import require
-from semtoken.support.inputs import flag, listed
+from semtoken.support.inputs import flag, listed, whole
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 require("torch", extra="transformers")
@@ -54,6 +54,8 @@ import torch  # noqa: E402
 CHUNK = 32
 """Tokens of a reply whose logits exist at one time: batch size x CHUNK x V numbers at most."""
 
+COLDEST = 1e-30
+"""The lowest temperature whose quotients with logits stay far from the largest float32."""
 NOT_BEAMS = (
     "A beam's tokens are chosen among hypotheses that are reordered and dropped on the way, so there is no single "
     "next-token distribution that the answer was drawn from. Use greedy decoding (num_beams=1) or sampling."
@@ -323,6 +325,14 @@ class TransformersBackend:
         if (options.get("num_return_sequences") or 1) > 1:
             raise InvalidInput(
                 "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
+            )
+        if options.get("top_k") is not None:
+            whole(options["top_k"], "top_k", low=0)
+        temperature = options.get("temperature")
+        if isinstance(temperature, float) and 0 < temperature < COLDEST:
+            raise InvalidInput(
+                f"Logits divided by a temperature of {temperature:g} are no float32 numbers. Give do_sample=False for "
+                f"the best token at every step, or a temperature of at least {COLDEST:g}."
             )
         lookup = options.get("prompt_lookup_num_tokens") or getattr(settings, "prompt_lookup_num_tokens", None)
         if options.get("assistant_model") is not None or lookup:
