@@ -220,7 +220,7 @@ def proxy(
     listener = listen(host, port)
 
     def ready(address: Address) -> None:
-        _announce(address, settings)
+        _announce(address, settings, page=page and abstain_text is None)
 
     if workers == 1:
         run(app, listener, ready, grace=grace, limits=limits)
@@ -303,7 +303,9 @@ def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRu
     return Reader(stc, model, most_tokens)
 
 
-def _announce(address: Address, settings: ProxySettings) -> None:
+def _announce(address: Address, settings: ProxySettings, *, page: bool) -> None:
     tell(f"semtoken proxy at {address.url}/v1 in front of {settings.shown_upstream} (stop with Ctrl-C).")
+    if page:
+        tell(f"  a page to ask on: {address.url}")
     tell(f"  health: {address.url}/health   figures: {address.url}/metrics")
     warn_if_open(address)
