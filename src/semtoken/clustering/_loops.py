@@ -12,18 +12,20 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from semtoken.support.machine_code import kept_safely
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
     """Compile at the first call and keep the machine code for the next process."""
-    result: Function = numba.njit(nogil=True, cache=True)(function)
+    result: Function = kept_safely(numba.njit(nogil=True, cache=True)(function))
     return result
 
 
 def compiled_fast(function: Function) -> Function:
     """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
-    result: Function = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
+    result: Function = kept_safely(numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function))
     return result
 
 

@@ -17,6 +17,8 @@ import numba
 import numpy as np
 from numba.extending import overload
 
+from semtoken.support.machine_code import kept_safely
+
 BLOCK = 1024  # numbers of a row that are looked at together: they stay in the innermost cache
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1
 HIGHEST = np.float32(86.0)
@@ -40,13 +42,15 @@ OWN, CLUSTER, CLUSTER_NEUTRAL, NEUTRALS, ALIKE, ALIKE_APART, ALIKE_NEUTRAL, MEAN
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile at the first call and keep the machine code for the next process."""
-    result: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    result: Callable[..., Any] = kept_safely(numba.njit(nogil=True, cache=True, error_model="numpy")(function))
     return result
 
 
 def compiled_fast(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
-    result: Callable[..., Any] = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
+    result: Callable[..., Any] = kept_safely(
+        numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
+    )
     return result
 
 

@@ -1,0 +1,59 @@
+"""Machine code that was kept before an upgrade in place does not stop the functions that it belongs to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+LOOPS = """
+from {decorators} import {decorator} as compiled
+
+@compiled
+def total(pair):
+    return pair.left[0] + pair.right[0]
+"""
+PLACE = """
+from typing import Any, NamedTuple
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+"""
+CALL = """
+import numpy as np
+from {place} import Pair
+from loops import total
+print(total(Pair(np.array([20]), np.array([22]))), sum(total.stats.cache_hits.values()))
+"""
+
+
+def called(folder: Path, place: str) -> str:
+    """What a new process prints: the sum, and how many times machine code was found."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALL.format(place=place)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("decorators", "decorator"),
+    [
+        ("semtoken.scoring.kernel", "compiled"),
+        ("semtoken.scoring.kernel", "compiled_fast"),
+        ("semtoken.clustering._loops", "compiled"),
+    ],
+)
+def test_a_class_that_has_moved_costs_one_compilation(tmp_path: Path, decorators: str, decorator: str) -> None:
+    (tmp_path / "loops.py").write_text(LOOPS.format(decorators=decorators, decorator=decorator))
+    (tmp_path / "before.py").write_text(PLACE)
+    assert called(tmp_path, "before") == "42 0"
+    assert called(tmp_path, "before") == "42 1"  # machine code is kept
+    (tmp_path / "before.py").rename(tmp_path / "after.py")
+    assert called(tmp_path, "after") == "42 0"
+    assert called(tmp_path, "after") == "42 1"
