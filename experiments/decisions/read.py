@@ -22,7 +22,7 @@ from semtoken.backends.base import Backend
 from semtoken.backends.load import load_backend
 from semtoken.choices import Reading
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions
-from semtoken.decisions.deciding import completed, prepare, read_masses
+from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 
 BATCH = 24  # predicates; a third as many choices, which have more options and orders
 
@@ -59,7 +59,7 @@ def rows_of(items: list[dict], backend: Backend, short: bool) -> list[dict]:
     prepared = [prepare(backend, inquiry) for _, _, inquiry in inquiries]
     found = []
     for (item, reading, _), masses, one in zip(
-        inquiries, completed(read_masses(backend, prepared)), prepared, strict=True
+        inquiries, run_to_end(read_masses(backend, prepared)), prepared, strict=True
     ):
         row = {"item": item["item"], "reading": reading, "low": None, "high": None}
         if not one.refusals:

@@ -14,7 +14,7 @@ from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of
 from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold
-from semtoken.calibration.apply import decided, origin_of
+from semtoken.calibration.apply import origin_of, with_decision
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned_number import LEARNED, LearnedFrom, LearnedNumber
@@ -482,7 +482,7 @@ class STC:
         if self.calibrator is None and self.threshold is None:
             return found
         origin = Fingerprint(**origin_of(self.model, self._name))
-        return [decided(result, self.calibrator, self.threshold, origin) for result in found]
+        return [with_decision(result, self.calibrator, self.threshold, origin) for result in found]
 
     def _with_learned(self, answer: ScoredResponse, prompt: Prompt) -> ScoredResponse:
         """An answer with its learned number, and with its state if that is to be kept."""

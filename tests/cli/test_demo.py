@@ -25,7 +25,7 @@ QUESTIONS = [Question(f"q{i}", f"Question {i}?", ("yes",), "city", i) for i in r
 
 
 def test_the_shown_questions_are_there_in_their_order() -> None:
-    shown = demo.chosen(load_questions("dev"))
+    shown = demo.demo_set(load_questions("dev"))
     assert [question.question for question in shown] == list(demo.SHOWN)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from semtoken import STC
 from semtoken.decisions import Choice, Inquiry, Option, Predicate, ReadingOptions, Score, decide
-from semtoken.decisions.deciding import completed, prepare
+from semtoken.decisions.deciding import prepare, run_to_end
 from semtoken.decisions.lookups import option_masses
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
 from semtoken.decisions.spellings import OptionReader
@@ -199,7 +199,7 @@ def test_engines_without_trees_give_the_same() -> None:
         found = []
         for engine in (backend, Plain()):
             steps = option_masses(engine, one.prompts, [OptionReader(s) for s in one.spellings])  # type: ignore[arg-type]
-            found.append(completed(steps))
+            found.append(run_to_end(steps))
         for tree, plain in zip(*found, strict=True):
             assert tree[0] == pytest.approx(plain[0], rel=1e-3, abs=1e-9)
             assert tree[1] == pytest.approx(plain[1], rel=1e-3, abs=1e-9)
@@ -327,7 +327,7 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
     one = prepare(backend, Inquiry(state, questions, ReadingOptions(reading, None)))  # type: ignore[arg-type]
     readers = [OptionReader(spellings) for spellings in one.spellings]
     backend.last_trunk = None
-    whole = completed(option_masses(backend, one.prompts, readers))
+    whole = run_to_end(option_masses(backend, one.prompts, readers))
     backend.last_trunk = None
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
@@ -355,14 +355,14 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
     question = Choice("Which?", [f"department {n} of the company" for n in range(12)])
     one = prepare(backend, Inquiry("A letter.", [question], ReadingOptions("words", 2)))
     readers = [OptionReader(spellings) for spellings in one.spellings]
-    whole = completed(option_masses(backend, one.prompts, readers))
+    whole = run_to_end(option_masses(backend, one.prompts, readers))
     widths: list[int] = []
     hook = backend.model.register_forward_pre_hook(
         lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
     )
     try:
         monkeypatch.setattr("semtoken.backends.transformers.growing.MOST_NODES", 40)
-        few = completed(option_masses(backend, one.prompts, readers))
+        few = run_to_end(option_masses(backend, one.prompts, readers))
     finally:
         hook.remove()
     for (low, high), (twin_low, twin_high) in zip(few, whole, strict=True):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.answers import OptionMasses, answer_from_masses
-from semtoken.decisions.deciding import completed, prepare, read_masses
+from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.decisions.remote import AskedText, asked_texts
 from semtoken.decisions.top_tokens import masses_from_top_tokens
@@ -64,7 +64,7 @@ def exact_masses(state: str, question: Question, options: ReadingOptions) -> Opt
     prepared = prepare(tiny(), Inquiry(state, [question], options))
     if prepared.refusals:
         raise InvalidInput(prepared.refusals[0])
-    return completed(read_masses(tiny(), [prepared]))[0][0]
+    return run_to_end(read_masses(tiny(), [prepared]))[0][0]
 
 
 def listed(state: str, question: Question, options: ReadingOptions, k: int, draw: int | None = None) -> OptionMasses:

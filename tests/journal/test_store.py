@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
-from semtoken.journal.database import NEWEST, JournalError, connected, migrate, shown, url_of
+from semtoken.journal.database import NEWEST, JournalError, engine_of, migrate, url_of, without_password
 from semtoken.journal.entries import COLUMNS, SamplingRule
 from semtoken.journal.labels import add_label
 from semtoken.journal.store import Journal, rows_of
@@ -58,7 +58,7 @@ def test_large_journals_are_asked_through_indexes(tmp_path: Path) -> None:
 
 def test_a_journal_of_an_earlier_release_is_brought_up(url: str) -> None:
     """Tables of the first version, with an entry; the next command that opens it changes them and loses nothing."""
-    engine = connected(url_of(url))
+    engine = engine_of(url_of(url))
     migrate(engine, "0001")
     with engine.begin() as connection:
         connection.execute(sa.insert(entries), entry(1).values())
@@ -126,8 +126,8 @@ def test_other_databases_are_refused(address: str) -> None:
 
 
 def test_no_password_is_shown() -> None:
-    assert "secret" not in shown(url_of("postgresql://me:secret@host/db"))
-    assert "secret" not in shown("postgresql://me:secret@host:bad/db")
+    assert "secret" not in without_password(url_of("postgresql://me:secret@host/db"))
+    assert "secret" not in without_password("postgresql://me:secret@host:bad/db")
 
 
 def run(*arguments: str) -> str:

@@ -38,7 +38,7 @@ def origin_of(model: Any, name: str | None) -> dict[str, Any]:
     return {"model": name, "dtype": dtype, "engine": type(model).__module__.partition(".")[0]}
 
 
-def decided(
+def with_decision(
     answer: ScoredResponse,
     calibrator: Calibrator | None,
     threshold: Threshold | None,

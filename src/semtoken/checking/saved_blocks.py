@@ -13,7 +13,7 @@ from semtoken.checking.doubts import Doubt
 from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
 from semtoken.payloads.blocks import VERSION, block_of, final_block
-from semtoken.payloads.splice import parsed
+from semtoken.payloads.splice import parse_reply
 from semtoken.payloads.sse import EventReader
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.headlines import Headline
@@ -37,7 +37,7 @@ def blocks_of_reply(reply: Any) -> dict[int, Mapping[str, Any]]:
     if isinstance(reply, str):
         reader = EventReader()
         events = (event.data for event in [*reader.feed(reply), *reader.finish()])
-        chunks = [parsed(data) for data in events if data and data != "[DONE]"]
+        chunks = [parse_reply(data) for data in events if data and data != "[DONE]"]
         indexes = {choice.get("index", 0) for chunk in chunks for choice in _choices(chunk)}
         found = {index: final_block(chunks, index) for index in indexes}
     else:

@@ -146,10 +146,10 @@ def calibrate(
 
 def _sampled(url: str) -> list[AnswerRecord]:
     """The random sample of a journal: its labels, and its scores without labels. No other labels may make a promise."""
-    from semtoken.cli.journal import opened
+    from semtoken.cli.journal import open_journal
     from semtoken.journal.labels import agreement, sampled_answers
 
-    journal = opened(url)
+    journal = open_journal(url)
     answers = sampled_answers(journal)
     n = sum(answer.correct is not None for answer in answers)
     tell(f"{n:,} labelled answers and {len(answers) - n:,} further scores of the random sample of {journal.name}.")

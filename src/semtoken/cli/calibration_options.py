@@ -38,13 +38,15 @@ AbstainTextOption = Annotated[
 ]
 
 
-def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
+def load_calibrator_of(
+    stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
+) -> CalibratorInUse | None:
     """Load the calibrator that the option names for a loaded model; None without the option.
 
     Raises
     ------
     InvalidInput, ArtifactError, CalibratorMismatch
-        See `applied`.
+        See `load_calibrator`.
     """
     found = loaded_for(stc, directory, model, abstain_text)
     if found is not None:
@@ -55,7 +57,7 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
 def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
     """Load a calibrator for a model whose answers keep the number that they get now."""
     if directory is None:
-        return applied(None, None, abstain_text)
+        return load_calibrator(None, None, abstain_text)
     from semtoken.calibration.apply import CalibratorInUse
 
     return CalibratorInUse.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
@@ -81,7 +83,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
     return CalibratorSlot(load(), load, option=option, shared=shared)
 
 
-def applied(
+def load_calibrator(
     directory: Path | None, clusters: TokenClusters | None, abstain_text: str | None = None, **known: Any
 ) -> CalibratorInUse | None:
     """Load the calibrator that the option names; None without the option.

@@ -181,7 +181,7 @@ def demo(
     console = Console(record=True, width=100, highlight=False) if save_svg else out
     stc = choice.load()
     if model == ALMANAC:
-        run(stc, chosen(load_questions("dev")), spread(load_questions("test"), questions), console)
+        run(stc, demo_set(load_questions("dev")), spread(load_questions("test"), questions), console)
     else:
         demo_real(stc, model, console)
     tell(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
@@ -216,7 +216,7 @@ def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console
     return comparison
 
 
-def chosen(questions: Sequence[Question]) -> list[Question]:
+def demo_set(questions: Sequence[Question]) -> list[Question]:
     """The questions of `SHOWN`, in that order."""
     by_text = {question.question: question for question in questions}
     return [by_text[text] for text in SHOWN if text in by_text]

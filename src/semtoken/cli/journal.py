@@ -30,7 +30,7 @@ UrlArgument = Annotated[
 UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 
-def opened(url: str, spool: Path | None = None) -> Journal:
+def open_journal(url: str, spool: Path | None = None) -> Journal:
     """Open an existing journal, after adding the entries that killed processes left in their spools.
 
     Raises
@@ -70,7 +70,7 @@ def show(
     from semtoken.journal.labels import labels_of
     from semtoken.journal.records import record_of, when
 
-    journal = opened(url)
+    journal = open_journal(url)
     rows = list(journal.entries(newest_first=True, limit=n))
     given = labels_of(journal, rows[-1]["n"], rows[0]["n"]) if rows else {}
     if as_json:
@@ -117,7 +117,7 @@ def export(
     """
     import sqlalchemy as sa
 
-    journal = opened(url)
+    journal = open_journal(url)
     from semtoken.files.record_files import STANDARD
     from semtoken.journal import export as files
     from semtoken.journal.tables import entries, labels
@@ -152,7 +152,7 @@ def delete(
     if older_than is None and person is None:
         raise InvalidInput("Say which entries to delete: --older-than 90d, or --person TAG.")
     before = None if older_than is None else time.time() - seconds_of(older_than)
-    journal = opened(url)
+    journal = open_journal(url)
     if not yes:
         typer.confirm(f"Delete these entries of {journal.name} for good?", abort=True)
     tell(f"{journal.delete(before=before, person=person):,} entries deleted.")
@@ -180,7 +180,7 @@ def size(url: UrlArgument, as_json: JsonOption = False) -> None:
     """
     from semtoken.journal.records import when
 
-    journal = opened(url)
+    journal = open_journal(url)
     found = journal.size()
     if as_json:
         typer.echo(json.dumps(asdict(found)))
@@ -214,7 +214,7 @@ def calibrators(
     """
     from semtoken.journal.records import when
 
-    used = opened(url).in_use()
+    used = open_journal(url).in_use()
     if take is None:
         if not used:
             tell("No calibrator has decided anything in this journal.")
@@ -268,7 +268,7 @@ def watch(
     - `semtoken watch journal.db`
     - `semtoken watch postgresql://me@db.example/semtoken --json`
     """
-    journal = opened(url)
+    journal = open_journal(url)
     from semtoken.journal.labels import agreement
     from semtoken.journal.watch import watch as look
 

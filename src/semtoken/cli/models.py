@@ -14,7 +14,7 @@ from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import ModelError
-from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogued, fetched_path, resolve
+from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, resolve
 from semtoken.support.extras import quiet_libraries
 
 HUB_TIMEOUT = 10.0
@@ -87,7 +87,7 @@ def fetch(
     """
     from semtoken.models.fetch import fetch as fetch_model
 
-    entry = catalogued(name)
+    entry = catalogue_entry(name)
     if not verbose:
         quiet_libraries()
     if entry.terms is not None and not accept_terms and (force or fetched_path(name) is None):

@@ -12,8 +12,8 @@ from semtoken.cli.calibration_options import (
     AbstainTextOption,
     CalibratorOption,
     DecisionCalibratorOption,
-    applied,
     decision_slot,
+    load_calibrator,
 )
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
@@ -253,7 +253,7 @@ def _application(
     scorer = scorer_for(tokens, rules)
 
     def load(directory: Path | None) -> CalibratorInUse | None:
-        return applied(directory, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
+        return load_calibrator(directory, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
 
     folder = shared_folder("calibrators")
     shared = None if folder is None else SharedPlace(folder, load, CalibratorInUse.save)

@@ -13,8 +13,8 @@ from semtoken.cli.calibration_options import (
     AbstainTextOption,
     CalibratorOption,
     DecisionCalibratorOption,
-    applied_to,
     decision_slot,
+    load_calibrator_of,
     loaded_for,
 )
 from semtoken.cli.console import tell
@@ -93,7 +93,7 @@ def serve(
     stc = choice.load()
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     load = partial(loaded_for, stc, calibrator, choice.model, abstain_text)
-    found = applied_to(stc, calibrator, choice.model, abstain_text)
+    found = load_calibrator_of(stc, calibrator, choice.model, abstain_text)
     slot = CalibratorSlot(found, load, lambda applied: stc.use_learned(applied.calibrator.learned))
     deciding = decision_slot(decision_calibrator)
     reload_on_hangup(slot, deciding)

@@ -147,7 +147,7 @@ def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswer
     InvalidLogits
         The model gives NaN.
     """
-    return completed(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
+    return run_to_end(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
 
 
 def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
@@ -207,7 +207,7 @@ def read_masses(
     return [_by_question(one, [next(found) for _ in one.prompts]) for one in prepared]
 
 
-def completed(steps: Generator[int, int | None, T]) -> T:
+def run_to_end(steps: Generator[int, int | None, T]) -> T:
     """Run a generator to its end and return its result."""
     while True:
         try:

@@ -45,7 +45,9 @@ KNOWN_FORMS = (
 # --- one token -------------------------------------------------------------------------------------------------------
 
 
-def named(log_prob: float, text: str | None, token_id: int | None = None, spelled: bytes | None = None) -> TopToken:
+def token_named(
+    log_prob: float, text: str | None, token_id: int | None = None, spelled: bytes | None = None
+) -> TopToken:
     """A token as its engine names it: by text, id, bytes, or several of them.
 
     Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
@@ -163,7 +165,7 @@ def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
     text = optional(as_text, item.get("token"), f"{where}.token")
     token_id = optional(as_id, item.get("id"), f"{where}.id")
     spelled = optional(as_bytes, item.get("bytes"), f"{where}.bytes")
-    return named(log_prob, text, token_id, spelled)
+    return token_named(log_prob, text, token_id, spelled)
 
 
 def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
@@ -190,8 +192,8 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
         log_prob = optional(as_log_prob, value, f"{where}.token_logprobs[{i}]")
         name = as_text(token, f"{where}.tokens[{i}]")
         best = as_object({} if top is None else top, f"{where}.top_logprobs[{i}]")
-        entries = (named(as_log_prob(v, f"{where}.top_logprobs[{i}][{k!r}]"), str(k)) for k, v in best.items())
-        steps.append(TopStep(named(NOT_GIVEN if log_prob is None else log_prob, name), tuple(entries)))
+        entries = (token_named(as_log_prob(v, f"{where}.top_logprobs[{i}][{k!r}]"), str(k)) for k, v in best.items())
+        steps.append(TopStep(token_named(NOT_GIVEN if log_prob is None else log_prob, name), tuple(entries)))
     return StepList(tuple(steps), tuple(i for i, value in enumerate(chosen) if value is None))
 
 
@@ -234,7 +236,7 @@ def _triple(value: Any, where: str) -> TopToken:
         as_list(None, f"{where} (log-probability, id, text)")
     log_prob = optional(as_log_prob, triple[0], f"{where}[0]")
     text = optional(as_text, triple[2], f"{where}[2]") if len(triple) == 3 else None
-    return named(NOT_GIVEN if log_prob is None else log_prob, text, optional(as_id, triple[1], f"{where}[1]"))
+    return token_named(NOT_GIVEN if log_prob is None else log_prob, text, optional(as_id, triple[1], f"{where}[1]"))
 
 
 def _dict_step(entries: Mapping[Any, Any], chosen: Any, where: str) -> TopStep:
@@ -258,8 +260,8 @@ def _key(key: Any) -> int | str:
 def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
     log_prob = as_log_prob(getattr(value, "logprob", value), where)
     if isinstance(key, str):
-        return named(log_prob, key)
-    return named(log_prob, optional(as_text, getattr(value, "decoded_token", None), where), key)
+        return token_named(log_prob, key)
+    return token_named(log_prob, optional(as_text, getattr(value, "decoded_token", None), where), key)
 
 
 # --- names that are not a token's own --------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def url_of(given: str) -> sa.URL:
     try:
         url = sa.make_url(given)
     except (ArgumentError, ValueError) as error:
-        raise InvalidInput(f"The journal's address is no URL: {shown(given)}.") from error
+        raise InvalidInput(f"The journal's address is no URL: {without_password(given)}.") from error
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() not in ("sqlite", "postgresql"):
@@ -61,7 +61,7 @@ def url_of(given: str) -> sa.URL:
     return url
 
 
-def shown(given: str | sa.URL) -> str:
+def without_password(given: str | sa.URL) -> str:
     """A database address without its password, for messages."""
     try:
         url = sa.make_url(given) if isinstance(given, str) and "://" in given else given
@@ -70,7 +70,7 @@ def shown(given: str | sa.URL) -> str:
     return url if isinstance(url, str) else url.render_as_string(hide_password=True)
 
 
-def connected(url: sa.URL) -> sa.Engine:
+def engine_of(url: sa.URL) -> sa.Engine:
     """Make an SQLAlchemy engine for a database, without connecting to it yet.
 
     Raises
@@ -107,7 +107,7 @@ def database_errors(url: sa.URL) -> Iterator[None]:
     except SQLAlchemyError as error:
         told = cause(error)
         hint = next((hint for said, hint in HINTS.items() if said in told), "")
-        raise JournalError(f"The journal {shown(url)} cannot be used: {told}{hint}") from error
+        raise JournalError(f"The journal {without_password(url)} cannot be used: {told}{hint}") from error
 
 
 def cause(error: Exception) -> str:
@@ -161,7 +161,7 @@ def migrate(engine: sa.Engine, version: str = "head") -> None:
             command.upgrade(config, version)
         except CommandError as error:
             raise JournalError(
-                f"A later release of semtoken made the journal {shown(engine.url)}. Use that release."
+                f"A later release of semtoken made the journal {without_password(engine.url)}. Use that release."
             ) from error
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from semtoken.calibration.calibrator import Calibrator, from_bytes
 from semtoken.errors import InvalidInput
-from semtoken.journal.database import connected, database_errors, shown, upgrade, url_of
+from semtoken.journal.database import database_errors, engine_of, upgrade, url_of, without_password
 from semtoken.journal.entries import COLUMNS, SamplingRule
 from semtoken.journal.tables import calibrators, entries, labels, settings
 
@@ -81,7 +81,7 @@ class Journal:
             )
         if url.get_backend_name() == "sqlite" and not (folder := Path(str(url.database)).parent).is_dir():
             raise InvalidInput(f"The folder {folder} of the journal does not exist.")
-        engine = connected(url)
+        engine = engine_of(url)
         with database_errors(url):
             upgrade(engine)
         return cls(engine)
@@ -93,7 +93,7 @@ class Journal:
     @property
     def name(self) -> str:
         """The address of the database without its password."""
-        return shown(self.engine.url)
+        return without_password(self.engine.url)
 
     # ---- entries ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from semtoken.journal.database import cause, connected, url_of
+from semtoken.journal.database import cause, engine_of, url_of
 from semtoken.journal.spool import lines_of
 from semtoken.journal.store import Journal
 
@@ -149,7 +149,7 @@ def main() -> None:
         os.nice(NICE)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints must not stand among the answers
-    journal = Journal(connected(url_of(json.loads(sys.stdin.readline()))))
+    journal = Journal(engine_of(url_of(json.loads(sys.stdin.readline()))))
     with suppress(BrokenPipeError):
         for line in sys.stdin:
             print(json.dumps(_write_and_report(journal, Path(json.loads(line)))), file=answers, flush=True)

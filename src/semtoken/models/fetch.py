@@ -23,7 +23,7 @@ from semtoken.models.sources import (
     GGUF_NAME,
     CatalogueModel,
     PackagedFile,
-    catalogued,
+    catalogue_entry,
     checksum,
     damaged_files,
     fetched_path,
@@ -80,7 +80,7 @@ def fetch(
     ModelError
         The download failed, is damaged, or cannot be converted.
     """
-    entry = catalogued(name)
+    entry = catalogue_entry(name)
     report = report or (lambda sentence: None)
     if (there := fetched_path(name)) is not None and not force:
         if not damaged_files(there, anew=True):

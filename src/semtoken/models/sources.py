@@ -103,7 +103,7 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
 """The models by their names."""
 
 
-def catalogued(name: str) -> CatalogueModel:
+def catalogue_entry(name: str) -> CatalogueModel:
     """The catalogue's entry for a model.
 
     Raises

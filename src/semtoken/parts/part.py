@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.support.text import card, counted, element, note, number, shortened, table, with_bounds
+from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 from semtoken.tokens.scored_token import Flag
 
 FloatArray = npt.NDArray[np.float64]
@@ -216,7 +216,7 @@ class Parts(list[Part]):
             for part in self
         ]
         header = ["text", "what", "confidence", "ends here", "notes"]
-        return card(table(header, rows, numbers=[2, 3], title=counted(len(rows), "part")))
+        return card(table(header, rows, numbers=[2, 3], title=with_noun(len(rows), "part")))
 
 
 def _whole_characters(value: Any) -> Any:

@@ -9,7 +9,7 @@ from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Reply, Shape
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
 from semtoken.payloads.segments import Payload
-from semtoken.payloads.splice import parsed, plain
+from semtoken.payloads.splice import parse_reply, plain
 from semtoken.payloads.stream import PayloadStream, payload_of
 from semtoken.support.inputs import real
 
@@ -49,7 +49,7 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
         text = values if isinstance(values, str) else bytes(values)
         if is_stream_text(text):
             return _read_stream([text], format, temperature)
-        values = parsed(text)
+        values = parse_reply(text)
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
         if _is_batch(chunks):

@@ -118,7 +118,7 @@ def _width(name: Name) -> float:
     return math.inf if text is None else len(text) + 1
 
 
-def joined(pieces: Iterable[SpelledText]) -> str:
+def text_of_pieces(pieces: Iterable[SpelledText]) -> str:
     """The text that some steps spell; U+FFFD where it is not known."""
     return "".join(REPLACEMENT if piece.text is None else piece.text for piece in pieces)
 
@@ -353,14 +353,14 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     first = 0 if found is None else found[1]
     main = main_segment(texts)
     if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
-        return _without_answer(steps, joined(pieces), main)
+        return _without_answer(steps, text_of_pieces(pieces), main)
     if main != "answer":
         return Division({"reasoning": steps[:first], main: steps[first:]})
     span = find_text(pieces[first:], texts["answer"], last="tool_call" not in texts)
     if span is None:
-        return Division({"answer": steps}, problem=_mismatch(joined(pieces[first:]), texts["answer"]))
+        return Division({"answer": steps}, problem=_mismatch(text_of_pieces(pieces[first:]), texts["answer"]))
     start, end = first + span[0], first + span[1]
-    all_blank = not reasoning and not joined(pieces[:start]).strip()
+    all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
     start = 0 if raw.one_segment or all_blank else _from_blanks(pieces, start, texts["answer"])
     return _around_answer(steps, start, end, texts)
 

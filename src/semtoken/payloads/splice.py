@@ -2,7 +2,7 @@
 
 A place is a path from the root: names of members and numbers of elements. `Replace`, `Drop`, `Keep` and `Put` say what
 is to change at a path, without knowing the text; `Document` knows where in its text each path stands.
-Replies come as JSON or as the objects of a client, which `plain` and `parsed` turn into values.
+Replies come as JSON or as the objects of a client, which `plain` and `parse_reply` turn into values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def plain(reply: Any) -> Any:
         raise InvalidInput(f"A {type(reply).__name__} cannot be turned into plain values: {error}") from error
 
 
-def loaded(text: str | bytes) -> Any:
+def load_json(text: str | bytes) -> Any:
     """Parse JSON with the same result as `json.loads`, and faster if msgspec is installed.
 
     Raises
@@ -62,7 +62,7 @@ def loaded(text: str | bytes) -> Any:
     return json.loads(text)
 
 
-def parsed(text: str | bytes) -> Any:
+def parse_reply(text: str | bytes) -> Any:
     """Parse JSON text.
 
     Raises
@@ -71,7 +71,7 @@ def parsed(text: str | bytes) -> Any:
         The text is not JSON.
     """
     try:
-        return loaded(text)
+        return load_json(text)
     except json.JSONDecodeError as error:
         raise InvalidInput(
             f"The reply is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
@@ -159,7 +159,7 @@ def document(text: str) -> LocatedValue:
     ValueError
         The text is not JSON.
     """
-    return LocatedValue(loaded(text), _skip(text, 0), len(text.rstrip(SPACE)))
+    return LocatedValue(load_json(text), _skip(text, 0), len(text.rstrip(SPACE)))
 
 
 def members(text: str, parent: LocatedValue) -> dict[str, LocatedValue]:

@@ -26,10 +26,10 @@ from semtoken.payloads.segments import (
     StreamEvent,
     assemble,
     find_text,
-    joined,
     pieces_of,
+    text_of_pieces,
 )
-from semtoken.payloads.splice import Document, parsed, plain
+from semtoken.payloads.splice import Document, parse_reply, plain
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.results import Distribution
 
@@ -276,7 +276,7 @@ class PayloadStream:
         if data.strip() == DONE:
             self._done = True
             return []
-        values = parsed(data)
+        values = parse_reply(data)
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
         if sent.kind == "error":
@@ -401,4 +401,4 @@ def _first_of(steps: Sequence[TopStep], text: str) -> int:
     """The first of the steps that spell the beginning of the answer; 0 if they spell something else."""
     pieces = pieces_of(steps)
     span = find_text(pieces, text) if text.strip() else None
-    return 0 if span is None or not joined(pieces[: span[0]]).strip() else span[0]
+    return 0 if span is None or not text_of_pieces(pieces[: span[0]]).strip() else span[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from semtoken.parts.part import SOME_DOUBT, Part, confidence_text, level_of
-from semtoken.support.text import END, NEWLINE, Html, element, folded, joined, note, number, table, with_bounds
+from semtoken.support.text import END, NEWLINE, Html, concatenate, element, folded, note, number, table, with_bounds
 from semtoken.tokens.scored_token import ScoredToken, describe_alternatives
 
 MARKS = {
@@ -24,7 +24,7 @@ def plain(text: str) -> str:
     return text.rstrip("\n") or (NEWLINE if text else END)
 
 
-def marked(text: str, doubtful: Sequence[Part]) -> Html:
+def mark_phrases(text: str, doubtful: Sequence[Part]) -> Html:
     """The text with its doubtful phrases marked in three ways: a tint, a line and a word."""
     pieces: list[str] = []
     position = 0
@@ -43,10 +43,12 @@ def marked(text: str, doubtful: Sequence[Part]) -> Html:
         position = part.end
     rest = text[position:]
     pieces.append(rest.rstrip("\n") if rest.strip("\n") or position else plain(text))
-    return joined(pieces)
+    return concatenate(pieces)
 
 
-def calibrated(chance: float | None, bounds: tuple[float, float] | None, verdict: str, promise: str) -> Iterator[Html]:
+def calibration_lines(
+    chance: float | None, bounds: tuple[float, float] | None, verdict: str, promise: str
+) -> Iterator[Html]:
     """The verdict with its promise and the chance as sentences, as far as they are known."""
     if verdict:
         yield element("p", element("b", verdict), f": {promise}", style="margin:.3em 0")

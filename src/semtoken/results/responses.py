@@ -19,8 +19,19 @@ from semtoken.results.generation import HiddenState
 from semtoken.results.headlines import Headline, headline_of
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, one_of, whole
-from semtoken.support.text import CUT_OFF, card, counted, element, joined, last_of_user, note, number, shortened, table
-from semtoken.tokens.scored_token import Flag, MassShares, ScoredToken, TokenMark, shared_out
+from semtoken.support.text import (
+    CUT_OFF,
+    card,
+    concatenate,
+    element,
+    last_of_user,
+    note,
+    number,
+    shortened,
+    table,
+    with_noun,
+)
+from semtoken.tokens.scored_token import Flag, MassShares, ScoredToken, TokenMark, share_confidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,13 +173,13 @@ class ScoredResponse:
     def _repr_html_(self) -> str:
         phrases = self._phrases()
         doubtful = [part for part in phrases or () if level_of(part.confidence)]
-        text = joined([cards.plain(self.text)]) if phrases is None else cards.marked(self.text, doubtful)
+        text = concatenate([cards.plain(self.text)]) if phrases is None else cards.mark_phrases(self.text, doubtful)
         notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
         notes += [flag.message for flag in self.flags]
         promise = "" if self.decision is None else self.decision.statement
         return card(
             element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
-            *cards.calibrated(self.chance, self.chance_bounds, self._verdict, promise),
+            *cards.calibration_lines(self.chance, self.chance_bounds, self._verdict, promise),
             element(
                 "p",
                 element("b", f"Confidence {self.headline.shown}"),
@@ -293,7 +304,7 @@ class ScoredResponse:
     @property
     def borrowed(self) -> MassShares:
         """How much of the confidence is the tokens' own probability, and what the rest came from."""
-        return shared_out(self.tokens, self.confidence)
+        return share_confidence(self.tokens, self.confidence)
 
     @property
     def length_normalized_uncertainty(self) -> float:
@@ -432,7 +443,7 @@ class Answers(list[ScoredResponse]):
             for answer in self
         ]
         shown = len(header) if calibrated else 3
-        title = f"{counted(len(rows), 'answer')}; the confidence is {cards.RANKING}"
+        title = f"{with_noun(len(rows), 'answer')}; the confidence is {cards.RANKING}"
         return card(table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title))
 
 

@@ -22,7 +22,7 @@ from semtoken.support.extras import require
 
 
 @contextmanager
-def explained(kind: str, model_or_path: str) -> Iterator[None]:
+def model_errors(kind: str, model_or_path: str) -> Iterator[None]:
     """Turn errors of transformers and torch about a model into `ModelError`; our own errors pass unchanged.
 
     Parameters
@@ -98,7 +98,7 @@ class SimilarityModel:
             from semtoken.almanac import almanac_sts_path
 
             model_or_path = str(almanac_sts_path())
-        with explained("similarity model", model_or_path):
+        with model_errors("similarity model", model_or_path):
             return cls(library.CrossEncoder(model_or_path, device=device, revision=revision), batch_size=batch_size)
 
     def similarities(self, pairs: Sequence[Pair]) -> FloatArray:
@@ -197,7 +197,7 @@ class EntailmentModel:
 
             model_or_path = str(almanac_nli_path())
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        with explained("NLI model", model_or_path):
+        with model_errors("NLI model", model_or_path):
             tokenizer = AutoTokenizer.from_pretrained(model_or_path, revision=revision)
             model = AutoModelForSequenceClassification.from_pretrained(
                 model_or_path, revision=revision, dtype=torch.float32

@@ -92,10 +92,10 @@ class Html(str):
 def element(tag: str, *children: str, **attributes: str) -> Html:
     """An element with its children, texts among them escaped and unprintable characters made visible."""
     written = "".join(f' {name.rstrip("_")}="{html.escape(visible(value))}"' for name, value in attributes.items())
-    return Html(f"<{tag}{written}>{joined(children)}</{tag}>")
+    return Html(f"<{tag}{written}>{concatenate(children)}</{tag}>")
 
 
-def joined(children: Iterable[str]) -> Html:
+def concatenate(children: Iterable[str]) -> Html:
     """Concatenate texts and elements."""
     return Html("".join(child if isinstance(child, Html) else html.escape(visible(child)) for child in children))
 
@@ -115,7 +115,7 @@ def note(text: str) -> Html:
     return element("p", text, style=NOTE)
 
 
-def counted(n: int, noun: str) -> str:
+def with_noun(n: int, noun: str) -> str:
     """A number with its noun in the singular or plural: `1 part`, `2 parts`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
@@ -152,11 +152,11 @@ def table(
     parts = [*caption, element("thead", element("tr", *head)), element("tbody", *body)]
     made = element("table", *parts, style="color:inherit;font-size:inherit;border-collapse:collapse")
     left_out = len(rows) - len(body)
-    rest = [note(f"Not shown: {counted(left_out, 'more row')}.")] if left_out else []
+    rest = [note(f"Not shown: {with_noun(left_out, 'more row')}.")] if left_out else []
     scrolling = {
         "style": "overflow-x:auto",
         "tabindex": "0",
         "role": "group",
         "aria-label": title or ", ".join(header),
     }
-    return joined([element("div", made, **scrolling), *rest])
+    return concatenate([element("div", made, **scrolling), *rest])

@@ -202,7 +202,7 @@ class ScoredToken:
         return math.exp(low), math.exp(high)
 
 
-def shared_out(tokens: Sequence[ScoredToken], confidence: float) -> MassShares:
+def share_confidence(tokens: Sequence[ScoredToken], confidence: float) -> MassShares:
     """Divide a confidence among its sources: each step's gain in logs is shared in proportion to their mass."""
     own = min(math.exp(math.fsum(token.log_probability for token in tokens)), confidence)
     gains = [0.0, 0.0, 0.0]

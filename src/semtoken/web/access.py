@@ -142,7 +142,7 @@ LONGEST_BODY = 2**14
 NO_STORE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-async def guarded(
+async def answer_guarded(
     request: Request, gate: Gate, work: Callable[[dict[str, Any]], dict[str, Any]], *, needs_token: bool = False
 ) -> Response:
     """Answer a request in a thread if the gate lets it pass, else with an error.

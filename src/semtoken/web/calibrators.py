@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.web.access import Gate, guarded
+from semtoken.web.access import Gate, answer_guarded
 from semtoken.web.running import tell_the_others
 from semtoken.web.wire import ApiError
 
@@ -201,6 +201,6 @@ def add_exchange(app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Ga
         return {"told": told, "calibrator": None if current is None else current.checksum}
 
     async def exchange(request: Request) -> Response:
-        return await guarded(request, gate, work, needs_token=True)
+        return await answer_guarded(request, gate, work, needs_token=True)
 
     app.add_route(path, exchange, methods=["POST"])

@@ -14,7 +14,7 @@ from semtoken.errors import SemtokenError
 from semtoken.journal import labels
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import PromiseReport, watch
-from semtoken.web.access import Gate, guarded
+from semtoken.web.access import Gate, answer_guarded
 from semtoken.web.wire import ApiError
 
 SHOWN = ("id", "question", "answer", "doubts", "model")
@@ -25,14 +25,16 @@ def add_review(app: Any, journal: Journal, gate: Gate) -> None:
     """Add GET and POST /semtoken/review, and GET /semtoken/watch."""
 
     async def state(request: Request) -> Response:
-        return await guarded(request, gate, lambda _: watch(journal).to_dict())
+        return await answer_guarded(request, gate, lambda _: watch(journal).to_dict())
 
     async def review(request: Request) -> Response:
         asked = request.query_params
-        return await guarded(request, gate, lambda _: _next(journal, asked.get("reviewer", ""), asked.get("queue")))
+        return await answer_guarded(
+            request, gate, lambda _: _next(journal, asked.get("reviewer", ""), asked.get("queue"))
+        )
 
     async def label(request: Request) -> Response:
-        return await guarded(request, gate, lambda body: _labelled(journal, body))
+        return await answer_guarded(request, gate, lambda body: _labelled(journal, body))
 
     app.add_route("/semtoken/watch", state, methods=["GET"])
     app.add_route("/semtoken/review", review, methods=["GET"])

@@ -172,12 +172,12 @@ class JoiningRows:
             self._pace.note_reading(perf_counter() - started, first.read - before, len(self._waiting), running)
         self._waiting = [one for one in self._waiting if one not in short and one.read < len(one.arrival.prompt_ids)]
         parts = [] if self._running is None else [(self._running, range(running))]
-        self._running = joined([*parts, *((part, self._choose(part)) for part in begun)])
+        self._running = join_batches([*parts, *((part, self._choose(part)) for part in begun)])
 
     def _step(self, running: _Together) -> None:
         """Give every answer, those that have just joined among them, its next token."""
         part = self._read_on(running)
-        self._running = joined([(part, self._choose(part))])
+        self._running = join_batches([(part, self._choose(part))])
 
     def _drop_unwanted(self) -> None:
         """End the answers that nobody waits for any more before their prompts are read."""
@@ -273,7 +273,7 @@ def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_
     return found
 
 
-def joined(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
+def join_batches(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
     """One batch of the rows of several batches that have not ended; None if all have."""
     left = [(part, rows) for part, rows in parts if rows]
     if not left:

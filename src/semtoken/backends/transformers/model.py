@@ -292,7 +292,7 @@ class TransformersBackend:
                     )
                 if not (left := watch.smaller_batch()):
                     break
-                inputs = continued(inputs, sequences, watch.cache, left)
+                inputs = inputs_to_continue(inputs, sequences, watch.cache, left)
                 answers = [answers[row] for row in left]
                 options["max_new_tokens"] = watch.tokens_left
         watch.close()
@@ -560,7 +560,9 @@ class TransformersBackend:
                 )
 
 
-def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]) -> dict[str, Any]:
+def inputs_to_continue(
+    inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]
+) -> dict[str, Any]:
     """The arguments with which `generate` goes on with some rows of a batch, whose `inputs` have become `sequences`."""
     places = torch.tensor(rows)
     ids, mask = sequences[places], inputs["attention_mask"][places]

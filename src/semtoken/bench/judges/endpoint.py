@@ -107,7 +107,7 @@ class Endpoint:
             There is no key for OpenAI, or the folder cannot be used.
         """
         keys = [self._key(request) for request in requests]
-        with opened(self.folder) as kept:
+        with open_replies(self.folder) as kept:
             replies = {key: kept.read(key) for key in dict.fromkeys(keys) if key in kept}
             missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
             on_reply(len(replies))
@@ -284,7 +284,7 @@ class JudgeReply:
 
 @dataclass(frozen=True)
 class KeptReplies:
-    """An open folder of replies, from `opened`."""
+    """An open folder of replies, from `open_replies`."""
 
     disk: Any
     """The `diskcache.Cache` that holds them."""
@@ -303,7 +303,7 @@ class KeptReplies:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[KeptReplies]:
+def open_replies(folder: Path) -> Iterator[KeptReplies]:
     """Open the folder in which replies are kept, making it if it is missing.
 
     Raises

@@ -46,7 +46,7 @@ class CellCalibrator:
         return float(calibrator.chance(log_score)), decision
 
 
-def checked(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[list[CellCalibrator], list[str]]:
+def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[list[CellCalibrator], list[str]]:
     """Try the calibrator on every cell; returns the cells that it fits, and why it does not fit the others.
 
     Raises

@@ -14,7 +14,7 @@ from semtoken.bench.report.answers import (
     CellCalibrator,
     ExtremeAnswer,
     answer_tables,
-    checked,
+    check_cells,
     extreme_answers,
     promise_of,
 )
@@ -162,7 +162,7 @@ def build_report(
         The calibrator was fitted on scores of other clusters, rules or kinds of probabilities.
     """
     used = chosen_judge(results, judge)
-    applied, refused = ([], []) if calibrator is None else checked(results, used, calibrator)
+    applied, refused = ([], []) if calibrator is None else check_cells(results, used, calibrator)
     about = reference or chosen_reference(results, used)
     cells = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
     chances = cell_chances(results.cells, used, n_resamples, about)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from semtoken.support.extras import require
-from semtoken.support.text import Html, element, joined, one_line, table
+from semtoken.support.text import Html, concatenate, element, one_line, table
 
 MISSING = "–"
 """What stands in a table where there is no number."""
@@ -159,7 +159,7 @@ def as_html(made: Table) -> Html:
 
 def _html_cell(entry: Entry) -> Html:
     text = element("b", entry.text) if entry.mark == "best" else entry.text
-    return joined([text, entry.sign, f" {entry.detail}" if entry.detail else ""])
+    return concatenate([text, entry.sign, f" {entry.detail}" if entry.detail else ""])
 
 
 LONG = 45

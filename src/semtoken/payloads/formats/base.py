@@ -365,7 +365,7 @@ def as_many(top: int, requested: int | None) -> int:
     return -1 if top < 0 or requested == ALL else max(top, requested or 0)
 
 
-def told_count(reply: Any, *path: str) -> int | None:
+def count_at(reply: Any, *path: str) -> int | None:
     """The number at a path of a reply; None if there is none."""
     for name in path:
         reply = reply.get(name) if isinstance(reply, Mapping) else None

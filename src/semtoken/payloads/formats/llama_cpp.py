@@ -19,12 +19,12 @@ from semtoken.payloads.formats.base import (
     Reply,
     Shape,
     as_many,
+    count_at,
     count_of,
     index_of,
     one_each,
     ones,
     shorter_items,
-    told_count,
 )
 from semtoken.payloads.formats.openai_choices import text_or_ids
 from semtoken.payloads.segments import RawChoice
@@ -111,7 +111,7 @@ class LlamaCppCompletion(Shape):
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
         """The count in `tokens_evaluated`."""
-        return told_count(reply, "tokens_evaluated")
+        return count_at(reply, "tokens_evaluated")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:

@@ -15,10 +15,10 @@ from semtoken.payloads.formats.base import (
     Place,
     Reply,
     Shape,
+    count_at,
     index_of,
     only,
     shorter_items,
-    told_count,
 )
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
@@ -91,7 +91,7 @@ class Choices(Shape):
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
         """The count in `usage.prompt_tokens`."""
-        return told_count(reply, "usage", "prompt_tokens")
+        return count_at(reply, "usage", "prompt_tokens")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:

@@ -29,7 +29,7 @@ from semtoken.payloads.formats.openai_choices import (
     holds_messages,
     text_or_ids,
 )
-from semtoken.payloads.segments import RawChoice, joined, pieces_of
+from semtoken.payloads.segments import RawChoice, pieces_of, text_of_pieces
 from semtoken.payloads.splice import Change, Path, Replace
 
 ECHO = (
@@ -150,6 +150,6 @@ def _without_echo(steps: StepList, text: str, written: int | None) -> tuple[Step
         return steps, text
     kept = steps.steps[prompt:]
     missing = tuple(i - prompt for i in steps.missing if i >= prompt)
-    spelled = joined(pieces_of(kept))  # with a terminator, which the text lacks
+    spelled = text_of_pieces(pieces_of(kept))  # with a terminator, which the text lacks
     length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
     return StepList(kept, missing), spelled[:length] or text

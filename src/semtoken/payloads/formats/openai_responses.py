@@ -21,10 +21,10 @@ from semtoken.payloads.formats.base import (
     Reply,
     Shape,
     as_many,
+    count_at,
     count_of,
     only,
     shorter_items,
-    told_count,
 )
 from semtoken.payloads.formats.openai_chat import call_of
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
@@ -164,7 +164,7 @@ class OpenAIResponses(Shape):
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
         """The count in `usage.input_tokens`."""
-        return told_count(reply, "usage", "input_tokens")
+        return count_at(reply, "usage", "input_tokens")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:

@@ -18,11 +18,11 @@ from semtoken.payloads.formats.base import (
     Reply,
     Shape,
     as_many,
+    count_at,
     count_of,
     index_of,
     one_each,
     ones,
-    told_count,
 )
 from semtoken.payloads.formats.openai_choices import text_or_ids
 from semtoken.payloads.segments import RawChoice
@@ -141,7 +141,7 @@ class SGLangGenerate(Shape):
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
         """The count in `meta_info.prompt_tokens`."""
-        return told_count(reply, "meta_info", "prompt_tokens")
+        return count_at(reply, "meta_info", "prompt_tokens")
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """The delta of each reply, which is one choice."""

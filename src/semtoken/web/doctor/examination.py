@@ -79,7 +79,7 @@ def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
 
 def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
     """Find out how the server names tokens; also returns the reply with the most names."""
-    question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=asked_for(page), temperature=0.0)
+    question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=count_to_ask(page), temperature=0.0)
     plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
     spelled = any(token.bytes is not None for token in named)
@@ -99,7 +99,7 @@ def only_zeros(steps: Sequence[TopStep]) -> bool:
     return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)
 
 
-def asked_for(page: Page) -> int:
+def count_to_ask(page: Page) -> int:
     """How many log-probabilities for each token to ask of this page in further tests."""
     accepted = [one.asked for one in page.tried if one.given and one.asked <= ENOUGH]
     return max((top for top in accepted if top > 0), default=1)
@@ -108,7 +108,7 @@ def asked_for(page: Page) -> int:
 def look_at_distribution(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Distribution, str]:
     """Find out whether the log-probabilities change with the temperature, at the first token after one prompt."""
     replies = [
-        asker.ask(shape, ProbeQuestion(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
+        asker.ask(shape, ProbeQuestion(SHORT_PROMPT, 1, count_to_ask(page), temperature, {"seed": 1}))
         for temperature in (1.0, 0.5)
     ]
     if not asker.takes_temperature:
@@ -145,7 +145,7 @@ def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]
 
 def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
     """Find out whether the server streams, with log-probabilities, and with all of them."""
-    question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=asked_for(page), temperature=0.0)
+    question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=count_to_ask(page), temperature=0.0)
     streamed = asker.stream(shape, question)
     if streamed.payload is None:
         return Streaming(False, reason=streamed.reason)
@@ -190,7 +190,7 @@ def try_prompts(
     fields = dict.fromkeys(tokens.id_fields, True)
     for prompt in TRIAL_PROMPTS:
         asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
-        reply = asker.ask(shape, ProbeQuestion(asked, 24, asked_for(page), 0.0, fields))
+        reply = asker.ask(shape, ProbeQuestion(asked, 24, count_to_ask(page), 0.0, fields))
         steps += reply.steps
         trials.append(_trial(prompt, reply, vocabulary))
     return trials, steps

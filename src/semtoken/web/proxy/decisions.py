@@ -23,7 +23,7 @@ from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import SHAPES, Shape
 from semtoken.payloads.formats.registry import error_text
-from semtoken.payloads.splice import Document, Put, encode, loaded
+from semtoken.payloads.splice import Document, Put, encode, load_json
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.proxy.asking import Asking, without_compression
@@ -194,7 +194,7 @@ class TextQuestions:
         raw = await answer.whole(limit)
         if len(raw) > limit:
             raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
-        return loaded(unpacked(raw, answer.encoding, limit))
+        return load_json(unpacked(raw, answer.encoding, limit))
 
 
 def _target(work: QuestionsUnderWay, shape: type[Shape]) -> bytes:
@@ -209,7 +209,7 @@ async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
         return NoRoute()
     said = (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
     try:
-        found = loaded(said)
+        found = load_json(said)
         said = error_text(found.get("error", found.get("detail", found))) if isinstance(found, dict) else said
     except ValueError:
         said = " ".join(said.split())[:500]

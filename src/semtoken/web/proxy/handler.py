@@ -20,11 +20,11 @@ from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.decisions import ProxyDecisions
 from semtoken.web.proxy.editing import Editor, Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
-from semtoken.web.proxy.relay import Scoring, held_back, is_stream, relay_reply, relay_stream, relay_untouched
+from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_reply, relay_stream, relay_untouched
 from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, can_be_unpacked, failure, forwarded
+from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, can_be_unpacked, failure, forwarded_headers
 from semtoken.web.wire import ApiError
 
 DECODED = 3
@@ -192,7 +192,9 @@ class ProxyHandler:
     def _request(client: Client, body: bytes) -> Request:
         own = UPSTREAM_OWN.match(client.path)
         target = client.target.replace(b"/upstream", b"", 1) if own else client.target
-        return Request(client.method, target, forwarded(client.headers, b"host", b"content-length", b"expect"), body)
+        return Request(
+            client.method, target, forwarded_headers(client.headers, b"host", b"content-length", b"expect"), body
+        )
 
     async def _scored(self, stack: AsyncExitStack, client: Client, asked: AnswerRequest) -> None:
         """Pass on an answer that is to be scored."""
@@ -220,7 +222,7 @@ class ProxyHandler:
             reason = "encoded" if is_stream(answer) else "not_json"
             scorer.give_up(reason)
             if replaced is not None:
-                raise held_back()
+                raise held_back_error()
             await relay_untouched(answer, client, unscored=reason)
         self._metrics.added_seconds.observe(scorer.seconds)
 

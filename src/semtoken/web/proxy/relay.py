@@ -16,7 +16,7 @@ from semtoken.web.admission import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
-from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forwarded, unpacked
+from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forwarded_headers, unpacked
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", un
         The upstream broke off; what came before has been passed on.
     """
     note = [] if unscored is None else [(b"semtoken-unscored", unscored.encode("ascii", "replace"))]
-    await client.begin(answer.status, [*forwarded(answer.headers), *note])
+    await client.begin(answer.status, [*forwarded_headers(answer.headers), *note])
     await client.write(begun)
     while piece := await answer.piece():
         await client.write(piece)
@@ -157,13 +157,13 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
         raw = await answer.whole(scoring.limit)
     except BrokenOff as error:
         if not scoring.decides:
-            await client.begin(answer.status, forwarded(answer.headers))
+            await client.begin(answer.status, forwarded_headers(answer.headers))
             await client.write(error.came)
         raise
     if len(raw) > scoring.limit:
         scoring.scorer.give_up("too_large")
         if scoring.decides:
-            raise held_back()
+            raise held_back_error()
         await relay_untouched(answer, client, raw, "too_large")
         return
     try:
@@ -174,7 +174,7 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     if changed is not None:
         await send_changed(answer, client, changed)
     elif scoring.decides:
-        raise held_back()
+        raise held_back_error()
     else:
         await relay_untouched(answer, client, raw)
 
@@ -182,12 +182,12 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
 async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
     """Send a changed body to the client, with the status and headers of the upstream's answer."""
     length = (b"content-length", str(len(body)).encode())
-    await client.begin(answer.status, [*forwarded(answer.headers, *CHANGED), length])
+    await client.begin(answer.status, [*forwarded_headers(answer.headers, *CHANGED), length])
     await client.write(body)
     await client.end()
 
 
-def held_back() -> ApiError:
+def held_back_error() -> ApiError:
     """The error in place of an answer that cannot be decided, if only accepted ones are shown."""
     return ApiError(
         502,
@@ -220,7 +220,9 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
         The upstream broke off; what came before has been passed on.
     """
     packed = answer.encoding != "identity"
-    await client.begin(answer.status, forwarded(answer.headers, b"content-length", *([CHANGED[1]] if packed else [])))
+    await client.begin(
+        answer.status, forwarded_headers(answer.headers, b"content-length", *([CHANGED[1]] if packed else []))
+    )
     source = UnpackedBody(answer)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
     held = HeldPieces(scoring, client)

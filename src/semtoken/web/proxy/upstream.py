@@ -226,7 +226,7 @@ def _failure(status: int, code: str, message: str) -> ApiError:
     return ApiError(status, message, kind="upstream_error", code=code)
 
 
-def forwarded(headers: Headers, *without: bytes) -> list[tuple[bytes, bytes]]:
+def forwarded_headers(headers: Headers, *without: bytes) -> list[tuple[bytes, bytes]]:
     """The headers that are passed on, in order, without those of the connection and those named here."""
     named = {
         token.strip().lower() for name, value in headers if name.lower() == b"connection" for token in value.split(b",")

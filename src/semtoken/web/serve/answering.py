@@ -95,7 +95,7 @@ class Intake:
             raise ApiError(503, message, kind="overloaded_error", code="overloaded", retry_after=1) from None
 
 
-async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
+async def until_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
     """Wait for a result, or cancel it and return None if the client closes the connection."""
     answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_wait_until_gone(receive))
     leaving.add_done_callback(lambda _: answering.cancel())
@@ -148,7 +148,7 @@ class DecisionAnswering:
         try:
             body = await self._intake.body(request)
             asked, prepared = await self._intake.prepared(lambda: self._prepared(body, wire), None)
-            found = await unless_gone(request.receive, self._worker.answers(prepared))
+            found = await until_gone(request.receive, self._worker.answers(prepared))
             if found is None:
                 raise ApiError(499, "The client left.")
             return JSONResponse(self._reply(wire, asked, prepared, found))

@@ -42,7 +42,7 @@ from semtoken.web.serve.answering import (  # noqa: E402
     DecisionAnswering,
     Intake,
     ServeLimits,
-    unless_gone,
+    until_gone,
 )
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import AnyRequest, ChatRequest, CompletionRequest, parse  # noqa: E402
@@ -177,7 +177,7 @@ class Answering:
             job = await self._intake.prepared(lambda: self._job(body, form), len(body))
             if job.request.stream:
                 return EventStream(self._service.stream(job))
-            whole = await unless_gone(request.receive, self._service.whole(job))
+            whole = await until_gone(request.receive, self._service.whole(job))
             if whole is None:
                 raise ApiError(499, "The client left.")
             return Response(msgspec.json.encode(whole), media_type="application/json")
@@ -198,7 +198,7 @@ class EventStream:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send the events of the stream."""
-        await unless_gone(receive, self._send(send))
+        await until_gone(receive, self._send(send))
 
     async def _send(self, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
