@@ -254,7 +254,7 @@ def with_questions(replies: Sequence[SavedReply], questions: Sequence[SavedQuest
     Raises
     ------
     InvalidInput
-        Neither is so: which question belongs to which reply cannot be told.
+        Neither ids nor order tell which question belongs to which reply.
     """
     by_id = {one.id: one for one in questions if one.id is not None}
     if len(by_id) == len(questions) and all(reply.id in by_id for reply in replies):

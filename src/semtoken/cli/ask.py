@@ -13,7 +13,7 @@ import typer
 
 from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import PartKind
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, load_calibrator_of
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, use_calibrator
 from semtoken.cli.console import dispute_line, json_line, out, print_scores
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
@@ -73,7 +73,7 @@ def ask(
         raise typer.BadParameter("--also is for people; leave out --json.", param_hint="--also")
     asked = _read(questions)
     stc = choice.load() if calibrator is not None else _loaded(choice)
-    applied = load_calibrator_of(stc, calibrator, choice.model, abstain_text)
+    applied = use_calibrator(stc, calibrator, choice.model, abstain_text)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=raw_prompt)
 
     def show(number: int, result: ScoredResponse) -> None:

@@ -38,23 +38,27 @@ AbstainTextOption = Annotated[
 ]
 
 
-def load_calibrator_of(
+def use_calibrator(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
-    """Load the calibrator that the option names for a loaded model; None without the option.
+    """Load the calibrator that the option names, and have the model score answers by its learned number, if it has one.
+
+    None without the option.
 
     Raises
     ------
     InvalidInput, ArtifactError, CalibratorMismatch
         See `load_calibrator`.
     """
-    found = loaded_for(stc, directory, model, abstain_text)
+    found = load_calibrator_for(stc, directory, model, abstain_text)
     if found is not None:
         stc.use_learned(found.calibrator.learned)
     return found
 
 
-def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
+def load_calibrator_for(
+    stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
+) -> CalibratorInUse | None:
     """Load a calibrator for a model whose answers keep the number that they get now."""
     if directory is None:
         return load_calibrator(None, None, abstain_text)

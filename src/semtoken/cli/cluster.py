@@ -144,7 +144,7 @@ def _make(
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes such as "8G", "512 MB" or "1.5GiB" (powers of 1,024).
+    """Parse a number of bytes such as "8G", "512 MB" or "1.5GiB", in powers of 1,024.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import CalibratorOption, load_calibrator_of
+from semtoken.cli.calibration_options import CalibratorOption, use_calibrator
 from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.support.extras import quiet_libraries
@@ -66,7 +66,7 @@ def lm_eval(
         num_fewshot=num_fewshot,
         chat=chat,
         include_path=include_path,
-        calibrator=load_calibrator_of(stc, calibrator, choice.model),
+        calibrator=use_calibrator(stc, calibrator, choice.model),
     )
     if json is not None:
         content = {"uncertainty": [asdict(one) for one in figures], "results": results["results"]}
@@ -114,4 +114,4 @@ def mcp(*, choice: ModelChoice, calibrator: CalibratorOption = None) -> None:
     if not choice.verbose:
         quiet_libraries()
     stc = choice.load()
-    server(stc, choice.model, load_calibrator_of(stc, calibrator, choice.model)).run("stdio")
+    server(stc, choice.model, use_calibrator(stc, calibrator, choice.model)).run("stdio")

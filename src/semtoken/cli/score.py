@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.bench.prompts import how_to_ask
-from semtoken.cli.calibration_options import CalibratorOption, calibrator_settings, load_calibrator_of
+from semtoken.cli.calibration_options import CalibratorOption, calibrator_settings, use_calibrator
 from semtoken.cli.console import counting, tell
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
@@ -211,7 +211,7 @@ class _Scoring:
 
     def annotate(self, stc: STC) -> Annotate | None:
         """Adds the chance and the decision to a line, if there is a calibrator; with a schema, its fields."""
-        found = load_calibrator_of(stc, self.calibrator, self.choice.model)
+        found = use_calibrator(stc, self.calibrator, self.choice.model)
         if self.schema is None:
             return None if found is None else found.block
         from semtoken.checking.fields import field_records, read_schema
@@ -225,7 +225,7 @@ class _Scoring:
         keeper = self.keeper
         if keeper is None:
             return score_batch
-        applied = load_calibrator_of(stc, self.calibrator, self.choice.model)
+        applied = use_calibrator(stc, self.calibrator, self.choice.model)
         keeper.uses(applied)
 
         def score_and_keep(items: Sequence[Item]) -> list[ScoredResponse]:

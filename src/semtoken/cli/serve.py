@@ -14,8 +14,8 @@ from semtoken.cli.calibration_options import (
     CalibratorOption,
     DecisionCalibratorOption,
     decision_slot,
-    load_calibrator_of,
-    loaded_for,
+    load_calibrator_for,
+    use_calibrator,
 )
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
@@ -92,8 +92,8 @@ def serve(
     listener = listen(host, port)
     stc = choice.load()
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-    load = partial(loaded_for, stc, calibrator, choice.model, abstain_text)
-    found = load_calibrator_of(stc, calibrator, choice.model, abstain_text)
+    load = partial(load_calibrator_for, stc, calibrator, choice.model, abstain_text)
+    found = use_calibrator(stc, calibrator, choice.model, abstain_text)
     slot = CalibratorSlot(found, load, lambda applied: stc.use_learned(applied.calibrator.learned))
     deciding = decision_slot(decision_calibrator)
     reload_on_hangup(slot, deciding)

@@ -39,7 +39,7 @@ class Budget:
     OverBudget
         The text is too long.
     InvalidInput
-        A limit that is none.
+        A limit is not a number of at least 0.
     """
 
     def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:

@@ -38,7 +38,9 @@ def next_look(waited: int) -> int:
 
 
 class Candidates(NamedTuple):
-    """Lists of ids, one for each distinct normalised string: what begins it, and what it begins. The last is empty."""
+    """For each different normalised string, the ids of the tokens that begin it or that it begins. The last list is
+    empty.
+    """
 
     places: IdArray
     """Where each list begins (one more entry than lists)."""
