@@ -19,7 +19,7 @@ from typing import Any
 import semtoken as st
 from semtoken.decisions import AnsweredQuestion, Predicate, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import answer_values, records_of
+from semtoken.decisions.decision_records import answer_values, records_of
 from semtoken.decisions.wire import openai
 from semtoken.parts import Part
 from semtoken.payloads import score_payload

@@ -22,7 +22,7 @@ from semtoken.decisions import Choice, Predicate
 from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses
 from semtoken.decisions.auditing import Share, audit
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import DecisionRecord
+from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.errors import InvalidInput
 
 MODELS = ("smollm2", "qwen")

@@ -11,7 +11,7 @@ import pytest
 
 from semtoken import STC, TokenClusters
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import read_decisions
+from semtoken.decisions.decision_records import read_decisions
 from semtoken.support.text import number
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

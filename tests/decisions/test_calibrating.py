@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from semtoken.decisions.auditing import audit, compare
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import DecisionRecord, records_of
+from semtoken.decisions.decision_records import DecisionRecord, records_of
 from semtoken.errors import ArtifactError, InvalidInput
 
 

@@ -12,7 +12,7 @@ import pytest
 from semtoken import STC
 from semtoken.decisions import Choice, Predicate
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import read_decisions
+from semtoken.decisions.decision_records import read_decisions
 from tests.decisions.models import tiny
 from tests.decisions.test_commands import lines, semtoken
 from tests.web.servers import running

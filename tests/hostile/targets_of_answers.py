@@ -19,7 +19,7 @@ from semtoken.checking import check_replies, doubt_of
 from semtoken.clusters import ClusterSettings, vocabulary_of
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import DecisionRecord
+from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.parts import parts_of
 from semtoken.payloads import read_payload
 from semtoken.probing import competing_in_record, doubtful_steps

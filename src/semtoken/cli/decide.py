@@ -158,7 +158,7 @@ def fit(
     For example: `semtoken decide fit answers.jsonl -o calibrator --alpha 0.1`
     """
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.records import read_decisions
+    from semtoken.decisions.decision_records import read_decisions
 
     if output.exists() and not (output / "decisions.json").exists():
         raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
@@ -214,7 +214,7 @@ def audit(
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.auditing import sensitivity
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.records import read_decisions
+    from semtoken.decisions.decision_records import read_decisions
     from semtoken.decisions.remote import asker_of_endpoint
     from semtoken.decisions.running import AskedAgain, ask_again, read_questions
 
@@ -251,7 +251,7 @@ def compare(
     For example: `semtoken decide compare here.jsonl there.jsonl`
     """
     from semtoken.decisions.auditing import compare as compared
-    from semtoken.decisions.records import read_decisions
+    from semtoken.decisions.decision_records import read_decisions
 
     for one in compared(read_decisions(first), read_decisions(second)):
         typer.echo(one.statement)

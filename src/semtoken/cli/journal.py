@@ -67,8 +67,8 @@ def show(
     - `semtoken journal show journal.db`
     - `semtoken journal show journal.db -n 3 --json`
     """
+    from semtoken.journal.entry_records import record_of, when
     from semtoken.journal.labels import labels_of
-    from semtoken.journal.records import record_of, when
 
     journal = open_journal(url)
     rows = list(journal.entries(newest_first=True, limit=n))
@@ -178,7 +178,7 @@ def size(url: UrlArgument, as_json: JsonOption = False) -> None:
 
     For example: `semtoken journal size journal.db`
     """
-    from semtoken.journal.records import when
+    from semtoken.journal.entry_records import when
 
     journal = open_journal(url)
     found = journal.size()
@@ -212,7 +212,7 @@ def calibrators(
     - `semtoken journal calibrators journal.db`
     - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --overwrite`
     """
-    from semtoken.journal.records import when
+    from semtoken.journal.entry_records import when
 
     used = open_journal(url).in_use()
     if take is None:

@@ -212,8 +212,8 @@ class AnswerKeeper:
         state
             The state that the question is about.
         """
+        from semtoken.decisions.decision_records import AskedQuestion
         from semtoken.decisions.questions import as_text
-        from semtoken.decisions.records import AskedQuestion
 
         fingerprint = AskedQuestion(answer.question, options).fingerprint
         text = f"{answer.question.instructions}\n\n{as_text(state)}"

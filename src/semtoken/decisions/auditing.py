@@ -12,7 +12,7 @@ from semtoken.calibration.measures import RESAMPLES, Drift, Interval
 from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
-from semtoken.decisions.records import DecisionRecord
+from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require

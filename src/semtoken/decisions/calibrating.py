@@ -15,8 +15,8 @@ from semtoken.calibration import Calibrator, Threshold
 from semtoken.calibration.calibrator import to_bytes
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.decision_records import AskedQuestion, DecisionRecord, answer_values, records_of
 from semtoken.decisions.questions import ReadingOptions
-from semtoken.decisions.records import AskedQuestion, DecisionRecord, answer_values, records_of
 from semtoken.decisions.scaling import OptionScale
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (

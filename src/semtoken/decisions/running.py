@@ -17,14 +17,14 @@ from semtoken.backends.base import Backend
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.deciding import as_question, decide_about
-from semtoken.decisions.questions import Choice, Question, ReadingOptions
-from semtoken.decisions.records import (
+from semtoken.decisions.decision_records import (
     AskedQuestion,
     DecisionRecord,
     answer_values,
     read_decisions,
     records_of,
 )
+from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
 from semtoken.executors import Executor

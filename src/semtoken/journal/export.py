@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from semtoken.files.record_files import PARQUET, STANDARD, format_of, write_records, write_table
+from semtoken.journal.entry_records import Record, bounds_name, record_of, score_name
 from semtoken.journal.labels import labels_of
-from semtoken.journal.records import Record, bounds_name, record_of, score_name
 from semtoken.journal.store import Journal
 from semtoken.journal.tables import UtcTime, entries
 from semtoken.support.extras import require

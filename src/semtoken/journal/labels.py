@@ -16,7 +16,7 @@ from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.measures import wilson
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.journal.database import database_errors
-from semtoken.journal.records import answer_of, verdict
+from semtoken.journal.entry_records import answer_of, verdict
 from semtoken.journal.store import Journal
 from semtoken.journal.tables import entries, labels
 

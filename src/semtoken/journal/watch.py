@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 from semtoken.calibration.measures import Drift
 from semtoken.errors import SemtokenError
 from semtoken.journal.betting import LEVEL, find_change, wrong_share
+from semtoken.journal.entry_records import answer_of
 from semtoken.journal.labels import LabelledEntry, labelled_sample
-from semtoken.journal.records import answer_of
 from semtoken.journal.store import InUse, Journal, Row
 from semtoken.journal.tables import entries
 
