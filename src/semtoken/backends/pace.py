@@ -7,20 +7,21 @@ from statistics import median
 
 WHOLE = 64
 """Tokens; prompts of which no more are to be read are read together, since many of them would take longer in pieces."""
-FEWEST = 8
+FEWEST = 4
 """Tokens of a longer prompt that are read before a step, however slow that is: whoever waits must get on."""
 MOST = 512
 """Tokens; a pass over more is hardly faster for each of them, and whoever comes meanwhile waits for all of it."""
-SLOW, FAST = 1.8, 0.8
+SLOW, FAST = 1.5, 0.75
 """Time of reading in steps. Above the first, half as much is read before the next step; below the second, twice as
-much, which takes at most twice as long. So a token comes at most 2.8 steps after the one before it.
+much, which takes at most twice as long. So a token usually comes at most 2.5 steps after the one before it, and within
+3 if a piece takes a third longer than usual.
 """
 STEPS = 9
 """The last steps of the answers; their median is what a step takes."""
 
 
 class Pace:
-    """Limits how much of waiting prompts is read before a step, so that running answers are delayed by about two steps.
+    """Limits how much of waiting prompts is read before a step, so that running answers wait a step and a half more.
 
     Where more answers wait than are being written, reading may take as many times longer: it is the others who are few.
     """
