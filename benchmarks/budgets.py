@@ -37,7 +37,7 @@ import semtoken as st
 from clustering import decision_cost, synthetic
 from generation import cost, made_up_model, made_up_tokenizer, random_model
 from proxy import BUDGET, costs_beyond_bare, payload_costs
-from scoring import least_times, made_up_vocabulary, torch_log_softmax
+from scoring import least_times, made_up_vocabulary, torch_log_softmax, two_threads
 
 console = Console()
 RESULTS = Path(__file__).parent / "results" / "budgets.json"
@@ -115,6 +115,14 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
         ):
             what = f"Recorder, batch of {batch}{name}"
             yield Measured(what, "log-softmax of the same rows", ratio(side, softmax, repeats), most)
+
+
+def threads(size: int, repeats: int) -> Iterator[Measured]:
+    """Rows of a batch shared among two threads; wall times here, so only on an idle machine."""
+    for rows in (32, 64):
+        yield Measured(
+            f"reading {rows} rows, two threads, wall time", "one thread", two_threads(size, rows, repeats), None
+        )
 
 
 def held_to_avx2(repeats: int) -> Iterator[Measured]:
@@ -243,6 +251,7 @@ def main(
     parts = {"score_logits": score_logits(clusters, repeats), "recorder": recorder(clusters, repeats)}
     if not rows_only:
         parts |= {
+            "threads": threads(size, repeats),
             "held to AVX2": held_to_avx2(repeats),
             "payloads": payloads(repeats),
             "serve": serve(short),

@@ -26,6 +26,7 @@ import semtoken as st
 from semtoken.choices import Preset
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.rows import normalized_rows
 from semtoken.scoring.rules import ScoringRules
 from semtoken.support.arrays import log_normalizers
 from semtoken.tokens.stopwords import english_stopwords
@@ -111,6 +112,21 @@ def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
         ratios = (taken[preset] / taken["softmax"] for preset in ("default", "paper"))
         table.add_row(name, *(f"{value:.0f}" for value in taken.values()), *(f"{ratio:.2f}" for ratio in ratios))
     return table
+
+
+def two_threads(size: int, rows: int, repeats: int) -> float:
+    """Wall time of reading rows of logits with two threads, in that with one; the sides in turn, least time of each."""
+    logits = np.random.default_rng(6).standard_normal((rows, size), dtype=np.float32)
+    before, times = os.environ["OMP_NUM_THREADS"], {"2": np.inf, "1": np.inf}
+    for repeat in range(repeats + 1):
+        for threads in times:
+            os.environ["OMP_NUM_THREADS"] = threads  # read at every call
+            start = time.perf_counter()
+            normalized_rows(logits, size)
+            if repeat:
+                times[threads] = min(times[threads], time.perf_counter() - start)
+    os.environ["OMP_NUM_THREADS"] = before
+    return float(times["2"] / times["1"])
 
 
 def record(clusters: st.TokenClusters, preset: Preset, rows: torch.Tensor, ids: torch.Tensor) -> None:
