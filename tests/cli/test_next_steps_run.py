@@ -148,6 +148,20 @@ def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy(folder: Path) -> None:
+    rows = [{"id": f"q{i}", "question": f"capital of Country {i}", "answers": [f"City {i}"]} for i in range(6)]
+    (folder / "copy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rest = ("--model", "almanac", "--methods", "stc", "--judge", "exact", "--out", "runs of nq")
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(folder / "no sets")}
+    command = [sys.executable, "-m", "semtoken", "bench", "run", "--dataset", "nq", *rest]
+    failed = subprocess.run(command, cwd=folder, env=offline | environment(folder), capture_output=True, text=True)
+    assert failed.returncode == 1 and "cannot be loaded from google-research-datasets/nq_open" in failed.stderr
+    [words] = [one for one in steps(failed.stderr) if "--dataset" in one]
+    printed = run(folder, *filled(words, **{"NAME=FILE": "nq=copy.jsonl"}), *rest)
+    assert "almanac on NQ" in printed and "6 of 6 questions" in printed
+
+
+@pytest.mark.slow
 def test_clusters_that_are_missing_are_made_by_the_command_that_is_named(folder: Path) -> None:
     model_of_random_weights(folder)
     [words] = steps(run(folder, "clusters", "show", "Paris", "--model", "my model", status=1))
@@ -315,6 +329,7 @@ def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(fo
 
 RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_a_run_of_the_benchmark_its_tables_are_shown: ("bench report {quote(str(folder))}",),
+    test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy: ("bench run --dataset NAME=FILE",),
     test_after_check_its_answers_can_be_labelled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),
     test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster {quote(model)}",),
