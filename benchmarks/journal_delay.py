@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -180,6 +181,7 @@ def compare(
 def show(found: Delays, spent: dict[str, float], output: Path | None, title: str) -> None:
     """Print the table, and write it; milliseconds."""
     rows = [("quantile", "without", "journal", "with", "difference", "95 % interval")]
+    load = os.getloadavg()[0]
     without = np.array(found["none"]) * 1e3  # [rounds, replies]
     spent = {name: 1e3 * seconds for name, seconds in spent.items()}
     draws = np.random.default_rng(0).integers(0, len(without), (1000, len(without)))
@@ -192,13 +194,14 @@ def show(found: Delays, spent: dict[str, float], output: Path | None, title: str
             rows.append((f"p{100 * q:.0f}", f"{low:.2f}", name, f"{high:.2f}", f"{high - low:+.2f}", interval))
         more = spent[name] - spent["none"]
         rows.append(("processor", f"{spent['none']:.2f}", name, f"{spent[name]:.2f}", f"{more:+.2f}", "a reply"))
-    table = Table(*rows[0], title=f"{title}, ms; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    table = Table(*rows[0], title=f"{title}, ms; load {load:.1f} on {os.cpu_count()} cores")
     for row in rows[1:]:
         table.add_row(*row)
     console.print(table)
     if output is not None:
         with output.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+            run = f"{date.today()}, load {load:.1f}, {title.replace(',', ';')}"
+            csv.writer(file, lineterminator="\n").writerows([(*rows[0], "run"), *((*row, run) for row in rows[1:])])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 RATIOS = {
@@ -47,3 +50,25 @@ def test_workers_of_ray_cost_what_was_measured_and_lose_nothing() -> None:
     for command in ("check", "score"):
         said = re.search(rf"`semtoken {command} --executor ray`\) \| ([\d.]+) ms of processor time", page)
         assert said and float(said[1]) == round(cost[command]), (command, cost[command])
+
+
+def test_the_table_of_kept_runs_is_that_of_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from kept_results import kept_figures
+
+    lines = (ROOT / "benchmarks" / "results" / "budgets.md").read_text(encoding="utf-8").splitlines()
+    below = lines[lines.index("From runs that take longer, kept:") + 4 :]
+    assert below == [f"| {' | '.join(one.cells())} |" for one in kept_figures()]
+    assert len(below) >= 8 and not any("SOME" in line for line in below)
+
+
+def test_the_delay_by_a_journal_is_what_was_measured() -> None:
+    with (ROOT / "benchmarks" / "results" / "journal_delay.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["quantile"] == "p99"]
+    page = (ROOT / "docs" / "watch.md").read_text(encoding="utf-8")
+    for row in rows:
+        low, _, high = row["95 % interval"].partition(" to ")
+        name = {"none, again": "none, once more"}.get(row["journal"], row["journal"])
+        told = f"{float(row['difference']):+.1f} ms [{float(low):+.1f}, {float(high):+.1f}]"
+        [line] = [line for line in page.splitlines() if line.startswith(f"| 100 | {name} |")]
+        assert line.split(" | ")[4] == told
