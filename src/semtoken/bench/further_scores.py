@@ -147,10 +147,10 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     taken = max(cell.seconds.get(name, 0.0) for name in names)
     taken += 0.0 if states is None else cell.steps.get(AnswerState.field, 0.0)
     inputs = _inputs_text(names, states, lacking)
-    told = f"{title} reads {inputs}; cross-fitted on the verdicts of {judge}. A calibrator of "
+    note = f"{title} reads {inputs}; cross-fitted on the verdicts of {judge}. A calibrator of "
     return replace(
         cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
-    ), f"{told}them {found.statement}."
+    ), f"{note}them {found.statement}."
 
 
 def _inputs_text(names: Sequence[str], states: FloatArray | None, lacking: str) -> str:

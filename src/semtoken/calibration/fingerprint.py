@@ -132,13 +132,13 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     """
     found = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-    told = {_origin_of(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
-    if len(told) > 1:
-        first, second = sorted(told, key=str)[:2]
+    origins = {_origin_of(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
+    if len(origins) > 1:
+        first, second = sorted(origins, key=str)[:2]
         raise InvalidInput(
             f"These answers were scored in different ways: {first} and {second}. Score all of them alike."
         )
-    for signature, distribution, scores in told:
+    for signature, distribution, scores in origins:
         own = Fingerprint(signature=signature, distribution=distribution, scores=scores)
         found.require_same(own)
         found = replace(

@@ -50,7 +50,7 @@ class FoundReply:
     where: str
     """File and line, for messages."""
     name: str
-    """Its identifier, if it holds none itself."""
+    """The identifier that the file gives the reply, for replies that hold none."""
     value: Any
     """The reply with what was saved beside it, as plain values or the text of a stream; the text of a line of JSON."""
     is_line: bool = False

@@ -44,7 +44,7 @@ class Checking:
     format: str | None = None
     """Shape of the replies; recognised by their fields by default."""
     calibrator: Path | None = None
-    """Its folder."""
+    """The folder of the calibrator that decides, if there is one."""
     schema: Mapping[str, Any] | None = None
     """A JSON Schema that the answers follow."""
 
@@ -179,14 +179,14 @@ KEPT = ("text", "preset", "distribution", "neutral_only", "signature", "proxy_fo
 
 
 def _answer(plain: dict[str, Any]) -> CheckedAnswer:
-    told = plain.pop("response")
-    headline = told.pop("headline")
-    bounds, value, ends = headline["confidence_bounds"], headline["value"], told["log_score_bounds"]
-    tokens = TokensLater(told.pop("n_tokens"), _refuse)
-    log_score, log_bounds = _log(told["log_score"]), None if ends is None else (_log(ends[0]), _log(ends[1]))
-    flags = tuple(Flag(**flag) for flag in told["flags"])
-    told |= {"tokens": tokens, "log_score": log_score, "log_score_bounds": log_bounds, "flags": flags}
-    response = ScoredResponse(**told)
+    scored = plain.pop("response")
+    headline = scored.pop("headline")
+    bounds, value, ends = headline["confidence_bounds"], headline["value"], scored["log_score_bounds"]
+    tokens = TokensLater(scored.pop("n_tokens"), _refuse)
+    log_score, log_bounds = _log(scored["log_score"]), None if ends is None else (_log(ends[0]), _log(ends[1]))
+    flags = tuple(Flag(**flag) for flag in scored["flags"])
+    scored |= {"tokens": tokens, "log_score": log_score, "log_score_bounds": log_bounds, "flags": flags}
+    response = ScoredResponse(**scored)
     vars(response)["headline"] = Headline(  # cannot be found again without tokens
         **headline
         | {
