@@ -12,6 +12,7 @@ import pytest
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, to_frame
 from semtoken.errors import InvalidInput
+from semtoken.results import Decision, Flag
 from semtoken.scoring import ScoringRules
 from tests import tiny, worked
 
@@ -266,6 +267,29 @@ def test_records_cannot_be_changed() -> None:
     for record, name in ((SCORED, "log_score"), (SCORED.tokens[0], "id"), (SCORED.tokens[1].alternatives[0], "text")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(record, name, 0)
+
+
+@pytest.mark.parametrize("scored", [SCORED, IMPOSSIBLE], ids=["whole", "impossible"])
+def test_a_summary_brings_back_all_but_the_tokens(scored: ScoredResponse) -> None:
+    """`IMPOSSIBLE` has an infinite log score; every other field is given a value here."""
+    whole = dataclasses.replace(
+        scored,
+        log_score_bounds=(-math.inf, -0.5),
+        flags=(Flag("no_alternatives", "Nothing else was listed."),),
+        chance=0.5,
+        chance_bounds=(0.25, 0.75),
+        decision=Decision("abstain", "uncertain", 0.5, "At most 10 % are wrong."),
+        scores={"perplexity": math.inf},
+        score_bounds={"perplexity": (0.25, math.inf)},
+    )
+    found = ScoredResponse.from_summary(json.loads(json.dumps(whole.to_summary())), "they were left behind")
+    for field in dataclasses.fields(ScoredResponse):
+        if field.name != "tokens":
+            assert getattr(found, field.name) == getattr(whole, field.name), field.name
+    assert found.headline == found.with_fields(chance=None).headline == whole.headline
+    assert found.n_tokens == len(whole.tokens)
+    with pytest.raises(InvalidInput, match=r"^There are no tokens: they were left behind\.$"):
+        _ = found.tokens
 
 
 def test_json_round_trip() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 from semtoken.checking.doubts import Doubt
 from semtoken.errors import InvalidInput
@@ -92,9 +92,11 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> S
     raised = tuple(
         Flag(text(one["code"], "code"), text(one["message"], "message")) for one in _mappings(block, "flags")
     )
-    answer = ScoredResponse(
+    return ScoredResponse(
         text="" if said is None else said.text,
-        tokens=TokensLater(whole(block["n_tokens"], "n_tokens", low=0), _refuse),  # type: ignore[arg-type]
+        tokens=TokensLater.missing(  # type: ignore[arg-type]
+            whole(block["n_tokens"], "n_tokens", low=0), _headline(block["headline"], value), NO_TOKENS
+        ),
         log_score=_log(1 - value),
         preset=text(block["preset"], "preset"),
         distribution=block["distribution"],
@@ -106,8 +108,6 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> S
         truncated=None if block.get("truncated") is None else flag(block["truncated"], "truncated"),
         question=question,
     )
-    vars(answer)["headline"] = _headline(block["headline"], value)  # cannot be found again without tokens
-    return answer
 
 
 def _headline(given: Any, uncertainty: float) -> Headline:
@@ -160,7 +160,3 @@ def _mappings(block: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 def _log(share: float) -> float:
     return math.log(share) if share > 0 else -math.inf
-
-
-def _refuse() -> NoReturn:
-    raise InvalidInput(f"There are no tokens: {NO_TOKENS}.")

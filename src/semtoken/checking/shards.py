@@ -5,12 +5,12 @@ What a process found of a reply comes back as a line of JSON, without the tokens
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.checking.answers import NO_REPLY, CheckedAnswer, CheckedReplies, RefusedReply, check_reply, ranked
@@ -27,11 +27,8 @@ from semtoken.checking.replies import (
 from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
 from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
-from semtoken.files.safe_files import dump_json, parse_json, replace_text
+from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
-from semtoken.results.headlines import Headline
-from semtoken.results.responses import TokensLater
-from semtoken.tokens.scored_token import Flag
 
 Check: TypeAlias = Callable[[SavedReply], "Sequence[CheckedAnswer] | RefusedReply"]
 NO_TOKENS = "another process checked the reply, and sent no tokens"
@@ -141,70 +138,20 @@ class CheckingWork(LinesWork):
 
 
 def _to_line(found: Sequence[CheckedAnswer] | RefusedReply) -> bytes:
-    plain = asdict(found) if isinstance(found, RefusedReply) else [_plain(one) for one in found]
-    return dump_json(plain) + b"\n"
+    plain: Any = vars(found) if isinstance(found, RefusedReply) else [_plain(one) for one in found]
+    return json.dumps(plain).encode() + b"\n"  # numbers that are infinite stay what they are
 
 
 def _from_line(line: bytes) -> Sequence[CheckedAnswer] | RefusedReply:
-    found = parse_json(line)
+    found = json.loads(line)
     return RefusedReply(**found) if isinstance(found, dict) else [_answer(one) for one in found]
 
 
 def _plain(one: CheckedAnswer) -> dict[str, Any]:
-    """An answer as plain values; logarithms that are minus infinity become None."""
-    response = one.response
-    bounds = response.log_score_bounds
-    return {
-        "where": one.where,
-        "id": one.id,
-        "question": one.question,
-        "sentence": one.sentence,
-        "calibration": None if one.calibration is None else dict(one.calibration),
-        "fields": [dict(field) for field in one.fields],
-        "from_block": one.from_block,
-        "doubts": [asdict(doubt) for doubt in one.doubts],
-        "response": {name: getattr(response, name) for name in KEPT}
-        | {
-            "n_tokens": response.n_tokens,
-            "log_score": _finite(response.log_score),
-            "log_score_bounds": None if bounds is None else [_finite(end) for end in bounds],
-            "flags": [asdict(flag) for flag in response.flags],
-            "headline": asdict(response.headline) | {"value": _finite(response.headline.value)},
-        },
-    }
-
-
-KEPT = ("text", "preset", "distribution", "neutral_only", "signature", "proxy_for", "truncated", "question")
-"""Fields of a scored answer that are plain values."""
+    return vars(one) | {"response": one.response.to_summary(), "doubts": [asdict(doubt) for doubt in one.doubts]}
 
 
 def _answer(plain: dict[str, Any]) -> CheckedAnswer:
-    scored = plain.pop("response")
-    headline = scored.pop("headline")
-    bounds, value, ends = headline["confidence_bounds"], headline["value"], scored["log_score_bounds"]
-    tokens = TokensLater(scored.pop("n_tokens"), _refuse)
-    log_score, log_bounds = _log(scored["log_score"]), None if ends is None else (_log(ends[0]), _log(ends[1]))
-    flags = tuple(Flag(**flag) for flag in scored["flags"])
-    scored |= {"tokens": tokens, "log_score": log_score, "log_score_bounds": log_bounds, "flags": flags}
-    response = ScoredResponse(**scored)
-    vars(response)["headline"] = Headline(  # cannot be found again without tokens
-        **headline
-        | {
-            "value": math.inf if value is None else value,
-            "confidence_bounds": None if bounds is None else (bounds[0], bounds[1]),
-        }
-    )
-    doubts = tuple(Doubt(**one | {"rivals": tuple((text, p) for text, p in one["rivals"])}) for one in plain["doubts"])
+    response = ScoredResponse.from_summary(plain["response"], NO_TOKENS)
+    doubts = tuple(Doubt(**one | {"rivals": tuple(map(tuple, one["rivals"]))}) for one in plain["doubts"])
     return CheckedAnswer(**plain | {"response": response, "doubts": doubts, "fields": tuple(plain["fields"])})
-
-
-def _finite(value: float) -> float | None:
-    return None if math.isinf(value) else value
-
-
-def _log(value: float | None) -> float:
-    return -math.inf if value is None else value
-
-
-def _refuse() -> NoReturn:
-    raise InvalidInput(f"There are no tokens: {NO_TOKENS}.")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import InvalidInput, MissingExtra, OverBudget
@@ -82,6 +82,17 @@ class TokensLater:
     make: Callable[[], tuple[ScoredToken, ...]]
     marks: Callable[[], Sequence[TokenMark]] | None = None
     """Gives what is known without the records, if that costs less."""
+    headline: Headline | None = None
+    """The headline of the answer, where there are no tokens to find it again."""
+
+    @classmethod
+    def missing(cls, n_tokens: int, headline: Headline, why: str) -> TokensLater:
+        """Tokens that are not at hand: reading them raises `InvalidInput`, which says why."""
+
+        def refuse() -> NoReturn:
+            raise InvalidInput(f"There are no tokens: {why}.")
+
+        return cls(n_tokens, refuse, headline=headline)
 
 
 class _Tokens:
@@ -234,6 +245,9 @@ class ScoredResponse:
     @cached_property
     def headline(self) -> Headline:
         """The number by which the answer is ranked unless another is asked for, with a sentence that explains it."""
+        found = vars(self)["tokens"]
+        if isinstance(found, TokensLater) and found.headline is not None:
+            return found.headline
         return headline_of(self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds)
 
     @property
@@ -404,6 +418,24 @@ class ScoredResponse:
         finite: dict[str, Any] = _without_infinity(told)
         return finite
 
+    def to_summary(self) -> dict[str, Any]:
+        """All but the tokens and the state as plain values, which may be infinite; `from_summary` reads them back."""
+        bare = asdict(self.with_fields(tokens=(), state=None))
+        return bare | {"tokens": self.n_tokens, "headline": asdict(self.headline)}
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any], why: str) -> ScoredResponse:
+        """Make the answer of a summary. Reading its tokens raises `InvalidInput`, which says why there are none."""
+        values = {name: _with_tuples(value) for name, value in summary.items()}
+        return cls(
+            **values
+            | {
+                "tokens": TokensLater.missing(values["tokens"], Headline(**values.pop("headline")), why),
+                "flags": tuple(Flag(**one) for one in values["flags"]),
+                "decision": None if values["decision"] is None else Decision(**values["decision"]),
+            }
+        )
+
     def to_json(self, **kwargs: Any) -> str:
         """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInput` where it refuses them."""
         try:
@@ -478,6 +510,13 @@ def _digits(share: float) -> str:
     """Four digits that count; `>0.9999` and `<0.0001` where rounding would say 1 or 0."""
     text = f"{share:.4g}"
     return number(share, 4).replace(" ", "") if text in ("0", "1") and share not in (0.0, 1.0) else text
+
+
+def _with_tuples(value: Any) -> Any:
+    """Nested values with tuples in place of lists, which JSON makes of them."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(item) for key, item in value.items()}
+    return tuple(_with_tuples(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 def _without_infinity(value: Any) -> Any:
