@@ -26,6 +26,7 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.reading import Reader
+from semtoken.web.proxy.relay import LARGE
 from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.conftest import proxy_of
@@ -314,6 +315,7 @@ def event_of(delta: dict[str, Any], finish: str | None = None) -> bytes:
 def test_nobody_waits_for_a_reading(almanac: STC, almanac_clusters: TokenClusters, stream: bool) -> None:
     """While one answer is read, the proxy answers others; what is too much to read passes with a reason."""
     started, go = threading.Event(), threading.Event()
+    content = ["Lima"]
 
     class Slow(Reader):
         def read(self, asked: Any, choice: Any) -> Any:
@@ -322,8 +324,9 @@ def test_nobody_waits_for_a_reading(almanac: STC, almanac_clusters: TokenCluster
             return super().read(asked, choice)
 
     async def behave(request: Received, writer: Any) -> None:
-        parts = [event_of({"role": "assistant"}), event_of({"content": "Lima"}), event_of({}, "stop"), LAST]
-        writer.write(stream_head() + b"".join(parts) if stream else replying({"content": "Lima"}))
+        said = {"content": content[0]}
+        parts = [event_of({"role": "assistant"}), event_of(said), event_of({}, "stop"), LAST]
+        writer.write(stream_head() + b"".join(parts) if stream else replying(said))
         await writer.drain()
 
     slow = Slow(almanac, "almanac")
@@ -342,10 +345,16 @@ def test_nobody_waits_for_a_reading(almanac: STC, almanac_clusters: TokenCluster
             pass
         ask()
         assert "more to score than it can" in replies[0].text
+        if not stream:
+            content[0] = "Lima" * LARGE
+            ask()
+            assert replies[1].headers["semtoken-unscored"] == "busy" and '"semtoken"' not in replies[1].text
+            assert figure(proxy, 'semtoken_proxy_unscored_answers_total{reason="busy"}') == 2
         go.set()
         for thread in waiting:
             thread.join(30)
-    assert all('"read_with": "almanac"' in reply.text for reply in replies[1:]) and len(replies) == 3
+    assert len(replies) == (3 if stream else 4)
+    assert all('"read_with": "almanac"' in reply.text for reply in replies[-2:])
 
 
 def test_a_stream_that_breaks_off_is_not_read(almanac_clusters: TokenClusters, reader: Reader) -> None:

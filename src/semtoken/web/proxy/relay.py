@@ -20,7 +20,12 @@ from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forward
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 
 T = TypeVar("T")
-LARGE = 2**15  # bytes of an event or reply from which on it is read in a thread
+LARGE = 2**16
+"""Bytes of an event or reply from which on it is read in a thread.
+
+What is shorter takes a few milliseconds at most. A thread would not spare the others that time, since both hold the
+interpreter's lock, and handing the work over costs a tenth of it.
+"""
 LONG_ANSWER = 50  # tokens of an answer from which on it is finished in a thread
 CHANGED = (b"content-length", b"content-encoding")
 DONE = "[DONE]"
@@ -166,17 +171,28 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
             raise held_back_error()
         await relay_untouched(answer, client, raw, "too_large")
         return
-    try:
-        changed = await scoring.workers.run(_edited_reply, raw, answer.encoding, scoring)
-    except Busy:
-        scoring.scorer.fail("busy", BUSY)
-        changed = _edited_reply(raw, answer.encoding, scoring) if len(raw) < LARGE else None
+    changed = await _scored_reply(raw, answer.encoding, scoring)
     if changed is not None:
         await send_changed(answer, client, changed)
     elif scoring.decides:
         raise held_back_error()
     else:
-        await relay_untouched(answer, client, raw)
+        await relay_untouched(answer, client, raw, scoring.scorer.gave_up)
+
+
+async def _scored_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:
+    """The reply with its scores, or with the reason why it has none; None if it is to be passed on unchanged."""
+    small = len(raw) < LARGE
+    try:
+        if small and not scoring.scorer.takes_long:
+            return _edited_reply(raw, encoding, scoring)
+        return await scoring.workers.run(_edited_reply, raw, encoding, scoring)
+    except Busy:
+        if small:
+            scoring.scorer.fail("busy", BUSY)
+            return _edited_reply(raw, encoding, scoring)
+        scoring.scorer.give_up("busy")
+        return None
 
 
 async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
@@ -329,7 +345,7 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
     found = None if len(sent.raw) >= LARGE else scoring.read(sent)
-    takes_long = scoring.scorer.adds_parts or scoring.scorer.tokens > LONG_ANSWER
+    takes_long = scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER
     if found is None or (takes_long and found.ends):
         piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if found is None else found))
     else:

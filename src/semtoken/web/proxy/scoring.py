@@ -111,11 +111,16 @@ class ReplyScorer:
         """Time that reading, scoring and editing have taken."""
         self._begun = perf_counter()
         """When the work began that `seconds` does not count yet."""
-        self.adds_parts = asked.options.parts is not None
-        """The last event of an answer may take long: it belongs in a thread."""
+        self.takes_long = bool(
+            scoring.reader is not None or asked.options.parts or asked.options.methods or scoring.settings.methods
+        )
+        """An answer may take long however short it is, so that it belongs in a thread."""
+        self.gave_up: str | None = None
+        """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
 
     def give_up(self, code: str) -> None:
         """Count a reply to which nothing can be added."""
+        self.gave_up = code
         self._scoring.metrics.unscored.labels(code).inc()
 
     def fail(self, code: str, reason: str) -> None:
