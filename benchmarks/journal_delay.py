@@ -1,16 +1,19 @@
 """What a journal adds to the delay of a reply: `semtoken proxy` with and without one, in turn, many clients at once.
 
     python benchmarks/journal_delay.py                             # 200 clients, 100 replies a second in all; a minute
-    python benchmarks/journal_delay.py --seconds 200 --no-postgres # narrower intervals, SQLite alone
+    python benchmarks/journal_delay.py --seconds 500 --proxies 4   # narrower intervals
+    python benchmarks/journal_delay.py --seconds 200 --no-postgres # SQLite alone
     python benchmarks/journal_delay.py --rate 40 --seconds 120     # with more room to spare
     python benchmarks/journal_delay.py --rate 0                    # as fast as they come: the proxies are always busy
 
-Four proxies stand before one upstream: two without a journal, whose difference tells what the machine can tell, one
-with a journal in SQLite, and one with PostgreSQL, if its server is installed (Debian's package). Upstream, proxies and
-the clients are processes of their own on this machine. The upstream gives a prepared reply of 20 tokens with the 20
-best of each. The clients ask one of the proxies for a round, and then the next, so that other work on the machine slows
-all alike; which one begins changes from round to round. Each client asks once, at a random time of a round, whose
-length follows from the rate: two seconds with 200 clients. Delays are of whole replies. Intervals resample rounds.
+Four kinds of proxy stand before one upstream: two without a journal, whose difference tells what the machine can tell,
+one with a journal in SQLite, and one with PostgreSQL, if its server is installed (Debian's package). There are several
+proxies of each kind (`--proxies`), since those that do the same differ from one start to the next; each round is for
+another one. Upstream, proxies and the clients are processes of their own on this machine. The upstream gives a prepared
+reply of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the next, so that
+other work on the machine slows all alike; which kind begins changes from round to round. Each client asks once, at a
+random time of a round, whose length follows from the rate: two seconds with 200 clients. Delays are of whole replies.
+Intervals resample rounds.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
@@ -28,6 +31,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -120,38 +124,41 @@ class Clients:
         return taken
 
 
+Proxies = dict[str, list[tuple[str, int]]]
+"""Address and process of each proxy, by its kind."""
 Delays = dict[str, list[list[float]]]
 """Seconds of the replies of each round, by the kind of proxy."""
 
 
-async def measure(
-    proxies: dict[str, tuple[str, int]], clients: int, rate: float, seconds: float
-) -> tuple[Delays, dict[str, float]]:
-    """Rounds of all kinds in turn until the time is over, two of each at least; and processor seconds of a reply."""
-    found: Delays = {name: [] for name in proxies}
-    asking = {name: Clients(url, clients) for name, (url, _) in proxies.items()}
-    for one in asking.values():
+async def measure(proxies: Proxies, clients: int, rate: float, seconds: float) -> tuple[Delays, dict[str, float]]:
+    """Rounds of all kinds in turn until the time is over, two of each proxy at least; and processor seconds of a
+    reply.
+    """
+    found: Delays = {kind: [] for kind in proxies}
+    asking = {kind: [Clients(url, clients) for url, _ in some] for kind, some in proxies.items()}
+    for one in chain(*asking.values()):
         await one.ask(rate, 0)  # opens the connections and warms the proxy up
-    before = {name: processor_seconds(pid) for name, (_, pid) in proxies.items()}
+    before = {kind: sum(processor_seconds(pid) for _, pid in some) for kind, some in proxies.items()}
     end = time.perf_counter() + seconds
-    names = list(proxies)
+    kinds, each = list(proxies), len(next(iter(proxies.values())))
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("Rounds", total=seconds)
-        while time.perf_counter() < end or len(found[names[-1]]) < 2:
-            number = len(found[names[0]]) + 1
-            for name in names if number % 2 else names[::-1]:
-                found[name].append(await asking[name].ask(rate, number))
+        while time.perf_counter() < end or len(found[kinds[-1]]) < 2 * each:
+            number = len(found[kinds[0]])
+            for kind in kinds if number % 2 else kinds[::-1]:
+                found[kind].append(await asking[kind][number // 2 % each].ask(rate, number + 1))
             progress.update(task, completed=seconds - (end - time.perf_counter()))
-    for one in asking.values():
+    for one in chain(*asking.values()):
         await one.session.close()
-    more = {name: processor_seconds(pid) - before[name] for name, (_, pid) in proxies.items()}
-    return found, {name: more[name] / (len(rounds) * clients) for name, rounds in found.items()}
+    more = {kind: sum(processor_seconds(pid) for _, pid in some) - before[kind] for kind, some in proxies.items()}
+    return found, {kind: more[kind] / (len(rounds) * clients) for kind, rounds in found.items()}
 
 
 def compare(
     clients: Annotated[int, typer.Option(help="Clients at one time.")] = 200,
     rate: Annotated[float, typer.Option(help="Replies a second, all together; 0: as fast as they come.")] = 100.0,
     seconds: Annotated[float, typer.Option(help="How long to measure; starting takes some more.")] = 45.0,
+    proxies: Annotated[int, typer.Option(min=1, help="Proxies of each kind.")] = 1,
     texts: Annotated[bool, typer.Option(help="Keep texts.")] = True,
     with_postgres: Annotated[bool, typer.Option("--postgres/--no-postgres", help="Measure PostgreSQL, too.")] = True,
     output: Annotated[Path | None, typer.Option(help="A CSV file for the table.")] = None,
@@ -159,23 +166,28 @@ def compare(
     """Measure and print quantiles with and without a journal, and their difference."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
-        journals: dict[str, str | None] = {"none": None, "none, again": None, "SQLite": f"{folder}/journal.db"}
-        if not with_postgres:
-            pass
-        elif can_run_postgres():
-            journals["PostgreSQL"] = stack.enter_context(postgres(lasting=True)).database()
-        else:
+        journals: dict[str, list[str | None]] = {
+            "none": [None] * proxies,
+            "none, again": [None] * proxies,
+            "SQLite": [f"{folder}/{i}.db" for i in range(proxies)],
+        }
+        if with_postgres and can_run_postgres():
+            server = stack.enter_context(postgres(lasting=True))
+            journals["PostgreSQL"] = [server.database() for _ in range(proxies)]
+        elif with_postgres:
             console.print("PostgreSQL is not measured: its server is not installed (apt-get install postgresql).")
         port = free_port()
         stack.enter_context(process(sys.executable, __file__, "upstream", str(port), "20"))
-        proxies = {}
-        for name, url in journals.items():
-            keep = [] if url is None else ["--journal", url, "--journal-spool", f"{folder}/{name}"]
+        running: Proxies = {kind: [] for kind in journals}
+        for i, kind in ((i, kind) for i in range(proxies) for kind in journals):
+            url = journals[kind][i]
+            keep = [] if url is None else ["--journal", url, "--journal-spool", f"{folder}/{kind}{i}"]
             keep += ["--journal-texts"] if url is not None and texts else []
-            proxies[name] = stack.enter_context(proxy(port, *keep))
-        found, spent = asyncio.run(measure(proxies, clients, rate, seconds))
+            running[kind].append(stack.enter_context(proxy(port, *keep)))
+        found, spent = asyncio.run(measure(running, clients, rate, seconds))
         how = f"{rate:g} replies a second" if rate else "as fast as they come"
-        show(found, spent, output, f"{clients} clients, {how}, {len(found['none'])} rounds of each kind")
+        rounds = f"{len(found['none'])} rounds of each kind, of {proxies} proxies"
+        show(found, spent, output, f"{clients} clients, {how}, {rounds}")
 
 
 def show(found: Delays, spent: dict[str, float], output: Path | None, title: str) -> None:

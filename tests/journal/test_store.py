@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet
@@ -12,10 +13,11 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
+import semtoken as st
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.database import NEWEST, JournalError, engine_of, migrate, url_of, without_password
-from semtoken.journal.entries import COLUMNS, SamplingRule
+from semtoken.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.journal.labels import add_label
 from semtoken.journal.store import Journal, rows_of
 from semtoken.journal.tables import entries, metadata
@@ -117,6 +119,26 @@ def test_the_sample_is_a_share_of_the_entries_that_anybody_can_recompute() -> No
     taken = sum(SamplingRule("seed", 0.05).takes(f"{i:032x}") for i in range(20_000))
     assert abs(taken - 1000) < 4 * (20_000 * 0.05 * 0.95) ** 0.5
     assert not SamplingRule("seed", 0.0).takes("x") and SamplingRule("seed", 1.0).takes("x")
+
+
+def test_new_entries_follow_the_rule_of_the_sample_and_never_share_an_identifier() -> None:
+    recording = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt")
+    token = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}, "logprobs": {"content": [token]}}
+    [answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: recording.entry(answer, {}), range(2_000)))
+    assert len({one.id for one in made}) == 2_000
+    assert all(one.sampled == recording.sampling.takes(one.id) for one in made)
+    assert all(one.seen_twice == (one.sampled and recording.sampling.takes_twice(one.id)) for one in made)
+    assert {one.sampled for one in made} == {one.seen_twice for one in made} == {True, False}
+
+
+def test_equal_prompts_have_equal_fingerprints_under_one_salt_alone() -> None:
+    one, same = {"a": [1, "é"], "b": None}, {"b": None, "a": [1, "é"]}
+    assert fingerprint_of_prompt(one, b"x") == fingerprint_of_prompt(same, b"x") != fingerprint_of_prompt(one, b"y")
+    odd = [fingerprint_of_prompt(text, b"x") for text in ("\ud800", "\ud801", "?", [["?"]])]  # half characters
+    assert len(set(odd)) == 4
 
 
 @pytest.mark.parametrize("address", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "a://b::c"])

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ LONGEST_NAME = 200
 """Characters that are kept of a name that others choose, such as the model's or the person's."""
 SEEN_TWICE = 0.2
 """Share of the random sample that two people are asked about, so that their agreement can be told."""
+MADE_AHEAD = 32
+"""New identifiers that are made at one time: each costs a quarter of what one made alone costs."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=float)  # NumPy's scalars
+_SORTED = msgspec.json.Encoder(order="deterministic")
 _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=str)  # takes half characters, too
 COLUMNS = JournalEntry.__struct_fields__
 
@@ -148,6 +152,7 @@ class Recording:
     salt: bytes
     """Secret of the journal, so that a fingerprint does not give a short prompt away to who reads the table alone."""
     texts: TextRule = field(default_factory=TextRule)
+    _new_names: deque[tuple[str, bool, bool]] = field(default_factory=deque, init=False, repr=False, compare=False)
 
     def entry(
         self,
@@ -185,49 +190,46 @@ class Recording:
         more
             Further fields.
         """
+        exact = result.log_score_bounds is None
         low, high = result.log_score_bounds or (result.log_score, result.log_score)
-        uncertainty = result.uncertainty_bounds
+        uncertainty_low, uncertainty_high = result.uncertainty_bounds
         headline = result.headline
-        confidence = headline.confidence_bounds or (headline.confidence, headline.confidence)
+        confidence_low, confidence_high = headline.confidence_bounds or (headline.confidence, headline.confidence)
         answer = self.texts.apply(result.text)
-        return self._new_entry(
-            identifier,
-            prompt,
-            person,
-            model,
-            question,
-            answer,
-            {
-                "log_score": result.log_score,
-                "log_score_low": low,
-                "log_score_high": high,
-                "method": "exact" if result.log_score_bounds is None else "top-k",
-                "k": None if result.log_score_bounds is None else self.origin.k,
-                "preset": result.preset,
-                "distribution": result.distribution,
-                "signature": result.signature,
-                "headline": headline.name,
-                "headline_value": headline.value,
-                "confidence_low": confidence[0],
-                "confidence_high": confidence[1],
-                "confidence": headline.confidence,
-                "uncertainty": result.uncertainty,
-                "uncertainty_low": uncertainty[0],
-                "uncertainty_high": uncertainty[1],
-                "numbers": _numbers(result),
-                "n_tokens": result.n_tokens,
-                "truncated": result.truncated,
-                "flags": _codes(result, block),
-                "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
-                "chance": block.get("chance"),
-                "chance_low": block.get("chance_lower"),
-                "chance_high": block.get("chance_upper"),
-                "decision": block.get("decision"),
-                "reason": None if (reason := block.get("reason")) is None else storable(reason),
-                "calibrator": None if applied is None or "chance" not in block else applied.checksum,
-                **(more or {}),
-            },
-        )
+        reason = block.get("reason")
+        found: dict[str, Any] = {
+            "answer": answer,
+            "log_score": result.log_score,
+            "log_score_low": low,
+            "log_score_high": high,
+            "method": "exact" if exact else "top-k",
+            "k": None if exact else self.origin.k,
+            "preset": result.preset,
+            "distribution": result.distribution,
+            "signature": result.signature,
+            "headline": headline.name,
+            "headline_value": headline.value,
+            "confidence_low": confidence_low,
+            "confidence_high": confidence_high,
+            "confidence": headline.confidence,
+            "uncertainty": result.uncertainty,
+            "uncertainty_low": uncertainty_low,
+            "uncertainty_high": uncertainty_high,
+            "numbers": _numbers(result),
+            "n_tokens": result.n_tokens,
+            "truncated": result.truncated,
+            "flags": _codes(result, block),
+            "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
+            "chance": block.get("chance"),
+            "chance_low": block.get("chance_lower"),
+            "chance_high": block.get("chance_upper"),
+            "decision": block.get("decision"),
+            "reason": None if reason is None else storable(reason),
+            "calibrator": None if applied is None or "chance" not in block else applied.checksum,
+        }
+        if more:
+            found.update(more)
+        return self._new_entry(found, identifier, prompt, question, person, model)
 
     def decision(
         self,
@@ -254,19 +256,12 @@ class Recording:
             By which the same answer is not written twice.
         """
         if answer.refusal is not None:
-            return self._new_entry(
-                identifier, question, None, None, question, None, {"unscored": storable(answer.refusal)[:500]}
-            )
+            return self._new_entry({"unscored": storable(answer.refusal)[:500]}, identifier, question, question)
         p = answer.probabilities[answer.best]
         low, high = (p, p) if answer.bounds is None else answer.bounds[answer.best]
         return self._new_entry(
-            identifier,
-            question,
-            None,
-            None,
-            question,
-            self.texts.apply(answer.question.options[answer.best].name),
             {
+                "answer": self.texts.apply(answer.question.options[answer.best].name),
                 "log_score": _log(p),
                 "log_score_low": _log(low),
                 "log_score_high": _log(high),
@@ -285,6 +280,9 @@ class Recording:
                 "chance": block.get("chance"),
                 "decision": block.get("decision"),
             },
+            identifier,
+            question,
+            question,
         )
 
     def unscored(
@@ -297,35 +295,47 @@ class Recording:
         model: str | None = None,
     ) -> JournalEntry:
         """Make the entry of an answer that has no score."""
-        return self._new_entry(None, prompt, person, model, question, None, {"unscored": storable(reason)[:500]})
+        return self._new_entry({"unscored": storable(reason)[:500]}, None, prompt, question, person, model)
 
     def _new_entry(
         self,
+        found: dict[str, Any],
         identifier: str | None,
         prompt: Any,
-        person: str | None,
-        model: str | None,
         question: str | None,
-        answer: str | None,
-        found: Mapping[str, Any],
+        person: str | None = None,
+        model: str | None = None,
     ) -> JournalEntry:
-        name = storable(identifier) if identifier else os.urandom(16).hex()
-        sampled = "unscored" not in found and self.sampling.takes(name)
+        name, sampled, twice = self._new_name() if identifier is None else self._sampled(storable(identifier))
         origin = self.origin
-        values = {
-            "id": name,
-            "at": time.time(),
-            "source": origin.source,
-            "sampled": sampled,
-            "seen_twice": sampled and self.sampling.takes_twice(name),
-            "model": _name(origin.model if model is None else model),
-            "engine": _name(origin.engine),
-            "prompt": None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
-            "person": _name(person),
-            "question": self.texts.apply(question),
-            "answer": answer,
-        }
-        return JournalEntry(**{**values, **found})
+        return JournalEntry(
+            id=name,
+            at=time.time(),
+            source=origin.source,
+            sampled=sampled and "unscored" not in found,
+            seen_twice=twice and "unscored" not in found,
+            model=_name(origin.model if model is None else model),
+            engine=_name(origin.engine),
+            prompt=None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
+            person=_name(person),
+            question=self.texts.apply(question),
+            **found,
+        )
+
+    def _new_name(self) -> tuple[str, bool, bool]:
+        """A new identifier, and whether it is in the random sample and shown twice. Callers may be in several threads,
+        but not in processes that were forked after the first call.
+        """
+        try:
+            return self._new_names.pop()
+        except IndexError:
+            names = (os.urandom(16).hex() for _ in range(MADE_AHEAD))
+            self._new_names.extend(map(self._sampled, names))
+            return self._sampled(os.urandom(16).hex())
+
+    def _sampled(self, name: str) -> tuple[str, bool, bool]:
+        sampled = self.sampling.takes(name)
+        return name, sampled, sampled and self.sampling.takes_twice(name)
 
 
 def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:
@@ -349,7 +359,10 @@ def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, A
 
 def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
     """A keyed hash of a prompt, sixteen hex digits: equal prompts of one journal can be found without their texts."""
-    told = _CANONICAL.encode(prompt).encode()
+    try:
+        told = _SORTED.encode(prompt)
+    except (TypeError, ValueError, RecursionError):  # half characters, and whatever else is no JSON
+        told = _CANONICAL.encode(prompt).encode()
     return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
 
 
