@@ -226,9 +226,9 @@ def test_a_row_without_a_distribution_is_named() -> None:
 ROW_TYPES = (torch.bfloat16, np.uint16, np.float32)
 
 
-@pytest.mark.parametrize(("compiled_from", "most"), [(0, 12), (1 << 60, 14)], ids=["compiled", "numpy"])
+@pytest.mark.parametrize("compiled_from", [0, 1 << 60], ids=["compiled", "numpy"])
 def test_a_row_makes_few_stops_from_the_public_function_to_its_sums(
-    compiled_from: int, most: int, monkeypatch: pytest.MonkeyPatch
+    compiled_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Functions of ours that are handed the row, or something that holds it: who reads the code goes through them."""
     monkeypatch.setattr(rows, "COMPILED_FROM", compiled_from)
@@ -258,4 +258,4 @@ def test_a_row_makes_few_stops_from_the_public_function_to_its_sums(
         sys.setprofile(None)
     assert scored.log_score == expected.log_score
     assert next(iter(stops)) == "logits.score_logits" and "reduction.reduce_rows" in stops
-    assert len(stops) <= most, list(stops)
+    assert len(stops) <= 12, list(stops)

@@ -42,22 +42,26 @@ def reduce_rows(
     opening
         [n] only blanks come before.
     """
-    if rows.readable is None:
+    size, normalizers = scorer.vocabulary.size, rows.log_normalizers[taken]
+    if rows.readable is None or rows.likely is None:
         asked = scorer.endings.what_may_end(before, tokens)
-        columns = _columns(rows, taken, *_needed(scorer, tokens, asked))
+        owners, ids, lists = _needed(scorer, tokens, asked)
+        log_probs = gather(rows.logits, rows.row_ids[taken[owners]], ids) - normalizers[owners]
+        columns = [_Columns(owners[part], ids[part], log_probs[part]) for part in lists]
         sums = _sums(scorer, tokens, opening, asked, columns)
+        unsure, least = _unsure(sums.logs[:, 0], normalizers)
+        above = columns_above(rows.logits, rows.row_ids[taken[unsure]].tolist(), size, least, LISTED + 1)
+        likely = _likely_tokens(tokens, normalizers, unsure, above)
     else:
         from semtoken.scoring import kernel
 
-        common, normalizers = rows.common, rows.log_normalizers
-        sums = kernel.sum_steps(
-            scorer.tables, rows.readable, rows.row_ids, common, normalizers, taken, tokens, before, opening
-        )
+        of_rows = (rows.readable, rows.row_ids, rows.common, rows.log_normalizers)
+        sums = kernel.sum_steps(scorer.tables, *of_rows, taken, tokens, before, opening)
+        likely = rows.likely.ids[taken], rows.likely.logits[taken] - normalizers[:, None]
     asked, neutral, logs, ends, counts, candidates = sums
-    likely_ids, likely = _likely_tokens(rows, taken, tokens, logs[:, 0], scorer.vocabulary.size)
-    steps = ReducedSteps(tokens, opening, neutral, logs, asked, ends, likely_ids, likely, counts, candidates)
+    steps = ReducedSteps(tokens, opening, neutral, logs, asked, ends, *likely, counts, candidates)
     waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()
-    return steps, {k: WholeRow.of(rows, int(taken[k]), scorer.vocabulary.size) for k in waiting}
+    return steps, {k: WholeRow.of(rows, int(taken[k]), size) for k in waiting}
 
 
 class _Sums(NamedTuple):
@@ -71,10 +75,10 @@ class _Sums(NamedTuple):
     candidates: FloatArray
 
 
-def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> list[tuple[IdArray, IdArray]]:
-    """The columns of each step whose probabilities its sums need: the lists that `_sums` takes, in that order."""
+def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> tuple[IdArray, IdArray, list[slice]]:
+    """The columns whose probabilities the sums need: whose each is, its id, and the lists that `_sums` takes."""
     tables, n = scorer.tables, len(tokens)
-    return [
+    lists = [
         (np.arange(n), tokens),
         _list_entries(tables.members, tables.cluster_of[tokens]),
         _list_entries(tables.spelled, tables.spelling_of[tokens]),
@@ -82,6 +86,9 @@ def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> list[tuple[IdArr
         _list_entries(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
         _list_entries(tables.candidates, tables.candidates_of[tokens]),
     ]
+    owners, ids = (np.concatenate(parts) for parts in zip(*lists, strict=True))
+    bounds = itertools.accumulate((len(one) for one, _ in lists), initial=0)
+    return owners, ids, [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
 def _sums(scorer: Scorer, tokens: IdArray, opening: BoolArray, asked: IdArray, columns: Sequence[_Columns]) -> _Sums:
@@ -131,16 +138,6 @@ def _list_entries(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
         return NO_IDS, NO_IDS
     at = np.arange(behind[-1]) + np.repeat(places[:, 0] - (behind - counts), counts)
     return np.repeat(np.arange(len(places)), counts), ids[at]
-
-
-def _columns(rows: NormalizedRows, taken: IdArray, *lists: tuple[IdArray, IdArray]) -> list[_Columns]:
-    """The log-probabilities of some lists of columns, with one transfer from the device of the rows."""
-    steps, ids = (np.concatenate(parts) for parts in zip(*lists, strict=True))
-    at = taken[steps]
-    log_probs = gather(rows.logits, rows.row_ids[at], ids) - rows.log_normalizers[at]
-    bounds = itertools.accumulate((len(one) for one, _ in lists), initial=0)
-    cut = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    return [_Columns(steps[part], ids[part], log_probs[part]) for part in cut]
 
 
 class _ChosenTokens(NamedTuple):
@@ -216,19 +213,19 @@ class _ChosenTokens(NamedTuple):
         return found
 
 
+def _unsure(own: FloatArray, normalizers: FloatArray) -> tuple[IdArray, list[float]]:
+    """The steps at which another token may have 1 %, for the chosen one has not all the rest; and the logits of 1 %."""
+    unsure = np.flatnonzero(~(own > math.log1p(-LEAST_LISTED)))
+    least: list[float] = (normalizers[unsure] + math.log(LEAST_LISTED)).tolist()
+    return unsure, least
+
+
 def _likely_tokens(
-    rows: NormalizedRows, taken: IdArray, tokens: IdArray, own: FloatArray, size: int
+    tokens: IdArray, normalizers: FloatArray, unsure: IdArray, above: Sequence[tuple[IdArray, FloatArray]]
 ) -> tuple[IdArray, FloatArray]:
     """The most probable tokens of each row and their log-probabilities, as in `ReducedSteps`."""
-    if rows.likely is not None:
-        return rows.likely.ids[taken], rows.likely.logits[taken] - rows.log_normalizers[taken, None]
-    ids, log_probs = np.full((len(taken), LISTED + 1), -1), np.full((len(taken), LISTED + 1), -np.inf)
-    # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
-    unsure = np.flatnonzero(~(own > math.log1p(-LEAST_LISTED)))
-    normalizers, at = rows.log_normalizers[taken[unsure]], rows.row_ids[taken[unsure]]
-    least: Sequence[float] = (normalizers + math.log(LEAST_LISTED)).tolist()
-    above = columns_above(rows.logits, at.tolist(), size, least, LISTED + 1) if len(unsure) else []
-    for k, normalizer, (columns, values) in zip(unsure.tolist(), normalizers, above, strict=True):
+    ids, log_probs = np.full((len(tokens), LISTED + 1), -1), np.full((len(tokens), LISTED + 1), -np.inf)
+    for k, (columns, values) in zip(unsure.tolist(), above, strict=True):
         order = [j for j in np.lexsort((columns, -values)) if columns[j] != tokens[k]][:LISTED]
-        ids[k, : len(order)], log_probs[k, : len(order)] = columns[order], values[order] - normalizer
+        ids[k, : len(order)], log_probs[k, : len(order)] = columns[order], values[order] - normalizers[k]
     return ids, log_probs

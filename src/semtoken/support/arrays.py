@@ -252,7 +252,7 @@ def columns_above(
     most
         Of rows on an accelerator, no more columns than these, the highest ones.
     """
-    if is_tensor(rows) and rows.device.type != "cpu":
+    if row_ids and is_tensor(rows) and rows.device.type != "cpu":
         found = rows[list(row_ids), :size].topk(min(most, size), dim=-1)
         values, columns = found.values.double().cpu().numpy(), found.indices.cpu().numpy()
         both = [(c[v >= low], v[v >= low]) for c, v, low in zip(columns, values, least, strict=True)]
