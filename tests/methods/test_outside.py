@@ -149,6 +149,56 @@ def test_an_installed_package_brings_a_statistic_and_its_method(tmp_path: Path) 
     assert any("'broken' of semtoken-plugin (semtoken.methods) cannot be loaded" in one for one in told)
 
 
+ONE_MODULE = """
+from semtoken.bench.datasets import KnownSet, Question
+from semtoken.methods.table import method
+from semtoken.payloads.formats.openai_chat import OpenAIChat
+
+@method(title="First", family="likelihood", needs=("log_probs",), reference="a test, 2026")
+def first_of_all(log_probs):
+    return -float(log_probs[0])
+
+class ElsewhereChat(OpenAIChat):
+    path = "/elsewhere"
+    formats = {"elsewhere": "elsewhere-chat"}
+
+RIVERS = KnownSet("Rivers", "tqa", "me/rivers", None, "test", 1, lambda n, row: Question(str(n), row["q"], (row["a"],)))
+"""
+POINTS_OF_ONE_MODULE = """
+[semtoken.methods]
+first_of_all = one_module:first_of_all
+[semtoken.payload_shapes]
+elsewhere = one_module:ElsewhereChat
+[semtoken.datasets]
+rivers = one_module:RIVERS
+"""
+ASK_ONE_MODULE = """
+import warnings
+warnings.simplefilter("error")
+{first}
+from semtoken.bench.datasets import known_sets
+from semtoken.methods.outside import known_methods
+from semtoken.payloads import known_formats
+from semtoken.payloads.formats import shape_at
+known_methods(["first_of_all"])
+print("rivers" in known_sets(), "elsewhere-chat" in known_formats(), shape_at("/v1/elsewhere").__name__)
+"""
+
+
+@pytest.mark.parametrize("first", ["import one_module", ""])
+def test_one_module_may_bring_a_method_a_shape_and_a_data_set(tmp_path: Path, first: str) -> None:
+    """It imports semtoken's tables while it is loaded itself, and is loaded by whatever asks first, or by its user."""
+    (tmp_path / "one_module.py").write_text(ONE_MODULE, "utf-8")
+    metadata = tmp_path / "one_module-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: one-module\nVersion: 1.0\n", "utf-8")
+    (metadata / "entry_points.txt").write_text(POINTS_OF_ONE_MODULE, "utf-8")
+    code = f"import sys; sys.path[:] = {[str(tmp_path), *sys.path]!r}\n{ASK_ONE_MODULE.format(first=first)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True", "ElsewhereChat"]
+
+
 def results() -> RunResults:
     cell = Cell(
         model="m",

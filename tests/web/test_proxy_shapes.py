@@ -18,7 +18,7 @@ from semtoken import TokenClusters
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload, score_payload
-from semtoken.payloads.formats import FORMATS, ProbeQuestion, Shape
+from semtoken.payloads.formats import ProbeQuestion, Shape, known_formats
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.payloads.recorded import NAMES, STREAMED, recording
@@ -33,7 +33,7 @@ OURS = ("llama-cpp", "sglang", "openai-responses", "vllm-responses")
 
 
 def shape_of(name: str) -> type[Shape]:
-    return FORMATS[read_payload(recording(name).reply).format].shape
+    return known_formats()[read_payload(recording(name).reply).format].shape
 
 
 def path_of(shape: type[Shape]) -> str:

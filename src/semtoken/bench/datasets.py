@@ -93,10 +93,15 @@ _NQ = KnownSet("NQ", "nq", "google-research-datasets/nq_open", None, "validation
 _TQA = KnownSet("TQA", "tqa", "mandarjoshi/trivia_qa", "rc.nocontext", "validation", 9_960, _tqa_question)
 _WQ = KnownSet("WQ", "wq", "stanfordnlp/web_questions", None, "test", 2_032, _wq_question)
 _KNOWN = {"nq": _NQ, "tqa": _TQA, "triviaqa": _TQA, "wq": _WQ, "webquestions": _WQ}
-_KNOWN |= installed(DATASETS)  # of other packages: a name -> a `KnownSet`
 _ALMANAC: Mapping[str, Literal["dev", "test"]] = {"almanac": "test", "almanac-dev": "dev"}
-DATASET_NAMES = (*_KNOWN, *_ALMANAC)
-"""Names that `read_dataset` knows; everything else is the path of a file."""
+
+
+def known_sets() -> dict[str, KnownSet]:
+    """Name -> question set, those of installed packages included.
+
+    Packages are loaded by a call, not by an import: a package may import this module while it is loaded itself.
+    """
+    return {**_KNOWN, **installed(DATASETS)}
 
 
 def read_dataset(
@@ -144,17 +149,16 @@ def read_dataset(
 
 
 def _whole(name: str | Path, path: str | Path | None) -> Dataset:
-    if known := _KNOWN.get(str(name)):
+    if known := known_sets().get(str(name)):
         return _known_dataset(known, path)
     if path is not None:
-        raise InvalidInput(f"A path can be given for {', '.join(_KNOWN)} only, not for {str(name)!r}.")
+        raise InvalidInput(f"A path can be given for {', '.join(known_sets())} only, not for {str(name)!r}.")
     if split := _ALMANAC.get(str(name)):
         return Dataset(str(name), tuple(load_questions(split)), PROMPTS["almanac"], str(name))
     file = Path(name)
     if not file.exists():
-        raise InvalidInput(
-            f"There is no question set {str(name)!r}: neither one of {', '.join(DATASET_NAMES)} nor a file."
-        )
+        known_names = ", ".join((*known_sets(), *_ALMANAC))
+        raise InvalidInput(f"There is no question set {str(name)!r}: neither one of {known_names} nor a file.")
     questions = read_questions(file)
     _check_ids(questions, file)
     return Dataset(_stem(file), tuple(questions), PROMPTS["tqa"], str(file))

@@ -26,20 +26,20 @@ Enter by `score_payload`, `read_payload` or `PayloadStream`.
 from __future__ import annotations
 
 from semtoken.choices import SegmentKind
-from semtoken.payloads.formats.registry import FORMATS
+from semtoken.payloads.formats.registry import known_formats
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.score import score_payload
 from semtoken.payloads.segments import Payload, PayloadChoice, Segment, StreamEvent
 from semtoken.payloads.stream import PayloadStream
 
 __all__ = [
-    "FORMATS",
     "Payload",
     "PayloadChoice",
     "PayloadStream",
     "Segment",
     "SegmentKind",
     "StreamEvent",
+    "known_formats",
     "read_payload",
     "score_payload",
 ]

@@ -25,7 +25,7 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
         JSON text or bytes, a dict, an object of the `openai` client, or a whole stream: its text (server-sent events)
         or its chunks.
     format : str, optional
-        One of `FORMATS`; recognised by the fields of the reply by default.
+        One of `known_formats()`; recognised by the fields of the reply by default.
     temperature : float, optional
         That of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy) they are
         `processed`.

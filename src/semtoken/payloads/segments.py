@@ -58,7 +58,7 @@ class Payload:
     """The reply of an engine in semtoken's form: its choices and what their log-probabilities are."""
 
     format: str
-    """Which shape it had, one of `semtoken.payloads.FORMATS`."""
+    """Which shape it had, one of `semtoken.payloads.known_formats()`."""
     model: str | None
     """The model's name in the reply, if it has one."""
     distribution: Distribution

@@ -172,7 +172,7 @@ class PayloadStream:
     Parameters
     ----------
     format : str, optional
-        One of `FORMATS`; recognised by the chunks by default.
+        One of `known_formats()`; recognised by the chunks by default.
     temperature : float, optional
         See `read_payload`.
     """

@@ -1,4 +1,4 @@
-"""The shapes of replies that are understood, one class a file; `registry.SHAPES` lists them.
+"""The shapes of replies that are understood, one class a file; `known_shapes()` lists them.
 
 A `Shape` asks one API for log-probabilities, detects its replies, reads them whole or chunk by chunk into `Delta`s, and
 says where choices, texts and numbers stand in them. `base.py` says what a shape has to do; openai_choices.py is what
@@ -9,12 +9,10 @@ registry (docs/extending.md).
 from __future__ import annotations
 
 from semtoken.payloads.formats.base import ALL, Delta, Growth, HiddenFields, Place, ProbeQuestion, Shape
-from semtoken.payloads.formats.registry import FORMATS, SHAPES, Format, shape_at
+from semtoken.payloads.formats.registry import Format, known_formats, known_shapes, shape_at
 
 __all__ = [
     "ALL",
-    "FORMATS",
-    "SHAPES",
     "Delta",
     "Format",
     "Growth",
@@ -22,5 +20,7 @@ __all__ = [
     "Place",
     "ProbeQuestion",
     "Shape",
+    "known_formats",
+    "known_shapes",
     "shape_at",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from semtoken.errors import BackendError, InvalidInput
@@ -22,9 +24,8 @@ SHAPES: tuple[type[Shape], ...] = (
     OpenAIResponses,
     SGLangGenerate,
     LlamaCppCompletion,
-    *installed(PAYLOAD_SHAPES).values(),
 )
-"""No reply has two of them. `semtoken doctor` asks in this order, and prefers the first that gives enough."""
+"""The shapes of this package; `known_shapes()` has those of installed packages, too."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,21 @@ class Format:
     engine: Engine
 
 
-FORMATS: Mapping[str, Format] = {
-    name: Format(name, shape, engine) for shape in SHAPES for engine, name in shape.formats.items()
-}
+@cache
+def known_shapes() -> tuple[type[Shape], ...]:
+    """All shapes, those of this package first.
+
+    No reply has two of them. `semtoken doctor` asks in this order, and prefers the first that gives enough.
+    Packages are loaded by the first call, not by an import: a package may import this module while it is loaded.
+    """
+    return (*SHAPES, *installed(PAYLOAD_SHAPES).values())
+
+
+@cache
+def known_formats() -> Mapping[str, Format]:
+    """Name of a format -> the shape together with the engine that uses it."""
+    named = ((name, shape, engine) for shape in known_shapes() for engine, name in shape.formats.items())
+    return MappingProxyType({name: Format(name, shape, engine) for name, shape, engine in named})
 
 
 def format_named(name: str) -> Format:
@@ -49,9 +62,9 @@ def format_named(name: str) -> Format:
     InvalidInput
         There is no format with this name.
     """
-    if not isinstance(name, str) or name not in FORMATS:
-        raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(FORMATS)}.")
-    return FORMATS[name]
+    if not isinstance(name, str) or name not in known_formats():
+        raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(known_formats())}.")
+    return known_formats()[name]
 
 
 def shape_at(path: str) -> type[Shape] | None:
@@ -60,7 +73,7 @@ def shape_at(path: str) -> type[Shape] | None:
     >>> shape_at("/openai/deployments/x/chat/completions"), shape_at("/v1/embeddings")
     (<class 'semtoken.payloads.formats.openai_chat.OpenAIChat'>, None)
     """
-    found = (shape for shape in SHAPES if text(path, "path").endswith(shape.path))
+    found = (shape for shape in known_shapes() if text(path, "path").endswith(shape.path))
     return max(found, key=lambda shape: len(shape.path), default=None)
 
 
@@ -77,12 +90,12 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     first = replies[0]
     if first.get("error") is not None and "choices" not in first:
         raise BackendError(f"The server answered with an error: {error_text(first['error'])}")
-    for shape in SHAPES:
+    for shape in known_shapes():
         if shape.detects(replies):
             return shape
     raise InvalidInput(
         f"This is no reply that semtoken understands: its fields are {', '.join(map(repr, first)) or 'none'}. "
-        f"Understood are replies and streams of: {', '.join(FORMATS)}."
+        f"Understood are replies and streams of: {', '.join(known_formats())}."
     )
 
 
@@ -94,14 +107,14 @@ def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
     InvalidInput
         The chunk has none of the known shapes.
     """
-    for shape in SHAPES:
+    for shape in known_shapes():
         if shape.starts(chunk):
             return shape
     if chunk.get("choices") in ([], ()):
         return None
     raise InvalidInput(
         f"This is no chunk of a stream that semtoken understands: its fields are "
-        f"{', '.join(map(repr, chunk)) or 'none'}. Understood are the streams of: {', '.join(FORMATS)}."
+        f"{', '.join(map(repr, chunk)) or 'none'}. Understood are the streams of: {', '.join(known_formats())}."
     )
 
 

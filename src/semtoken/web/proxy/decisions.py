@@ -21,7 +21,7 @@ from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
-from semtoken.payloads.formats import SHAPES, Shape
+from semtoken.payloads.formats import Shape, known_shapes
 from semtoken.payloads.formats.registry import error_text
 from semtoken.payloads.splice import Document, Put, encode, load_json
 from semtoken.web.calibrators import CalibratorSlot, slot_of
@@ -119,7 +119,7 @@ class TextQuestions:
 
     def _shapes(self) -> list[type[Shape]]:
         chosen = self._settings.decisions
-        by_name = {shape.name: shape for shape in SHAPES}
+        by_name = {shape.name: shape for shape in known_shapes()}
         return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
     async def _masses_by(self, shape: type[Shape], work: QuestionsUnderWay) -> list[Masses]:

@@ -12,7 +12,7 @@ import anyio
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.payloads.formats import SHAPES
+from semtoken.payloads.formats import known_shapes
 from semtoken.web.admission import Admission, Workers
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import Asking
@@ -76,11 +76,16 @@ REFUSED = "The upstream refuses to give log-probabilities for this request, so t
 NO_STREAMS = (
     "This proxy shows accepted answers only (--abstain-text), and decides on whole answers: ask without `stream`."
 )
-NOT_DECIDED = (
-    "This proxy shows accepted answers only (--abstain-text), and decides on answers to POST requests whose path ends "
-    f"with one of: {', '.join(shape.path for shape in SHAPES)}."
-)
 NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could not read the request."
+
+
+def _not_decided() -> str:
+    """The message for a request at a path that no shape has."""
+    paths = ", ".join(shape.path for shape in known_shapes())
+    return (
+        "This proxy shows accepted answers only (--abstain-text), and decides on answers to POST requests whose path "
+        f"ends with one of: {paths}."
+    )
 
 
 class ProxyHandler:
@@ -152,7 +157,7 @@ class ProxyHandler:
         asked = None if shape is None or encoded else read_request(shape, body)
         if asked is None and withheld(self._scoring.calibrator) is not None and shows_answers(client.path):
             raise (
-                ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, NOT_DECIDED, code="not_decided")
+                ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, _not_decided(), code="not_decided")
             )
         async with anyio.create_task_group() as tasks:
 
