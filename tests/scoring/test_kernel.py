@@ -102,7 +102,7 @@ def test_the_most_probable_tokens_stand_in_order() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "NUMBERS_EACH", 1)
-    monkeypatch.setattr("semtoken.support.threads.usable_threads", lambda: threads)
+    monkeypatch.setattr("semtoken.support.compiled.usable_threads", lambda: threads)
     logits = np.random.default_rng(4).standard_normal((5, 2100)).astype(np.float32)
     kept = rows.KeptRows(2, 4, np.float32, 2050, np.array([7, 2049]))
     assert kept.fits(2, 3, np.float32) and not kept.fits(2, 5, np.float32) and not kept.fits(1, 4, np.float32)

@@ -1,4 +1,21 @@
-"""What each work records of the questions of one shard: answers, scores by clusters, verdicts, uncertainties."""
+"""What computes the files of a run: one work for each pass over the questions of a model and a data set.
+
+A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
+makes the files of one shard after another; an executor (`semtoken.executors`) decides where and in what order.
+
+========================================== ===========================================================================
+work                                       steps
+========================================== ===========================================================================
+greedy, samples, p_true                    of the same names, by the model that answers
+stc                                        stc, stc_no_clustering, stc_no_prefix, one for each clustering of the study
+watched                                    one for each statistic of the answering model
+entailment, alternative_entailment         of the same names, by the NLI model
+similarity, token_relevance,               of the same names, by the cross-encoder
+sample_token_relevance
+scores                                     one for each method
+judge:NAME                                 of the same name
+========================================== ===========================================================================
+"""
 
 from __future__ import annotations
 
@@ -24,7 +41,18 @@ from semtoken.bench.models import Models, RunAnswerer
 from semtoken.bench.plan import CellPlan, PlannedStep, clustering_of
 from semtoken.bench.prompts import PromptFormat
 from semtoken.bench.settings import RunSettings, judge_name
-from semtoken.bench.storage import Shard, columns_of, generations_of, read_shard, shard_path, table_of
+from semtoken.bench.storage import (
+    Shard,
+    columns_of,
+    generations_of,
+    is_shard,
+    problem_path,
+    read_shard,
+    shard_path,
+    table_of,
+    write_json,
+    write_shard,
+)
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.methods import score
@@ -37,6 +65,71 @@ from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class CellWork:
+    """The steps on one model and data set that a single pass over the questions computes together."""
+
+    run: Path
+    settings: RunSettings
+    cell: CellPlan
+    name: str
+    """The name of the work, from the list at the head of this module."""
+    steps: tuple[PlannedStep, ...]
+    """What it is to compute, of the steps of that name."""
+
+    @property
+    def title(self) -> str:
+        """The title of the step in messages and progress bars."""
+        return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
+
+    def missing(self, shard: int) -> tuple[PlannedStep, ...]:
+        """The steps whose file for a shard is missing or damaged, each key once."""
+        by_key = {step.key: step for step in reversed(self.steps)}
+        rows = self.cell.rows(shard)
+        return tuple(
+            step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
+        )
+
+    def resolved(self) -> CellWork:
+        """A copy with the absolute path of the run, so that another process can do the work."""
+        return replace(self, run=self.run.resolve())
+
+    def loader(self) -> Models:
+        """The object that loads the models of this work when they are needed."""
+        return Models(self.settings)
+
+    def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
+        """Load what the work needs; returns the function that makes the missing files of one shard.
+
+        Parameters
+        ----------
+        loader
+            The object that loads the models of the run.
+        answered
+            Called with the questions of the shard at work that are done so far, in works that know it.
+
+        Raises
+        ------
+        SemtokenError
+            A model that it needs cannot be loaded.
+        """
+        context = Context(self.run, self.settings, self.cell, loader, answered)
+        record = recorder_of(self.name, context)
+
+        def make(shard: int) -> None:
+            missing = self.missing(shard)
+            if not missing:
+                return
+            for found in record(ShardInputs(context, shard, missing)):
+                folder = found.step.folder(self.run)
+                if isinstance(found, UnrecordedStep):
+                    write_json(problem_path(folder, shard), {"reason": found.reason})
+                else:
+                    write_shard(folder, shard, found.step.key, found.table, found.seconds, found.usage)
+
+        return make
 
 
 @dataclass(frozen=True)

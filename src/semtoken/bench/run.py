@@ -15,6 +15,7 @@ from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, clustering_of, make_plan
 from semtoken.bench.prompts import prompt_format
+from semtoken.bench.recorders import CellWork
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
 from semtoken.bench.storage import (
     LOCK,
@@ -26,7 +27,6 @@ from semtoken.bench.storage import (
     write_json,
     write_shard,
 )
-from semtoken.bench.works import CellWork
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor, LocalExecutor
 from semtoken.files.temporary import WORKING

@@ -22,8 +22,8 @@ from semtoken.clustering.merges import Merges, cut
 from semtoken.clustering.progress import ClusteringReport, Monitor, Progress, describe_cut
 from semtoken.clustering.rows import TableParts, as_rows
 from semtoken.errors import InvalidInput
+from semtoken.support.compiled import usable_threads
 from semtoken.support.inputs import listed, one_of, whole
-from semtoken.support.threads import usable_threads
 
 __all__ = ["Clustering", "ClusteringReport", "TableParts", "cluster_table", "cluster_tokens"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-from semtoken.support.machine_code import kept_safely
+from semtoken.support.compiled import kept_safely
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

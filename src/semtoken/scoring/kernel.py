@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from semtoken.support.machine_code import kept_safely
+from semtoken.support.compiled import kept_safely
 
 BLOCK = 1024  # numbers of a row that are looked at together: they stay in the innermost cache
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1

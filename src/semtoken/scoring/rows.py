@@ -28,7 +28,7 @@ from semtoken.support.arrays import (
     row_entropies,
     widened,
 )
-from semtoken.support.threads import in_threads
+from semtoken.support.compiled import in_threads
 from semtoken.tokens.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer

@@ -1,9 +1,9 @@
 """Small helpers that every room uses and that know nothing of scores: arrays, checked arguments, texts, other packages.
 
 arrays.py        arrays of log-probabilities and ids, checked and normalised; entropies of their rows
+compiled.py      work of compiled loops shared among threads; their machine code
 extras.py        other packages: optional ones, with the line that installs them, and those that plug in
 inputs.py        checks of arguments, with errors that name them
 installation.py  the user's cache folder; versions, system and extras, for a report of a problem
-threads.py       work that is shared among threads
 text.py          texts and numbers as people may see them, in lines and in HTML
 """
