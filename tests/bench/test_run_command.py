@@ -78,6 +78,22 @@ def test_flags_alone(settings: Path) -> None:
             "judges.1: there is no 'luck', there are 'exact'",
         ),
         (["missing.yaml", "-o", "x"], "cannot be read from missing.yaml"),
+        (
+            ["-m", "almanac", "-d", "almanac", "--methods", "perplexty", "-o", "x"],
+            "(did you mean 'perplexity'?); there",
+        ),
+        (
+            ["-m", "almanac", "-d", "almanac", "--methods", "own.py", "-o", "x"],
+            "Name the function in it, too: own.py:f",
+        ),
+        (
+            ["-m", "almanac", "-d", "almanac", "--methods", "own.py:x", "-o", "x"],  # `:x:` is no picture
+            "Error: The options cannot be used. methods: the method own.py:x: there is no file own.py.\n",  # and once
+        ),
+        (
+            ["-m", "almanac", "-d", "almanac", "--methods", "rauq,eigenscore", "--backend", "llama-cpp", "-o", "x"],
+            "the methods rauq, eigenscore: The llama-cpp backend does not give attention weights and hidden states",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str], words: str) -> None:

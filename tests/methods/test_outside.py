@@ -36,6 +36,9 @@ def forgot(log_probs):
 def undefined(log_probs):
     return float("nan")
 
+def listed(log_probs):
+    return log_probs
+
 def misnamed(logprobs):
     return 0.0
 """
@@ -73,7 +76,8 @@ def test_a_described_function_is_entered_as_it_says(own: Path) -> None:
             "fails on a record that it was tried on before any model runs: ModuleNotFoundError: No module named",
         ),
         ("undefined", "gives NaN for a record"),
-        ("misnamed", "must be named after what is recorded of an answer, and logprobs is not. There are text"),
+        ("listed", r"TypeError: it returns an array of shape \(3,\), not one number"),
+        ("misnamed", r"recorded of an answer, and logprobs \(did you mean 'log_probs'\?\) is not. There are text"),
         ("absent", "has no function 'absent'"),
     ],
 )

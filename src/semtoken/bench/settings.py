@@ -244,10 +244,11 @@ class RunSettings(Strict):
     def _possible(self) -> RunSettings:
         """Refuse what no model of a backend gives, before one is loaded. What nobody asked for by name is left out."""
         never = {model.backend: NEVER_GIVEN.get(model.backend, frozenset()) for model in self.models}
-        for name in self.methods if "methods" in self.model_fields_set else ():
-            for backend, missing in never.items():
-                if found := readings_for(METHODS[name].needs) & missing:
-                    raise ValueError(f"the method {name}: {not_given(backend, found)}")
+        for backend, missing in never.items() if "methods" in self.model_fields_set else ():
+            lacking = {name: readings_for(METHODS[name].needs) & missing for name in self.methods}
+            if named := [name for name, what in lacking.items() if what]:
+                told = f"the method {named[0]}" if len(named) == 1 else f"the methods {', '.join(named)}"
+                raise ValueError(f"{told}: {not_given(backend, frozenset().union(*lacking.values()))}")
         for backend, missing in never.items() if self.states else ():
             if found := readings_for([AnswerState.field]) & missing:
                 raise ValueError(f"states: {not_given(backend, found)}")
@@ -365,18 +366,21 @@ def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
         return RunSettings.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         found = error.errors()
-        faults = [f"{_place(fault['loc'])}: {_reason(fault)}" for fault in found if not _follows(fault, found)]
+        faults = [f"{_place(fault['loc'])}{_reason(fault)}" for fault in found if not _follows(fault, found)]
         raise InvalidInput(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """`models.0.dtype` as people count."""
-    return ".".join(str(part + 1) if isinstance(part, int) else part for part in location) or "the settings"
+    """`models.1.dtype: `, as people count; empty for a fault of several settings, whose message names them."""
+    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
+    return f"{place}: " if place else ""
 
 
 def _follows(fault: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a list is called too short only because what it holds cannot be used."""
+    """Whether a fault only repeats that of the methods, or calls a list too short because what it holds is faulty."""
     place = fault["loc"]
+    if place == ("outside",):
+        return any(other["loc"] == ("methods",) for other in others)
     within = (other for other in others if len(other["loc"]) > len(place) and other["loc"][: len(place)] == place)
     return fault["type"] == "too_short" and any(within)
 
@@ -386,5 +390,5 @@ def _reason(fault: Mapping[str, Any]) -> str:
         return "there is no such setting"
     if fault["type"] == "union_tag_invalid":
         return f"there is no {fault['ctx']['tag']!r}, there are {fault['ctx']['expected_tags']}"
-    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = str(fault["msg"]).removeprefix("Value error, ").removesuffix(".")
     return f"{message[0].lower()}{message[1:]}"

@@ -63,7 +63,7 @@ class ShortHelp(TyperCommand):
         place = ctx.command_path.partition(" ")[2]
         shown = [names[name] for name in (names if whole else ESSENTIAL.get(place, names))]
         arguments = [param for param in self.params if not isinstance(param, TyperOption)]
-        console = Console(highlight=False)
+        console = Console(highlight=False, emoji=False)
         console.print(self.get_usage(ctx), markup=False, soft_wrap=True)
         console.print()
         console.print(Padding(Markdown(inspect.cleandoc(self.help or "")), (0, 2)))
@@ -82,7 +82,7 @@ def print_commands(group: Any, ctx: Any, summaries: Mapping[str, str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     console.print(group.get_usage(ctx), markup=False, soft_wrap=True)
     console.print()
     for paragraph in inspect.cleandoc(group.help or "").split("\n\n"):

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from semtoken.probing import Dispute
     from semtoken.results import ScoredResponse
 
-out = Console(highlight=False)
+out = Console(highlight=False, emoji=False)
 SETTLED, FEWEST_PIECES = 10.0, 3
 """No time left is told before so many seconds and pieces: until then it is no estimate."""
-err = Console(stderr=True, highlight=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def untrusted(text: str, style: str = "") -> Text:

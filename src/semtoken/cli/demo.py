@@ -178,7 +178,7 @@ def demo(
     start = time.perf_counter()
     clusters = ALMANAC if model == ALMANAC else None  # the embedded model is also scored by the paper's rules
     choice = ModelChoice(model, clusters=clusters, device="cpu", dtype="float32", verbose=verbose)
-    console = Console(record=True, width=100, highlight=False) if save_svg else out
+    console = Console(record=True, width=100, highlight=False, emoji=False) if save_svg else out
     stc = choice.load()
     if model == ALMANAC:
         run(stc, demo_set(load_questions("dev")), spread(load_questions("test"), questions), console)

@@ -20,6 +20,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods.table import METHODS, method, score, withdraw
 from semtoken.results.generation import LAYOUTS, Generation, Layout
 from semtoken.support import extras
+from semtoken.support.text import did_you_mean
 
 _MODULES = "semtoken_methods_"
 """What the modules of files are called begin with this."""
@@ -48,9 +49,11 @@ def known_methods(names: Iterable[str]) -> list[str]:
         if name not in METHODS:
             load_installed()
         if name not in METHODS:
+            if name.endswith(".py"):
+                raise InvalidInput(f"{name} is a file. Name the function in it, too: {name}:function.")
             raise InvalidInput(
-                f"There is no method {name}; there are {', '.join(METHODS)}. A function of your own is named by its "
-                "file: path/to/file.py:function."
+                f"There is no method {name}{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}. "
+                "A function of your own is named by its file: path/to/file.py:function."
             )
         found.append(name)
     return found
@@ -137,7 +140,7 @@ def _enter(function: Callable[..., float], name: str, path: str) -> str:
     if unknown := [one for one in needs if one not in LAYOUTS]:
         raise InvalidInput(
             f"The arguments of {name} in {path} must be named after what is recorded of an answer, and "
-            f"{', '.join(unknown)} is not. There are {', '.join(LAYOUTS)}."
+            f"{unknown[0]}{did_you_mean(unknown[0], LAYOUTS)} is not. There are {', '.join(LAYOUTS)}."
         )
     described = method(
         name,
@@ -165,7 +168,10 @@ def try_out(name: str) -> None:
     if unknown := [one for one in found.needs if one not in LAYOUTS]:
         raise InvalidInput(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")
     try:
-        value = float(score(name, trial_record()))
+        given = score(name, trial_record())
+        if np.ndim(given):
+            raise TypeError(f"it returns an array of shape {np.shape(given)}, not one number")
+        value = float(given)
     except Exception as error:  # whatever somebody's function raises
         withdraw(name)
         raise InvalidInput(

@@ -22,6 +22,7 @@ from semtoken.parts.prose import new_words, phrases
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.support.inputs import listed, shown
+from semtoken.support.text import did_you_mean
 
 Bounded = tuple[Any, Any, Any]
 """A value, and values below and above the exact one: the same where it is exact itself."""
@@ -106,7 +107,8 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
     asked, possible = [_name_in_table(name) for name in listed(names, "methods")], one_pass_methods()
     for name in asked:
         if not isinstance(name, str) or name not in METHODS:
-            raise InvalidInput(f"There is no method {shown(name)}; of one pass there are {', '.join(possible)}.")
+            hint = did_you_mean(str(name), possible)
+            raise InvalidInput(f"There is no method {shown(name)}{hint}; of one pass there are {', '.join(possible)}.")
         if name not in possible:
             missing = sorted(set(METHODS[name].needs) - OF_ANSWERS - STATISTICS.keys())
             raise InvalidInput(

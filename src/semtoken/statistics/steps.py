@@ -21,6 +21,7 @@ from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.encoders import entailment_matrices, similarity_matrices
 from semtoken.statistics.pairs import AskPairs, alternative_classes, token_similarities
+from semtoken.support.text import did_you_mean
 
 Fields = dict[str, Any]
 """Field of `Generation` -> value."""
@@ -228,8 +229,11 @@ def require_filled() -> None:
     """Raise `TypeError` for a field that no step fills, or that a method needs and nobody records."""
     if unfilled := LAYOUTS.keys() - STEP_OF_FIELD.keys():
         raise TypeError(f"No step fills {sorted(unfilled)} of Generation.")
-    if unknown := {name for method in METHODS.values() for name in method.needs} - STEP_OF_FIELD.keys():
-        raise TypeError(f"Some method needs {sorted(unknown)}, which no step fills.")
+    for method in METHODS.values():
+        for name in method.needs:
+            if name not in STEP_OF_FIELD:
+                hint = did_you_mean(name, STEP_OF_FIELD)
+                raise TypeError(f"The method {method.name} needs {name!r}{hint}, which no step or statistic fills.")
 
 
 for _step in _OWN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 NEWLINE, END = "↵", "∎"
@@ -30,6 +31,12 @@ def one_line(text: str) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """A text for one line: its beginning, where it is longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint to add to an unknown name, such as ` (did you mean 'perplexity'?)`; empty if no known name is like it."""
+    near = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def number(value: float, digits: int = 3) -> str:
