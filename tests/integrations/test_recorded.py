@@ -54,6 +54,8 @@ def test_inspect_has_the_numbers_of_stc() -> None:
     blocks = [output["metadata"]["semtoken"][0] for output in run["outputs"]]
     assert [block["uncertainty"] for block in blocks] == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
     assert [one["uncertainty"] for one in run["metadata"]] == [block["uncertainty"] for block in blocks]
+    confidences = [block["headline"]["confidence"] for block in blocks]
+    assert confidences == pytest.approx([a.headline.confidence for a in answers], abs=1e-4)
 
 
 def test_figures_of_inspect_are_those_of_its_answers() -> None:
@@ -101,13 +103,15 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     kept = run["logged"]["response_json"]
     block = (json.loads(kept) if isinstance(kept, str) else kept)["semtoken"]
     assert run["logged"]["response"] == answer.text.strip()
+    assert block["headline"]["confidence"] == pytest.approx(answer.headline.confidence, abs=1e-4)
     assert (block["uncertainty"], block["lower"]) == pytest.approx((answer.uncertainty, answer.uncertainty), abs=1e-4)
     assert [one["text"] for one in block["tokens"]] == [token.text for token in answer.tokens]
     assert [one["probability"] for one in block["tokens"]] == pytest.approx(
         [token.agreeing_probability for token in answer.tokens], abs=1e-4
     )
     first, second, *tokens = run["shown"].splitlines()
-    assert (first, second) == (answer.text.strip(), f"uncertainty {answer.uncertainty:.3f}")
+    assert first == answer.text.strip()
+    assert second.startswith(f"confidence {100 * answer.headline.confidence:.0f} %: ")
     assert len(tokens) == len(answer.tokens)
 
 
