@@ -90,8 +90,9 @@ test-integrations:
 	$(PYTHON) scripts/integrations.py $(HOSTS)
 
 # Campaigns against the whole package, in their short form: odd arguments, hostile texts, damaged files, kills, a faulty
-# upstream, requests to `serve` among others. For more of them: make test-hostile HOSTILE="--calls 1000000 --texts 10000
-# --every 1 --kills 200 --requests 100000 --asked 5000 --parents 50"
+# upstream, requests to `serve` among others, odd typed questions. For more of them: make test-hostile
+# HOSTILE="--calls 1000000 --texts 10000 --every 1 --kills 200 --requests 100000 --asked 5000 --questions 5000
+# --parents 50"
 test-hostile: $(VENV)/test.installed
 	$(BIN)/python -m tests.hostile $(HOSTILE)
 

@@ -210,3 +210,12 @@ class TestTexts:
             assert "<|im_end|>" not in body
             assert "<|im_start|>" not in body
             assert "D. {{ 7 * 7 }}" in body
+
+
+def test_an_option_listed_without_a_number_may_have_all_that_is_left() -> None:
+    """As SGLang writes null: the first of a list may be the likeliest."""
+    tokens = [TopToken(-9999.0, 1, "B"), TopToken(math.log(0.2), 2, "A"), TopToken(math.log(0.05), 3, "x")]
+    low, high = masses_from_top_tokens(["A", "B"], [TopStep(tokens[0], tokens)], exact=True)
+    assert low == pytest.approx([0.2, 0.0])
+    assert high[0] == pytest.approx(0.2)
+    assert 0.75 <= high[1] <= 1.0

@@ -15,7 +15,7 @@ import typer
 from tests.hostile.campaigns import Sizes, outcomes_of
 from tests.hostile.outcomes import Outcome, table
 
-SHORT = ("functions", "intervals", "outputs", "texts", "damage", "kills", "traffic", "serving", "parents")
+SHORT = ("functions", "intervals", "outputs", "texts", "damage", "kills", "traffic", "serving", "questions", "parents")
 ALL = (*SHORT, "properties")
 
 
@@ -25,7 +25,7 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers; the same seed tries the same.")] = None,
     calls: Annotated[int, typer.Option(help="functions: calls of public functions.")] = 20_000,
-    first: Annotated[int, typer.Option(help="functions: number of the first call.")] = 0,
+    first: Annotated[int, typer.Option(help="functions, questions: number of the first case.")] = 0,
     answers: Annotated[int, typer.Option(help="intervals: answers, each with its list and all its logits.")] = 300,
     texts: Annotated[int, typer.Option(help="outputs: texts, each through five outputs.")] = 100,
     parts: Annotated[int, typer.Option(help="texts: pairs of a short and a long text, through every finder.")] = 4,
@@ -35,6 +35,7 @@ def run(
     asked: Annotated[
         int, typer.Option(help="serving: requests to `serve`, each of them alone and among others.")
     ] = 100,
+    questions: Annotated[int, typer.Option(help="questions: odd requests for typed questions.")] = 300,
     parents: Annotated[int, typer.Option(help="parents: first processes of servers that are killed.")] = 2,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
@@ -45,7 +46,7 @@ def run(
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
     outcomes: list[Outcome] = []
-    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests, asked, parents)
+    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests, asked, questions, parents)
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             # In a process of its own: some copy theirs (os.fork), and a copy of one that has used threads hangs.

@@ -7,7 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.hostile import damage, functions, intervals, kills, outputs, parents, properties, serving, texts, traffic
+from tests.hostile import (
+    damage,
+    functions,
+    intervals,
+    kills,
+    outputs,
+    parents,
+    properties,
+    questions,
+    serving,
+    texts,
+    traffic,
+)
 from tests.hostile.outcomes import Outcome
 
 
@@ -24,6 +36,7 @@ class Sizes:
     kills: int
     requests: int
     asked: int
+    questions: int
     parents: int
 
 
@@ -39,6 +52,7 @@ def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome
         "kills": lambda: kills.attack(seed, sizes.kills, place / "kills"),
         "traffic": lambda: [traffic.attack(seed, sizes.requests)],
         "serving": lambda: [serving.attack(seed, sizes.asked)],
+        "questions": lambda: [questions.attack(seed, sizes.questions, sizes.first)],
         "parents": lambda: [parents.attack(seed, sizes.parents)],
         "properties": lambda: [properties.attack(seed)],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import math
 import pkgutil
 import time
@@ -18,7 +19,7 @@ import pytest
 import semtoken
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.support.arrays import real_numbers
-from tests.hostile import damage, fetching, functions, kills, outputs, serving, texts, traffic
+from tests.hostile import damage, fetching, functions, kills, outputs, questions, serving, texts, traffic
 from tests.hostile.functions import Target
 from tests.hostile.outcomes import Outcome, case_random, table
 
@@ -252,6 +253,68 @@ def test_requests_come_again_and_are_mixed() -> None:
     assert len(set(prompts)) < 180 and max(map(len, prompts)) > 10 * min(map(len, prompts))
     assert any(one.leaves_after for one in asked) and any(one.draws for one in asked)
     assert asked[7] == plan.asked(7)
+
+
+def test_wrong_answers_to_typed_questions_are_found() -> None:
+    plan = questions.Plan(5)
+
+    def first(how: str, way: str, question: str) -> int:
+        """A request of this kind that is allowed, with one question that is read by labels."""
+        for number in range(20_000):
+            if plan.how(number) == how and plan.way(number) == way and b'"words"' not in plan.request(number)[1]:
+                path, body = plan.request(number)
+                asked = json.loads(body)["questions"] if questions.permitted(path, body) and path[-1] == "s" else []
+                if [one["type"] for one in asked] == [question]:
+                    return number
+        raise AssertionError("there is none")
+
+    def judged(number: int, answer: Any, status: int = 200) -> str | None:
+        reply = questions.Reply(status, json.dumps(answer).encode(), None, 0.1)
+        return questions.judge(plan, number, reply)
+
+    number = first("well", "chat", "predicate")
+    listed = {one["token"]: math.exp(one["logprob"]) for one in plan.items(number)[0]["top_logprobs"]}
+    yes, no = listed["Yes"], listed["No"]
+    p = yes / (yes + no)
+
+    def answers(probability: float, **block: Any) -> Any:
+        given = {"type": "predicate", "probability": probability, "semtoken": {"allowed_mass": yes + no, **block}}
+        return {"answers": [given]}
+
+    assert judged(number, answers(p)) is None
+    assert "not [" in str(judged(number, answers(p + 0.001)))
+    assert "outside of its bounds" in str(judged(number, answers(p, bounds=[[0.0, 0.0], [0.0, 1.0]])))
+    assert "no probabilities" in str(judged(number, answers(1.5)))
+    assert "500" in str(judged(number, {"error": {"message": "The proxy failed; see its log."}}, 500))
+    assert "without words" in str(judged(number, {"error": {}}, 400))
+    assert "allows" in str(judged(number, {"error": {"message": "This question cannot be answered."}}, 400))
+    assert "a number" in str(judged(first("nan", "chat", "predicate"), answers(p)))
+    refused = next(n for n in range(500) if questions.permitted(*plan.request(n)) is False and plan.way(n) == "model")
+    assert "does not allow" in str(judged(refused, answers(p)))
+    passed = first("seven", "passed", "predicate")
+    sent = questions.TypedUpstream(plan, "decisions").reply(passed, *plan.request(passed))
+    assert sent is not None and judged(passed, json.loads(sent)) is None
+    assert "changed" in str(judged(passed, answers(p)))
+
+
+def test_what_typed_questions_may_hold_is_what_their_packages_say() -> None:
+    right = {"type": "choice", "instructions": "Which?", "choices": [{"value": "a"}, {"value": True}]}
+
+    def allowed(question: Any, **more: Any) -> bool | None:
+        return questions.permitted(
+            "/v1/decisions", json.dumps({"input": "x", "questions": [question], **more}).encode()
+        )
+
+    assert allowed(right) is True
+    assert allowed(right | {"choices": [{"value": "a"}, {"value": 1}]}) is False
+    assert allowed(right | {"choices": [{"value": "a"}, {"value": "a"}]}) is False
+    assert allowed(right | {"further": 1}) is False
+    assert allowed(right, semtoken={"orders": True}) is False
+    assert questions.permitted("/v1/decisions", b'{"input": "x", "questions": [') is False
+    state = {"state": "x", "questions": {"q": {"type": "noul", "criteria": {"maybe": "x"}}}}
+    assert questions.permitted("/v1/systemone", json.dumps(state).encode()) is False
+    state["questions"] = {"q": {"type": "noul"}}
+    assert questions.permitted("/v1/systemone", json.dumps(state).encode()) is True
 
 
 def test_a_model_that_goes_away_is_found(tmp_path: Path) -> None:

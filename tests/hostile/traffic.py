@@ -192,12 +192,20 @@ class FaultyUpstream:
 
 @contextmanager
 def faulty_upstream(plan: Plan) -> Iterator[tuple[str, FaultyUpstream]]:
-    """The server, in a thread; yields its address."""
-    faulty, ready, loop = FaultyUpstream(plan), threading.Event(), asyncio.new_event_loop()
+    """The server; yields its address."""
+    faulty = FaultyUpstream(plan)
+    with listening(faulty.converse) as address:
+        yield address, faulty
+
+
+@contextmanager
+def listening(converse: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> Iterator[str]:
+    """A server on loopback in a thread, which serves each connection by `converse`; yields its address."""
+    ready, loop = threading.Event(), asyncio.new_event_loop()
     address: list[str] = []
 
     async def serve() -> None:
-        server = await asyncio.start_server(faulty.converse, "127.0.0.1", 0, limit=2**22)
+        server = await asyncio.start_server(converse, "127.0.0.1", 0, limit=2**22)
         address.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         ready.set()
         await asyncio.Event().wait()
@@ -212,7 +220,7 @@ def faulty_upstream(plan: Plan) -> Iterator[tuple[str, FaultyUpstream]]:
     thread.start()
     assert ready.wait(10)
     try:
-        yield address[0], faulty
+        yield address[0]
     finally:
         loop.call_soon_threadsafe(serving.cancel)
         thread.join(10)

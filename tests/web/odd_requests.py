@@ -1,25 +1,15 @@
 """Odd requests to `/v1/decisions` and `/v1/systemone`: right ones, bent in one place or several.
 
-    python -m tests.web.odd_requests --seed 1 --requests 10000 [--target serve | passed | texts]
-
-asks a small model behind a real server, and ends with an error where any request is answered with a status of 500 or
-more, with something that is no JSON object, or with probabilities that are none. `passed` asks through a proxy that
-passes requests on, `texts` through one that asks them as texts.
+`python -m tests.hostile questions` asks them of servers and proxies.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
-import math
 import random
-import sys
-from collections import Counter
 from typing import Any
 
-LISTED = 300
-"""Log-probabilities a token: the small model knows nothing, so that its options are seldom among the first."""
 TEXTS = [
     "",
     " ",
@@ -48,6 +38,7 @@ TEXTS = [
     "__proto__",
 ]
 ODD: list[Any] = [None, True, False, 0, -1, 1.5, 1e308, 10**30, [], {}, [[]], {"a": None}, *TEXTS]
+WORDS = ["we", "they", "New York", "true", "maybe"]
 RIGHT: dict[str, list[Any]] = {
     "/v1/decisions": [
         {
@@ -89,10 +80,10 @@ RIGHT: dict[str, list[Any]] = {
 }
 
 
-def odd_request(chance: random.Random) -> tuple[str, bytes]:
-    """A path and the body of a request."""
+def odd_request(chance: random.Random, model: str = "tiny") -> tuple[str, bytes]:
+    """A path and the body of a request to a model of this name."""
     path = chance.choice(list(RIGHT))
-    body = copy.deepcopy(chance.choice(RIGHT[path]))
+    body = copy.deepcopy(chance.choice(RIGHT[path])) | {"model": model}
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3])):
         _bend(body, chance)
     data = json.dumps(body).encode()
@@ -100,6 +91,30 @@ def odd_request(chance: random.Random) -> tuple[str, bytes]:
         cut = chance.randrange(len(data) + 1)
         data = chance.choice([data[:cut], data[:cut] + bytes([chance.randrange(256)]) + data[cut:], b"[" * cut])
     return path, data
+
+
+def right_request(chance: random.Random, model: str) -> tuple[str, bytes]:
+    """A path and the body of a request that its format allows, with one to four questions."""
+    path = chance.choice(list(RIGHT))
+    how = {"reading": chance.choice(["labels", "labels", "words"]), "orders": chance.choice([1, 1, 2, 3, "all"])}
+    kinds = [chance.choice(["predicate", "choice", "score"]) for _ in range(chance.randint(1, 4))]
+    counts = [chance.choice([2, 3, 3, 5, 10, 26, 30]) if kind == "choice" else chance.randint(2, 10) for kind in kinds]
+    texts = [[f"{chance.choice(WORDS)} {i}" if count > 5 else WORDS[i] for i in range(count)] for count in counts]
+    body: dict[str, Any] = {"model": model, **chance.choice([{}, {"semtoken": how}])}
+    if path == "/v1/decisions":
+        fields = {"choice": ("choices", "value"), "score": ("levels", "label")}
+        questions = [{"type": kind, "instructions": "Which?"} for kind in kinds]
+        for question, kind, options in zip(questions, kinds, texts, strict=True):
+            if kind != "predicate":
+                listed, name = fields[kind]
+                question[listed] = [{name: option} for option in options]
+        return path, json.dumps(body | {"input": "A parcel is late.", "questions": questions}).encode()
+    criteria: dict[str, Any] = {"predicate": None}
+    by_name = {}
+    for number, (kind, options) in enumerate(zip(kinds, texts, strict=True)):
+        criteria |= {"choice": dict.fromkeys(options), "score": options}
+        by_name[f"q{number}"] = {"type": "noul" if kind == "predicate" else kind, "criteria": criteria[kind]}
+    return path, json.dumps(body | {"state": {"text": "A parcel is late."}, "questions": by_name}).encode()
 
 
 def _bend(body: Any, chance: random.Random) -> None:
@@ -134,67 +149,3 @@ def _holders(value: Any, depth: int = 0) -> Any:
         yield value
         for inside in value.values() if isinstance(value, dict) else value:
             yield from _holders(inside, depth + 1)
-
-
-def wrong_with(status: int, reply: Any) -> str | None:
-    """What is wrong with a reply, if anything is."""
-    if status >= 500 or not isinstance(reply, dict):
-        return f"status {status}"
-    if status != 200:
-        return None if ("error" in reply or "detail" in reply) else "an error in no known shape"
-    answers = reply["answers"]
-    for answer in answers if isinstance(answers, list) else answers.values():
-        given = answer.get("probabilities", [])
-        listed = [one["probability"] for one in given] if isinstance(given, list) else list(given.values())
-        one = answer.get("probability", answer.get("noul"))
-        if any(not 0 <= p <= 1 for p in [*listed, *([] if one is None else [one])]):
-            return "a probability outside 0 and 1"
-        if listed and not math.isclose(sum(listed), 1, abs_tol=1e-6):
-            return "probabilities that do not sum to 1"
-    return None
-
-
-def main() -> None:
-    """Run the campaign."""
-    from contextlib import ExitStack
-
-    import httpx
-
-    from semtoken import STC
-    from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.proxy.settings import ProxySettings
-    from semtoken.web.serve.app import serve_app
-    from semtoken.web.serve.engine import Engine
-    from semtoken.web.serve.service import Offer
-    from tests.decisions.models import tiny
-    from tests.web.servers import running
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--target", choices=["serve", "passed", "texts"], default="serve")
-    given = parser.parse_args()
-    chance, seen, wrong = random.Random(given.seed), Counter[str](), []
-    with ExitStack() as stack:
-        url = stack.enter_context(
-            running(serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False)
-        )
-        if given.target != "serve":
-            decisions = "chat" if given.target == "texts" else "auto"
-            url = stack.enter_context(running(proxy_app(ProxySettings(url, decisions=decisions, top_logprobs=LISTED))))
-        http = stack.enter_context(httpx.Client(base_url=url, timeout=300))
-        for number in range(given.requests):
-            path, body = odd_request(chance)
-            reply = http.post(path, content=body)
-            seen[f"{path} {reply.status_code}"] += 1
-            if (what := wrong_with(reply.status_code, reply.json())) is not None:
-                wrong.append((number, what))
-                print(number, what, path, body[:400], reply.text[:400], flush=True)
-            if number % 500 == 499:
-                print(number + 1, dict(seen), flush=True)
-    print(f"{given.requests} requests with seed {given.seed}: {dict(seen)}; {len(wrong)} wrong")
-    sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()

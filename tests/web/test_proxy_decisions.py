@@ -280,6 +280,18 @@ class TestRecordedUpstream:
         }
         assert "A. p\nB. q\nC. r" in request.json()["messages"][0]["content"]
 
+    @pytest.mark.parametrize("status", [b"200 OK", b"400 Bad"])
+    @pytest.mark.parametrize("depth", [600, 5000])
+    def test_a_reply_that_is_nested_deeply_is_no_answer(self, status: bytes, depth: int) -> None:
+        deep = b'{"error": {"message": %s}}' % (b"[" * depth + b"]" * depth)
+        with (
+            raw_upstream(answering(response(deep, b"Connection: close", status=status))) as upstream,
+            proxy_of(upstream.url, decisions="chat") as url,
+        ):
+            found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
+        assert found.status_code in ((502,) if status == b"200 OK" else (400, 502))
+        assert found.json()["error"]["message"].startswith("Question 'refund': ")
+
     def test_mass_elsewhere_is_flagged(self) -> None:
         with (
             raw_upstream(answering(chat_reply(("Well", 0.8), ("Yes", 0.1), ("No", 0.05)))) as upstream,

@@ -272,6 +272,6 @@ def _posted(url: str, body: Mapping[str, Any], key: str | None) -> Any:
         reply = httpx.post(url, json=body, headers=headers, timeout=TIMEOUT)
         reply.raise_for_status()
         return reply.json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         detail = getattr(getattr(error, "response", None), "text", "")
         raise BackendError(f"{url} gave no answers: {error} {detail:.200}".rstrip()) from error

@@ -164,6 +164,7 @@ def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
     every = _once(step)
     for token in every:
         check_number(token, number)
+    unknown = [_spelled(token) for token in step.top if not is_given(token.log_prob)]
     every = [token for token in every if is_given(token.log_prob)]
     spelled = [(_spelled(token), math.exp(min(token.log_prob, 0.0))) for token in every]
     total = sum(p for _, p in spelled)
@@ -178,10 +179,12 @@ def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
     others = [p for (_, p), token in zip(spelled, every, strict=True) if not _is_same(step.chosen, token)]
     unnamed = [p for name, p in spelled if name is None]
     rest = max(0.0, 1.0 - total + sum(unnamed))
+    for name in filter(None, unknown):  # listed without a number: it may have whatever the others leave
+        least, greatest = named.get(name, (0.0, 0.0))
+        named[name] = (least, greatest + rest)
+    most = max([min(others, default=1.0), *unnamed, *(rest for name in unknown if name is None)])
     own = math.exp(min(step.chosen.log_prob, 0.0)) if is_given(step.chosen.log_prob) else 0.0
-    return _BestTokens(
-        named, (own and _spelled(step.chosen)) or None, own, rest, max([min(others, default=1.0), *unnamed])
-    )
+    return _BestTokens(named, (own and _spelled(step.chosen)) or None, own, rest, most)
 
 
 def _once(step: TopStep) -> list[TopToken]:

@@ -23,7 +23,7 @@ from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, known_shapes
 from semtoken.payloads.formats.registry import error_text
-from semtoken.payloads.splice import Document, Put, encode, load_json
+from semtoken.payloads.splice import Document, Put, encode, parse_reply
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.proxy.asking import Asking, without_compression
@@ -41,6 +41,7 @@ LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
 NO_LISTS = "the upstream refuses to give log-probabilities, so nothing can be read from its answers."
+NESTED = "the upstream's reply is nested too deeply."
 NO_FIELDS = "the fields of --decision-fields make a request that is none of this API."
 
 
@@ -154,8 +155,9 @@ class TextQuestions:
             failed = error
         except BrokenOff as error:
             failed = failure(error)
-        except (SemtokenError, ValueError, zlib.error) as error:
-            failed = ApiError(502, str(error), kind="upstream_error", code="not_understood")
+        except (SemtokenError, ValueError, RecursionError, zlib.error) as error:
+            said = NESTED if isinstance(error, RecursionError) else str(error)
+            failed = ApiError(502, said, kind="upstream_error", code="not_understood")
         name = work.asked.names[text.number]
         which = repr(name) if name is not None else str(text.number)
         raise ApiError(
@@ -194,7 +196,7 @@ class TextQuestions:
         raw = await answer.whole(limit)
         if len(raw) > limit:
             raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
-        return load_json(unpacked(raw, answer.encoding, limit))
+        return parse_reply(unpacked(raw, answer.encoding, limit))
 
 
 def _target(work: QuestionsUnderWay, shape: type[Shape]) -> bytes:
@@ -209,9 +211,9 @@ async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
         return NoRoute()
     said = (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
     try:
-        found = load_json(said)
+        found = parse_reply(said)
         said = error_text(found.get("error", found.get("detail", found))) if isinstance(found, dict) else said
-    except ValueError:
+    except InvalidInput:
         said = " ".join(said.split())[:500]
     status = answer.status if 400 <= answer.status < 500 else 502
     return ApiError(status, f"the upstream answered with status {answer.status}: {said}", kind="upstream_error")
