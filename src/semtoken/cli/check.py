@@ -11,7 +11,7 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import out, tell, untrusted
-from semtoken.cli.journal_options import JournalChoice, journal_options
+from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.options import (
     ExecutorOption,
     RayAddressOption,
@@ -23,6 +23,7 @@ from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 
 if TYPE_CHECKING:
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.checking import CheckedAnswer, CheckedReplies
 
 
@@ -75,9 +76,8 @@ def check(
     from semtoken.calibration.promises import USUAL
     from semtoken.checking import check_replies
     from semtoken.checking.fields import read_schema
-    from semtoken.checking.saved_blocks import NO_TOKENS
     from semtoken.checking.shards import Checking, check_in_shards
-    from semtoken.checking.tables import NOTE, field_table, page_rows
+    from semtoken.checking.tables import field_table, page_rows
     from semtoken.files.safe_files import check_writable
 
     if output is not None and output.suffix.lower() not in WRITERS:
@@ -102,11 +102,7 @@ def check(
             how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)
             checked = check_in_shards(sources, how, distributed, folder, questions=questions)
         if keeper is not None:
-            if checked.n_from_block:
-                raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
-            keeper.uses(applied)
-            for one in checked.answers:
-                keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
+            _keep(keeper, checked, applied)
     if wanted is not None:
         rows = field_table(checked)
         _show_fields(rows, top, calibrated=applied is not None)
@@ -115,10 +111,7 @@ def check(
             _write_fields(rows, page_rows(checked.answers), top, output, _name_of_sources(sources))
         return
     shown = checked.answers[:top]
-    for one in shown:
-        _print(one)
-    tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
-    _conclude(checked)
+    _show_answers(shown, checked)
     if applied is None:
         next_step = _how_to_label(sources, questions, format, output)
         tell(
@@ -140,6 +133,27 @@ def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | 
     options = (str(word) for name, value in given.items() if value is not None for word in (name, value))
     again = join(["check", *sources, *options])
     return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."
+
+
+def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUse | None) -> None:
+    """Write all answers to the journal, which wants their tokens."""
+    from semtoken.checking.saved_blocks import NO_TOKENS
+
+    if checked.n_from_block:
+        raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
+    keeper.uses(applied)
+    for one in checked.answers:
+        keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
+
+
+def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies) -> None:
+    """Print the most doubtful answers, and what could not be scored."""
+    from semtoken.checking.tables import NOTE
+
+    for one in shown:
+        _print(one)
+    tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
+    _conclude(checked)
 
 
 def _print(one: CheckedAnswer) -> None:

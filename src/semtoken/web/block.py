@@ -16,8 +16,8 @@ from semtoken.parts import Part
 from semtoken.parts.budget import MAX_SECONDS
 from semtoken.parts.json_values import is_json
 from semtoken.payloads.blocks import KEY, VERSION
-from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
-from semtoken.results import Running, ScoredResponse
+from semtoken.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
+from semtoken.results import Running, ScoredResponse, ScoredToken
 from semtoken.scoring.scorer import Scorer
 from semtoken.web.wire import ApiError
 
@@ -140,6 +140,38 @@ def score_block(
     part_seconds
         How long finding the parts may take; the block says so where that is too short.
     """
+    block = _summary(result, question) | _scores(result, options, scores_refused)
+    if calibrator is not None:
+        try:
+            block |= calibrator.block(result)
+        except CalibratorMismatch as error:
+            block["calibrator_refused"] = str(error)
+        if calibrator.withholds(block):
+            block.pop("flags", None)  # they quote the answer
+            return block
+    if options.tokens:
+        block["tokens"] = result.to_dict()["tokens"]
+    probed = probed or ProbeResult(refused=NO_MODEL)
+    if options.parts is not None:
+        try:
+            parts = parts_wanted(result, options.parts, part_seconds) if probed.parts is None else probed.parts
+            block["parts"] = [_part(part, result, probed) for part in parts]
+        except SemtokenError as error:  # a library that is not installed, or a text that takes too long
+            block["parts_refused"] = str(error)
+    if options.disputes and probed.refused is not None:
+        block["disputes_refused"] = probed.refused
+    elif options.disputes:
+        block["disputes"] = [_dispute(one, result) for one in probed.disputes if one.disagreement > 0]
+    if options.competing:
+        found = (
+            (step, competing_in_record(result, step, scorer, options.competing)) for step in doubtful_steps(result)
+        )
+        block["competing"] = [_competing(result.tokens[step], step, meanings) for step, meanings in found]
+    return block
+
+
+def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
+    """What every block says of an answer: its numbers, how they were found, and its flags."""
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
         "version": VERSION,
@@ -165,41 +197,6 @@ def score_block(
         block["truncated"] = result.truncated
     if result.proxy_for is not None:
         block["proxy_for"] = result.proxy_for
-    block |= _scores(result, options, scores_refused)
-    if calibrator is not None:
-        try:
-            block |= calibrator.block(result)
-        except CalibratorMismatch as error:
-            block["calibrator_refused"] = str(error)
-    if calibrator is not None and calibrator.withholds(block):
-        block.pop("flags", None)  # they quote the answer
-        return block
-    if options.tokens:
-        block["tokens"] = result.to_dict()["tokens"]
-    probed = probed or ProbeResult(refused=NO_MODEL)
-    if options.parts is not None:
-        try:
-            parts = parts_wanted(result, options.parts, part_seconds) if probed.parts is None else probed.parts
-            block["parts"] = [_part(part, result, probed) for part in parts]
-        except SemtokenError as error:  # a library that is not installed, or a text that takes too long
-            block["parts_refused"] = str(error)
-    if options.disputes and probed.refused is not None:
-        block["disputes_refused"] = probed.refused
-    elif options.disputes:
-        block["disputes"] = [_dispute(one, result) for one in probed.disputes if one.disagreement > 0]
-    if options.competing:
-        block["competing"] = [
-            {
-                "step": step,
-                "start": result.tokens[step].start,
-                "end": result.tokens[step].end,
-                "meanings": [
-                    {"probability": one.probability, "tokens": one.tokens, "chosen": one.chosen}
-                    for one in competing_in_record(result, step, scorer, options.competing)
-                ],
-            }
-            for step in doubtful_steps(result)
-        ]
     return block
 
 
@@ -240,6 +237,11 @@ def _dispute(found: Dispute, result: ScoredResponse) -> dict[str, Any]:
             for one in found.competitors
         ],
     }
+
+
+def _competing(token: ScoredToken, step: int, meanings: Sequence[Competitor]) -> dict[str, Any]:
+    told = [{"probability": one.probability, "tokens": one.tokens, "chosen": one.chosen} for one in meanings]
+    return {"step": step, "start": token.start, "end": token.end, "meanings": told}
 
 
 def running_block(running: Running) -> dict[str, Any]:

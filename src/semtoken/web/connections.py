@@ -54,6 +54,120 @@ def open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
+class _LimitedConnection(asyncio.Protocol):
+    """A connection that counts towards the limits; the rest is that of the protocol of uvicorn behind it."""
+
+    limits: ConnectionLimits
+    clients: Counter[str]
+    """Open connections of each address."""
+    known: dict[_LimitedConnection, None]
+    """Open connections, the one that sent something last at the end."""
+    cycle: Any
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+
+    _address: str | None = None
+    _head: asyncio.TimerHandle | None = None
+    _writes: asyncio.TimerHandle | None = None
+    _unsent = 0
+    _head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        if not self._finds_room(address):
+            transport.abort()
+            return
+        self._address = address
+        self.clients[address] += 1
+        self.known[self] = None
+        super().connection_made(transport)
+        self._await_head()
+
+    def _finds_room(self, address: str) -> bool:
+        """Whether there is room for one more connection, if need be that of an idle one."""
+        for full, same in (
+            (self.clients[address] >= self.limits.per_client, True),
+            (self.clients.total() >= self.limits.connections, False),
+        ):
+            idle = (one for one in self.known if not one._in_request and (not same or one._address == address))
+            if full:
+                oldest = next(idle, None)
+                if oldest is None:
+                    return False
+                oldest._leave()
+                oldest.transport.abort()
+        return True
+
+    def _leave(self) -> None:
+        """Count no longer; the second time nothing happens."""
+        if self._address is not None and self in self.known:
+            del self.known[self]
+            self.clients[self._address] -= 1
+            if not self.clients[self._address]:
+                del self.clients[self._address]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._address is None:
+            return
+        self._leave()
+        for timer in (self._head, self._writes):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self not in self.known:
+            return
+        self.known[self] = self.known.pop(self)  # to the end
+        super().data_received(data)
+        if self._in_request:
+            self._head_bytes = 0
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES:
+            self.transport.abort()
+        elif self._head is None:
+            self._await_head()
+
+    def eof_received(self) -> Any:
+        return None if self._address is None else super().eof_received()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._writes = self.loop.call_later(self.limits.write_timeout, self._check_writes)
+
+    def resume_writing(self) -> None:
+        if self._writes is not None:
+            self._writes.cancel()
+            self._writes = None
+        super().resume_writing()
+
+    @property
+    def _in_request(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await_head(self) -> None:
+        self._head = self.loop.call_later(self.limits.header_timeout, self._no_head)
+
+    def _no_head(self) -> None:
+        self._head = None
+        if not self._in_request and not self.transport.is_closing():
+            self.transport.abort()
+
+    def _check_writes(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= self._unsent:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._writes = self.loop.call_later(self.limits.write_timeout, self._check_writes)
+
+
 def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[asyncio.Protocol]:
     """Uvicorn's HTTP protocol with limits.
 
@@ -66,112 +180,5 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
         at less cost; for servers that pass nothing on.
     """
     protocol: Any = H11Protocol if strict else AutoHTTPProtocol
-    clients: Counter[str] = Counter()
-    known: dict[LimitedConnection, None] = {}
-    """Open connections, the one that sent something last at the end."""
-
-    class LimitedConnection(protocol):  # type: ignore[misc]
-        """A connection that counts towards the limits."""
-
-        _address: str | None = None
-        _head: asyncio.TimerHandle | None = None
-        _writes: asyncio.TimerHandle | None = None
-        _unsent = 0
-        _head_bytes = 0
-
-        def connection_made(self, transport: Any) -> None:
-            peer = transport.get_extra_info("peername")
-            address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-            if not self._finds_room(address):
-                transport.abort()
-                return
-            self._address = address
-            clients[address] += 1
-            known[self] = None
-            super().connection_made(transport)
-            self._await_head()
-
-        def _finds_room(self, address: str) -> bool:
-            """Whether there is room for one more connection, if need be that of an idle one."""
-            for full, same in (
-                (clients[address] >= limits.per_client, True),
-                (clients.total() >= limits.connections, False),
-            ):
-                idle = (one for one in known if not one._in_request and (not same or one._address == address))
-                if full:
-                    oldest = next(idle, None)
-                    if oldest is None:
-                        return False
-                    oldest._leave()
-                    oldest.transport.abort()
-            return True
-
-        def _leave(self) -> None:
-            """Count no longer; the second time nothing happens."""
-            if self._address is not None and self in known:
-                del known[self]
-                clients[self._address] -= 1
-                if not clients[self._address]:
-                    del clients[self._address]
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if self._address is None:
-                return
-            self._leave()
-            for timer in (self._head, self._writes):
-                if timer is not None:
-                    timer.cancel()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            if self not in known:
-                return
-            known[self] = known.pop(self)  # to the end
-            super().data_received(data)
-            if self._in_request:
-                self._head_bytes = 0
-                if self._head is not None:
-                    self._head.cancel()
-                    self._head = None
-                return
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES:
-                self.transport.abort()
-            elif self._head is None:
-                self._await_head()
-
-        def eof_received(self) -> Any:
-            return None if self._address is None else super().eof_received()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._unsent = self.transport.get_write_buffer_size()
-            self._writes = self.loop.call_later(limits.write_timeout, self._check_writes)
-
-        def resume_writing(self) -> None:
-            if self._writes is not None:
-                self._writes.cancel()
-                self._writes = None
-            super().resume_writing()
-
-        @property
-        def _in_request(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def _await_head(self) -> None:
-            self._head = self.loop.call_later(limits.header_timeout, self._no_head)
-
-        def _no_head(self) -> None:
-            self._head = None
-            if not self._in_request and not self.transport.is_closing():
-                self.transport.abort()
-
-        def _check_writes(self) -> None:
-            unsent = self.transport.get_write_buffer_size()
-            if unsent >= self._unsent:
-                self.transport.abort()
-                return
-            self._unsent = unsent
-            self._writes = self.loop.call_later(limits.write_timeout, self._check_writes)
-
-    return LimitedConnection
+    shared = {"limits": limits, "clients": Counter[str](), "known": {}}
+    return type("LimitedConnection", (_LimitedConnection, protocol), shared)
