@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 
-from semtoken.support.compiled import kept_safely
+from semtoken.support.compiled import compile_and_keep
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
     """Compile at the first call and keep the machine code for the next process."""
-    result: Function = kept_safely(numba.njit(nogil=True, cache=True)(function))
+    result: Function = compile_and_keep(function)
     return result
 
 
 def compiled_fast(function: Function) -> Function:
     """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
-    result: Function = kept_safely(numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function))
+    result: Function = compile_and_keep(function, fastmath={"reassoc", "contract"})
     return result
 
 

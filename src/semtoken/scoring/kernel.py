@@ -15,9 +15,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.extending import overload
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
 
-from semtoken.support.compiled import kept_safely
+from semtoken.support.compiled import compile_and_keep
 
 BLOCK = 1024  # numbers of a row that are looked at together: they stay in the innermost cache
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1
@@ -42,15 +43,13 @@ OWN, CLUSTER, CLUSTER_NEUTRAL, NEUTRALS, ALIKE, ALIKE_APART, ALIKE_NEUTRAL, MEAN
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile at the first call and keep the machine code for the next process."""
-    result: Callable[..., Any] = kept_safely(numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    result: Callable[..., Any] = compile_and_keep(function, error_model="numpy")
     return result
 
 
 def compiled_fast(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
-    result: Callable[..., Any] = kept_safely(
-        numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
-    )
+    result: Callable[..., Any] = compile_and_keep(function, fastmath={"reassoc", "contract"})
     return result
 
 
@@ -191,11 +190,23 @@ def _find_likely(row, size, least, peaks, ids, values):
                     _insert(ids, values, j, value)
 
 
-@compiled
-def _copy(values, into):
-    """Write an array to the beginning of another, in a third of the time that numba takes to assign one."""
-    for j in range(len(values)):
-        into[j] = values[j]
+@intrinsic
+def _copy(context, into, values):
+    """Write an array to the beginning of another one of its type, as C's `memcpy` does.
+
+    A loop takes half as long again, since it first reads the memory that it is about to write over.
+    """
+
+    def written(context, builder, signature, arguments):
+        target, source = (
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip(signature.args, arguments, strict=True)
+        )
+        count = builder.extract_value(source.shape, 0)
+        cgutils.raw_memcpy(builder, target.data, source.data, count, source.itemsize)
+        return context.get_dummy_value()
+
+    return numba.void(into, values), written
 
 
 @compiled
@@ -253,7 +264,7 @@ def normalize(
         for b in range(len(peaks)):
             part = row[b * BLOCK : min((b + 1) * BLOCK, size)]
             if len(kept):
-                _copy(part, kept[k, b * BLOCK :])
+                _copy(kept[k, b * BLOCK :], part)
             peaks[b] = _add_block(part, state)
         sound = state[4] == 0 and state[1] > 0
         normalizers[k] = state[0] + np.log(state[1]) if sound else np.nan
