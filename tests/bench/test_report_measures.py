@@ -76,7 +76,8 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
     assert [row[0].text for row in group.rows] == [method.title for method in found.ranked("prr")]
     against = {(test.setting, test.metric) for test in paired_tests([found]) if test.against == "SAR"}
     assert against == {(found.methods[name].title, metric) for name in others for metric in ("AUROC", "PRR")}
-    with pytest.raises(InvalidInput, match=r"no scores of 'sra'; there are those of stc, stc_no_prefix"):
+    words = r"no scores of 'sra' \(did you mean 'sar'\?\); there are those of stc, stc_no_prefix"
+    with pytest.raises(InvalidInput, match=words):
         measure(results(one), "exact", n_resamples=50, reference="sra")
 
 
@@ -259,6 +260,13 @@ def test_a_run_some_of_whose_cells_lack_the_headline_is_about_stc() -> None:
         results(cell(methods=(*NAMES, "headline")), cell(dataset="TQA", methods=NAMES)), "exact", n_resamples=20
     )
     assert {one.reference for one in found} == {"stc"}
+
+
+def test_a_run_without_stc_is_about_its_first_method() -> None:
+    made = build_report(results(cell(methods=("perplexity", "sar"))), n_resamples=20)
+    assert {one.reference for one in made.cells} == {"perplexity"}
+    header = {table.name: table for table in made.tables}["overview"].header
+    assert [name for name in header if name.startswith("AUROC of")] == ["AUROC of Perplexity"]
 
 
 def test_methods_of_ones_own_are_compared_too() -> None:

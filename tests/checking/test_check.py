@@ -6,8 +6,9 @@ import csv
 import json
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -18,6 +19,8 @@ from semtoken.checking.replies import saved_replies
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_records, write_records
+from semtoken.payloads.formats import known_shapes
+from semtoken.payloads.formats.openai_chat import OpenAIChat
 
 RECORDED = Path(__file__).parents[1] / "payloads" / "data"
 
@@ -210,3 +213,22 @@ def test_an_answer_weighs_little_on_the_page(tmp_path: Path) -> None:
         assert CliRunner().invoke(app, ["check", str(source), "-o", str(page)]).exit_code == 0
         sizes.append(page.stat().st_size)
     assert (sizes[1] - sizes[0]) / 99 < 3_000, f"{(sizes[1] - sizes[0]) / 99:.0f} bytes an answer"
+
+
+def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pieces(OpenAIChat):
+        formats: ClassVar[dict[str, str]] = {"pieces": "pieces"}
+
+        @classmethod
+        def detects(cls, replies: Sequence[Any]) -> bool:
+            return "pieces" in replies[0].get("reply", {})
+
+    monkeypatch.setattr("semtoken.checking.replies.known_shapes", lambda: (*known_shapes(), Pieces))
+    own, of_another = {"reply": {"pieces": []}}, {"id": "7", "reply": {"choices": []}}
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (own, of_another)))
+    first, second = saved_replies([str(path)])
+    assert first.reply == own
+    assert (second.reply, second.id) == ({"choices": []}, "7")

@@ -34,6 +34,17 @@ def test_lines_of_replies(semtoken: RunCommand, saved: Path) -> None:
     assert lines[0]["uncertainty_bounds"] == list(expected.uncertainty_bounds)
 
 
+def test_all_methods_are_those_that_a_reply_can_give(semtoken: RunCommand, saved: Path) -> None:
+    path = saved.with_name("one.json")
+    step = {"token": "Paris", "logprob": -0.1, "top_logprobs": [{"token": f"x{i}", "logprob": -6.0} for i in range(19)]}
+    step["top_logprobs"].insert(0, {"token": "Paris", "logprob": -0.1})
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Paris"}, "finish_reason": "stop"}
+    path.write_text(json.dumps({"choices": [choice | {"logprobs": {"content": [step]}}]}))
+    [line] = read_lines(semtoken("score-payload", path, "--json", "--methods", "all").stdout)
+    assert line["scores"]["perplexity"] == pytest.approx(0.1)
+    assert {"epr", "trace"} <= line["scores"].keys() and not {"rauq", "self_certainty"} & line["scores"].keys()
+
+
 def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "reply.json"
     path.write_text(json.dumps(recording("vllm-chat").reply, indent=2))

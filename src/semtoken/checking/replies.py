@@ -15,6 +15,7 @@ from typing import Any
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import parse_json, reading_errors
+from semtoken.payloads.formats import known_shapes
 from semtoken.payloads.reading import is_stream_text
 from semtoken.support.text import last_of_user
 
@@ -196,10 +197,16 @@ def _inner(value: Mapping[str, Any]) -> Any:
         inner = value.get(field)
         if isinstance(inner, Mapping):
             body = inner.get("body")
-            return body if isinstance(body, Mapping) else inner
+            found = body if isinstance(body, Mapping) else inner
+            return None if _is_reply(value) and not _is_reply(found) else found
         if isinstance(inner, str) and is_stream_text(inner):
             return inner
     return None
+
+
+def _is_reply(value: Mapping[str, Any]) -> bool:
+    """Whether some shape knows it. One of them may keep everything under `reply`, as saved lines do."""
+    return any(shape.detects([value]) for shape in known_shapes())
 
 
 def question_of(value: Mapping[str, Any]) -> str | None:

@@ -50,7 +50,11 @@ def report(
     scores: ScoresOption = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="METHOD", help="The method to report on. Default: headline; stc in a run without it."),
+        typer.Option(
+            metavar="METHOD",
+            help="The method to report on, or a column of --scores. Default: headline; without it stc, or else "
+            "the first method.",
+        ),
     ] = None,
     learn: Annotated[
         bool,
@@ -81,7 +85,10 @@ def report(
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report, check_replaceable, write_report
+    from semtoken.methods.outside import is_outside
 
+    if reference is not None and is_outside(reference):
+        reference = reference.rpartition(":")[2]  # as `bench run --methods` was given it
     if run.is_file() and out_folder is None:
         raise InvalidInput("Name the folder of the new report with --out.")
     target = out_folder or run / "report"

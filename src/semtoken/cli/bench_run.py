@@ -65,7 +65,11 @@ def run(
         ),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas: 'stc,perplexity'. Default: all.")
+        str | None,
+        typer.Option(
+            help="Methods, separated by commas: 'stc,perplexity', or a function of your own: "
+            "'path/to/file.py:function'. Default: all."
+        ),
     ] = None,
     judge: Annotated[
         list[str] | None,
@@ -296,6 +300,8 @@ class RunBars:
 
 ENOUGH = 0.05
 """No time left is told before such a share of a run is done: until then it is no estimate."""
+LEAST_SECONDS = 1e-3
+"""No rate is told of what took less time: nothing was computed, such as where a step is left out."""
 
 
 class RunLines:
@@ -324,12 +330,13 @@ class RunLines:
         now = self._clock()
         if self._step_done >= self._step_units or now - self._last >= self._every:
             self._last = now
-            rate = self._step_done / max(now - self._step_start, 1e-9)
+            seconds = now - self._step_start
+            rate = f", {self._step_done / seconds:,.1f} a second" if seconds >= LEAST_SECONDS else ""
             share = self._done / max(self._units, 1)
             left = (now - self._start) * (1 / share - 1) if share >= ENOUGH else 0.0
             told = f", about {duration(left)} left" if left >= 1 else ""
             tell(
-                f"{self._title}: {self._step_done:,} of {self._step_units:,} questions, {rate:,.1f} a second; "
+                f"{self._title}: {self._step_done:,} of {self._step_units:,} questions{rate}; "
                 f"whole run {100 * share:.0f} %{told}"
             )
 

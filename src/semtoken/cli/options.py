@@ -91,20 +91,27 @@ ScoresOption = Annotated[
 ]
 
 
-def as_methods(given: str | None) -> tuple[str, ...]:
+def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:
     """The methods of one pass that `--methods` names.
+
+    Parameters
+    ----------
+    given
+        Names, separated by commas, or "all".
+    of_replies
+        "all" stands for those that can be known from the best tokens of each step, which is what replies list.
 
     Raises
     ------
     InvalidInput
         There is no such method, or it needs more than one pass.
     """
-    from semtoken.observers.method_scores import one_pass_methods, require_one_pass
+    from semtoken.observers.method_scores import FROM_BEST, methods_reading, one_pass_methods, require_one_pass
 
     if given is None:
         return ()
     if given.strip() == "all":
-        return tuple(one_pass_methods())
+        return tuple(methods_reading(FROM_BEST) if of_replies else one_pass_methods())
     return require_one_pass([name.strip() for name in given.split(",") if name.strip()])
 
 

@@ -73,7 +73,7 @@ def score_payload(
     from semtoken.payloads import score_payload as score
     from semtoken.scoring.rules import ScoringRules
 
-    wanted = as_methods(methods)
+    wanted = as_methods(methods, of_replies=True)
     rules = ScoringRules(preset, function_words)
     vocabulary = load_tokens(tokenizer, clusters, rules, revision)
     for number, saved in enumerate(saved_replies([source]), start=1):

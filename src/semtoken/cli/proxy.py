@@ -170,7 +170,7 @@ def proxy(
     from semtoken.web.running import listen, run, run_workers
 
     settings = ProxySettings(
-        methods=as_methods(methods),
+        methods=as_methods(methods, of_replies=True),
         upstream=upstream,
         top_logprobs=top_logprobs,
         token_ids=token_ids,

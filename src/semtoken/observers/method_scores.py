@@ -265,8 +265,8 @@ def scores_of_steps(
         readers = [one for one, watch in scores.watches.items() if {r.what for r in watch.reads} & unknown]
         needing = [name for name in scores.names if set(METHODS[name].needs) & set(readers)]
         raise InvalidInput(
-            f"{', '.join(needing)} cannot be known from the best tokens of each step: a model in this process gives "
-            "what it reads. Leave it out."
+            f"{', '.join(needing)} cannot be known from the best tokens of each step, and a reply lists no more. Leave "
+            "it out, or score the answer by a model in this process (`semtoken score`)."
         )
     for step in steps:
         scores.observe(_as_step(step, size))

@@ -27,6 +27,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
 from semtoken.statistics import SHARED_PREFIX
+from semtoken.support.text import did_you_mean
 
 ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
 """What STC is without its parts; not among the methods that it is compared with."""
@@ -236,7 +237,10 @@ def measure(
         raise _incomplete(results)
     if reference is not None and not any(reference in cell.uncertainty for cell in cells):
         known = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
-        raise InvalidInput(f"{results.path} holds no scores of {reference!r}; there are those of {', '.join(known)}.")
+        hint = did_you_mean(reference, known)
+        raise InvalidInput(
+            f"{results.path} holds no scores of {reference!r}{hint}; there are those of {', '.join(known)}."
+        )
     reference = reference or chosen_reference(results, judge)
     total = sum(len(cell.uncertainty) + len(cell.variants) + len(cell.controls) for cell in cells)
     done = 0
@@ -251,9 +255,15 @@ def measure(
 
 
 def chosen_reference(results: RunResults, judge: str) -> str:
-    """The method that a report is about unless another is asked for: the headline, or STC where a cell lacks it."""
+    """The method that a report is about unless another is asked for.
+
+    It is the headline, or STC where a cell lacks that; in a run without STC the first method.
+    """
     cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
-    return HEADLINE if cells and all(HEADLINE in cell.uncertainty for cell in cells) else STC
+    if cells and all(HEADLINE in cell.uncertainty for cell in cells):
+        return HEADLINE
+    there = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
+    return STC if STC in there else next(iter(there), STC)
 
 
 def _incomplete(results: RunResults) -> InvalidInput:

@@ -44,10 +44,10 @@ HEADLINE_SAID = (
 
 
 def overview(cells: Sequence[CellFigures], judge: str) -> Table:
-    """A table with a row for each model and data set: size, accuracy, the best method, the reference, and STC."""
+    """A table with a row for each model and data set: size, accuracy, and the best method, the reference and STC."""
     rows = []
     about = cells[0].reference
-    named = list(dict.fromkeys((about, STC)))
+    named = [about] if about == STC or not any(STC in cell.methods for cell in cells) else [about, STC]
     for cell in cells:
         ranked = cell.ranked("auroc")
         own = cell.methods.get(about)
