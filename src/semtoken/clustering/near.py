@@ -206,9 +206,7 @@ def sampled_gaps(tiles: CpuTiles, level: Level, *, close: bool, count: int = SAM
     drawn = np.random.default_rng(0).permutation(m)[:count]
     rows = np.cumsum(np.diff(level.starts)[drawn])
     drawn = np.sort(drawn[: max(1, int(np.searchsorted(rows, 4 * count)))])
-    pieces = [level.order[level.starts[c] : level.starts[c + 1]] for c in drawn]
-    starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
-    sample = Block(0, np.concatenate(pieces), starts)
+    sample = Block.of(drawn, level.order, level.starts)
     parts = blocks_of(sample.index, sample.starts, tiles.size)
     gaps: list[NDArray[np.float32]] = []
     for part in parts:

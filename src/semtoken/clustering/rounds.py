@@ -187,9 +187,7 @@ class WholeRows:
 
     def left(self, slots: Ints) -> tuple[Block, list[Any]]:
         """See `Clusters.left`."""
-        pieces = [self._order[self._starts[s] : self._starts[s + 1]] for s in slots]
-        starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
-        block = Block(0, np.concatenate(pieces), starts)
+        block = Block.of(slots, self._order, self._starts)
         return block, self._tiles.left(block)
 
     def gaps(self, left: tuple[Block, list[Any]], slots: Ints, columns: slice) -> Gaps:

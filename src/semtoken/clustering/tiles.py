@@ -11,9 +11,10 @@ import importlib.util
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,6 +42,12 @@ class Block:
     """Rows, sorted by cluster."""
     starts: NDArray[np.int64]
     """Where each cluster begins in `index`, and the end."""
+
+    @classmethod
+    def of(cls, chosen: Iterable[int], order: NDArray[np.int64], starts: NDArray[np.int64]) -> Block:
+        """A block of chosen clusters, which need not lie side by side; each begins at its place in `starts`."""
+        pieces = [order[starts[c] : starts[c + 1]] for c in chosen]
+        return cls(0, np.concatenate(pieces), np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]))
 
     @property
     def clusters(self) -> int:
@@ -118,17 +125,12 @@ class CpuTiles:
         """
         plain = p.single and q.single
         result = None if plain else self._zeros(p.clusters, q.clusters)
-        for q_part in self._parts(q):
-            right = self._factor(q.index[q_part], left=False)
-            for i, p_part in enumerate(self._parts(p)):
-                factor = left[i] if left else self._factor(p.index[p_part], left=True)
-                gap = self.product(factor, right)
-                if close:
-                    rows = p.index[p_part], q.index[q_part]
-                    self._refine(gap, factor, right, *rows, diagonal=p is q and p_part == q_part)
-                if plain:
-                    return gap
-                self._maximum(gap, _cut(p.starts, p_part), _cut(q.starts, q_part), result)
+        for gap, p_part, q_part, refine in self._products(left, p, q):
+            if close:
+                refine(diagonal=p is q and p_part == q_part)
+            if plain:
+                return gap
+            self._maximum(gap, _cut(p.starts, p_part), _cut(q.starts, q_part), result)
         return result
 
     def pairs(self, left: list[Any], p: Block, q: Block, limit: np.float32, *, close: bool) -> Pairs:
@@ -142,15 +144,20 @@ class CpuTiles:
     def total_distance(self, left: list[Any], p: Block, q: Block) -> NDArray[np.float64]:
         """Sum of the euclidean distances between the rows of every cluster of p and every cluster of q."""
         total = np.zeros((p.clusters, q.clusters))
+        for gap, p_part, q_part, refine in self._products(left, p, q):
+            refine(diagonal=False)
+            starts = _cut(p.starts, p_part), _cut(q.starts, q_part)
+            compiled_loops().segment_total_distance(gap, *starts, total)
+        return total
+
+    def _products(self, left: list[Any], p: Block, q: Block) -> Iterator[tuple[Any, slice, slice, Callable[..., None]]]:
+        """The gaps between parts of two blocks with these parts, and what computes small gaps again in place."""
         for q_part in self._parts(q):
             right = self._factor(q.index[q_part], left=False)
             for i, p_part in enumerate(self._parts(p)):
                 factor = left[i] if left else self._factor(p.index[p_part], left=True)
                 gap = self.product(factor, right)
-                self._refine(gap, factor, right, p.index[p_part], q.index[q_part], diagonal=False)
-                starts = _cut(p.starts, p_part), _cut(q.starts, q_part)
-                compiled_loops().segment_total_distance(gap, *starts, total)
-        return total
+                yield gap, p_part, q_part, partial(self._refine, gap, factor, right, p.index[p_part], q.index[q_part])
 
     def host(self, gap: Any) -> Gaps:
         """A tile as a NumPy array that later tiles do not overwrite."""
