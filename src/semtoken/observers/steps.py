@@ -13,7 +13,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from semtoken.scoring.rows import NormalizedRows, entropies_of, normalized_rows
-from semtoken.support.arrays import FloatArray, IdArray, Rows, best_columns, entropy_bounds, gather, log_normalizers
+from semtoken.support.arrays import (
+    FloatArray,
+    IdArray,
+    Rows,
+    best_columns,
+    entropy_bounds,
+    gather,
+    is_tensor,
+    log_normalizers,
+)
 
 Best: TypeAlias = tuple[IdArray, FloatArray]
 """Ids and log-probabilities [k] of the best tokens of one step, best first."""
@@ -152,6 +161,16 @@ class Step:
         """[n, columns] the rows of logits of the n answers; only where `logits` is there."""
         rows = list(self.rows)
         return self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
+
+    def log_distributions(self) -> FloatArray:
+        """[n, V] log-probabilities of all tokens for each answer, an array of NumPy; only where `logits` is there.
+
+        For statistics of whole distributions that read `LOGITS`. Each call makes the array anew, 8 bytes a number.
+        """
+        rows = self.own_rows[:, : self.size]
+        wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
+        found: FloatArray = wide - self.log_normalizers[:, None]
+        return found
 
     def of(self, place: int) -> Step:
         """The part of the step that belongs to the answer at this place."""
