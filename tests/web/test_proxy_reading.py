@@ -26,7 +26,7 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.reading import Reader
-from semtoken.web.proxy.relay import LARGE
+from semtoken.web.proxy.relay import SHORT_REPLY
 from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.conftest import proxy_of
@@ -346,7 +346,7 @@ def test_nobody_waits_for_a_reading(almanac: STC, almanac_clusters: TokenCluster
         ask()
         assert "more to score than it can" in replies[0].text
         if not stream:
-            content[0] = "Lima" * LARGE
+            content[0] = "Lima" * SHORT_REPLY
             ask()
             assert replies[1].headers["semtoken-unscored"] == "busy" and '"semtoken"' not in replies[1].text
             assert figure(proxy, 'semtoken_proxy_unscored_answers_total{reason="busy"}') == 2

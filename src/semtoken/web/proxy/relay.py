@@ -20,11 +20,12 @@ from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forward
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 
 T = TypeVar("T")
-LARGE = 2**16
-"""Bytes of an event or reply from which on it is read in a thread.
+LARGE = 2**15  # bytes of an event from which on it is read in a thread
+SHORT_REPLY = 2**16
+"""Bytes of a whole reply from which on it is read in a thread.
 
-What is shorter takes a few milliseconds at most. A thread would not spare the others that time, since both hold the
-interpreter's lock, and handing the work over costs a tenth of it.
+A thread that reads a shorter one would not spare the others that time, since both hold the interpreter's lock, and
+handing the work over costs a tenth of it. How long scoring takes, its tokens tell.
 """
 LONG_ANSWER = 50  # tokens of an answer from which on it is finished in a thread
 CHANGED = (b"content-length", b"content-encoding")
@@ -74,14 +75,6 @@ class Scoring:
         except Busy:
             self.scorer.fail("busy", BUSY)
             return work()
-
-    def reply(self, text: str) -> str:
-        """Add scores to a whole reply; a text that is no such reply is returned unchanged."""
-        try:
-            reply = self.editor.read(text)
-        except ValueError:
-            return text
-        return self.editor.edited(reply, self.scorer.reply(reply))
 
     def go_on(self, sent: Event) -> Piece | None:
         """Score an event that only adds to an answer, as most do; None for any other event."""
@@ -182,17 +175,39 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
 
 async def _scored_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:
     """The reply with its scores, or with the reason why it has none; None if it is to be passed on unchanged."""
-    small = len(raw) < LARGE
+    if len(raw) >= SHORT_REPLY or encoding != "identity":
+        try:
+            return await scoring.workers.run(lambda: _edited(_read_reply(raw, encoding, scoring), scoring))
+        except Busy:
+            scoring.scorer.give_up("busy")
+            return None
+    reply = _read_reply(raw, encoding, scoring)
+    if scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER:
+        return await scoring.in_thread(lambda: _edited(reply, scoring))
+    return _edited(reply, scoring)
+
+
+def _read_reply(raw: bytes, encoding: str, scoring: Scoring) -> LocatedReply | None:
+    """Read a reply and its log-probabilities; None if it cannot be read."""
     try:
-        if small and not scoring.scorer.takes_long:
-            return _edited_reply(raw, encoding, scoring)
-        return await scoring.workers.run(_edited_reply, raw, encoding, scoring)
-    except Busy:
-        if small:
-            scoring.scorer.fail("busy", BUSY)
-            return _edited_reply(raw, encoding, scoring)
-        scoring.scorer.give_up("busy")
+        text = unpacked(raw, encoding, scoring.limit).decode()
+    except (ValueError, zlib.error):
+        scoring.scorer.give_up("encoded")
         return None
+    try:
+        reply = scoring.editor.read(text)
+    except ValueError:
+        return None
+    scoring.scorer.read(reply)
+    return reply
+
+
+def _edited(reply: LocatedReply | None, scoring: Scoring) -> bytes | None:
+    """A reply that was read with its scores; None if it stays as it is."""
+    if reply is None:
+        return None
+    changed = scoring.editor.edited(reply, scoring.scorer.blocks(reply))
+    return None if changed == reply.json.text else changed.encode()
 
 
 async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
@@ -211,17 +226,6 @@ def held_back_error() -> ApiError:
         kind="server_error",
         code="held_back",
     )
-
-
-def _edited_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:
-    """The reply with its scores; None if it cannot be read, or stays as it is."""
-    try:
-        text = unpacked(raw, encoding, scoring.limit).decode()
-    except (ValueError, zlib.error):
-        scoring.scorer.give_up("encoded")
-        return None
-    changed = scoring.reply(text)
-    return None if changed == text else changed.encode()
 
 
 async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None:

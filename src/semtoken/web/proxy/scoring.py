@@ -13,7 +13,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import scores_of_steps
-from semtoken.payloads import PayloadChoice, PayloadStream, StreamEvent, read_payload
+from semtoken.payloads import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.score import score_choice
 from semtoken.payloads.stream import Continuation
 from semtoken.results import Distribution, ScoredResponse
@@ -104,7 +104,9 @@ class ReplyScorer:
         self._choices: dict[int, _WrittenChoice] = {}
         self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
-        """How many tokens the stream had so far."""
+        """How many tokens the reply has, or the stream had so far."""
+        self._payload: Payload | None = None
+        """A whole reply that was read."""
         self._failed = None if obstacle is None else UnscoredChoice("obstacle", obstacle)
         self._last: Mapping[str, Any] = {}
         self.seconds = 0.0
@@ -136,13 +138,24 @@ class ReplyScorer:
         if self.seconds > self._scoring.settings.max_scoring_seconds:
             self.fail("budget", "Scoring took too long (--max-scoring-seconds).")
 
-    def reply(self, reply: LocatedReply) -> dict[int, Block]:
-        """The blocks of a whole reply, by the index of their choice."""
+    def read(self, reply: LocatedReply) -> None:
+        """Read the log-probabilities of a whole reply and count its tokens, for `blocks`."""
         start = self._begun = perf_counter()
         try:
-            payload = self._attempt(lambda: read_payload(reply.json.value, temperature=self._asked.temperature))
+            self._payload = self._attempt(lambda: read_payload(reply.json.value, temperature=self._asked.temperature))
         except UnscoredChoice as failed:
+            self._failed = failed
+        else:
+            self.tokens = sum(len(part.steps) for choice in self._payload.choices for part in choice.segments)
+        self.seconds += perf_counter() - start
+
+    def blocks(self, reply: LocatedReply) -> dict[int, Block]:
+        """The blocks of a whole reply that was read, by the index of their choice."""
+        payload = self._payload
+        if payload is None:
+            failed = self._failed or UnscoredChoice("internal", "The reply was not read.")
             return {place.choice: self._unscored(failed) for place in reply.places if place.choice is not None}
+        start = self._begun = perf_counter()
         blocks = {}
         for choice in payload.choices:
             self._check_budget()
