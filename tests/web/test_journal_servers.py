@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from semtoken.journal.store import Journal
 from semtoken.journal.writer import adopt_left_behind
 from semtoken.scoring.rules import ScoringRules
 from tests.journal.databases import can_run_postgres, postgres
+from tests.web.servers import Received, raw_upstream, response
 from tests.web.test_proxy_load import SEMTOKEN
 from tests.web.test_proxy_workers import children_of, command_of
 
@@ -117,6 +119,31 @@ def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) ->
         assert row["question"] == f"What is the capital of {place}?"
         assert "Lima" not in row["answer"]
         assert place == "Peru" or row["answer"].strip() == choice["message"]["content"].strip()
+
+
+def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Path) -> None:
+    replies = {
+        "too_large": response(b'{"choices": []' + b" " * 2000 + b"}"),
+        "encoded": response(b"?", b"Content-Encoding: unheard-of"),
+        "not_json": response(b"Lima", kind=b"text/plain"),
+    }
+
+    async def behave(request: Received, writer: Any) -> None:
+        writer.write(replies[json.loads(request.body)["user"]])
+        await writer.drain()
+
+    keep = ("--journal", str(tmp_path / "journal.db"), "--clusters", "almanac", "--max-scored-mb", "0.001")
+    with raw_upstream(behave) as seen, started("proxy", "--upstream", seen.url, *keep) as (url, process, _):
+        for why, reply in replies.items():
+            body = {"model": "m", "messages": [{"role": "user", "content": "Peru?"}], "user": why}
+            found = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+            assert found.headers["semtoken-unscored"] == why
+            assert why == "encoded" or found.content == reply.split(b"\r\n\r\n", 1)[1]
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    rows = {row["person"]: row["unscored"] for row in entries_of(keep[1])}
+    words = {"too_large": "longer than the proxy scores", "encoded": "packed", "not_json": "neither JSON nor a stream"}
+    assert rows.keys() == words.keys() and all(words[why] in rows[why] for why in words)
 
 
 def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_goes_back(

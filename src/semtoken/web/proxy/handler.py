@@ -225,7 +225,7 @@ class ProxyHandler:
             await relay_reply(answer, client, scoring)
         else:
             reason = "encoded" if is_stream(answer) else "not_json"
-            scorer.give_up(reason)
+            scorer.pass_on(reason)
             if replaced is not None:
                 raise held_back_error()
             await relay_untouched(answer, client, unscored=reason)

@@ -159,7 +159,7 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
             await client.write(error.came)
         raise
     if len(raw) > scoring.limit:
-        scoring.scorer.give_up("too_large")
+        scoring.scorer.pass_on("too_large")
         if scoring.decides:
             raise held_back_error()
         await relay_untouched(answer, client, raw, "too_large")
@@ -179,7 +179,7 @@ async def _scored_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | 
         try:
             return await scoring.workers.run(lambda: _edited(_read_reply(raw, encoding, scoring), scoring))
         except Busy:
-            scoring.scorer.give_up("busy")
+            scoring.scorer.pass_on("busy")
             return None
     reply = _read_reply(raw, encoding, scoring)
     if scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER:
@@ -192,7 +192,7 @@ def _read_reply(raw: bytes, encoding: str, scoring: Scoring) -> LocatedReply | N
     try:
         text = unpacked(raw, encoding, scoring.limit).decode()
     except (ValueError, zlib.error):
-        scoring.scorer.give_up("encoded")
+        scoring.scorer.pass_on("encoded")
         return None
     try:
         reply = scoring.editor.read(text)
@@ -257,7 +257,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
         held.look_no_more()
     await client.write(held.release() + reader.pending)
     if reader.size > scoring.limit:
-        scoring.scorer.give_up("too_large")
+        scoring.scorer.pass_on("too_large")
         while part := await source.piece():
             await client.write(part)
     await client.end()
@@ -345,7 +345,6 @@ def _with_trailer(piece: Piece, scoring: Scoring) -> bytes:
 async def _scored(sent: Event, scoring: Scoring) -> Piece:
     """An event with its scores; in a thread where that takes long, so that others need not wait."""
     if len(sent.raw) > scoring.limit:
-        scoring.scorer.give_up("too_large")
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
     found = None if len(sent.raw) >= LARGE else scoring.read(sent)

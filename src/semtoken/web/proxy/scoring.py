@@ -37,6 +37,13 @@ Block = dict[str, Any]
 NOTHING: Mapping[str, Any] = {}
 TOO_LONG = "The answer has more tokens than the proxy scores (--max-scored-tokens)."
 ONLY_ANSWERS = "only answers are scored."
+PASSED_ON = {
+    "too_large": "The reply is longer than the proxy scores (--max-scored-mb).",
+    "busy": "The proxy had more to score than it could.",
+    "encoded": "The reply is packed in a way that the proxy does not read.",
+    "not_json": "The reply is neither JSON nor a stream of events.",
+}
+"""Why a reply was passed on as it came, for the journal."""
 AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
 
@@ -120,10 +127,19 @@ class ReplyScorer:
         self.gave_up: str | None = None
         """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
 
-    def give_up(self, code: str) -> None:
-        """Count a reply to which nothing can be added."""
+    def pass_on(self, code: str) -> None:
+        """Count and record a reply to which nothing is added; `code` is one of `PASSED_ON`."""
+        self._count(code)
+        if not any(choice.ended for choice in self._choices.values()):
+            self._record(PASSED_ON[code])
+
+    def _count(self, code: str) -> None:
         self.gave_up = code
         self._scoring.metrics.unscored.labels(code).inc()
+
+    def _record(self, reason: str) -> None:
+        if self._scoring.recorder is not None:
+            self._scoring.recorder.unscored(reason, **self._asked.about(0))
 
     def fail(self, code: str, reason: str) -> None:
         """Give no choice of a stream a score, since the stream cannot be understood."""
@@ -349,7 +365,6 @@ class ReplyScorer:
             ) from error
 
     def _unscored(self, failed: UnscoredChoice) -> Block:
-        self.give_up(failed.code)
-        if self._scoring.recorder is not None:
-            self._scoring.recorder.unscored(failed.reason, **self._asked.about(0))
+        self._count(failed.code)
+        self._record(failed.reason)
         return reason_block(failed.reason)
