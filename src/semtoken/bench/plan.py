@@ -22,6 +22,7 @@ from semtoken.bench.controls import artifact_names, control_of
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.manifest import digest, model_identity
+from semtoken.bench.results import OfCell
 from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, RunSettings, judge_name
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
@@ -59,13 +60,9 @@ class PlannedStep:
 
 
 @dataclass(frozen=True)
-class CellPlan:
+class CellPlan(OfCell):
     """What a run does with one model and one data set: its steps, and how questions are divided into shards."""
 
-    model: str
-    """What reports call the model."""
-    dataset: str
-    """What reports call the data set."""
     questions: str
     """Hash of the questions and their accepted answers."""
     n_questions: int
@@ -78,11 +75,6 @@ class CellPlan:
     """The main one first, then those of the sensitivity study."""
     notes: tuple[str, ...] = ()
     """What a reader of its figures must know."""
-
-    @property
-    def title(self) -> str:
-        """The model and the data set, as messages name them."""
-        return f"{self.model} on {self.dataset}"
 
     @property
     def n_shards(self) -> int:

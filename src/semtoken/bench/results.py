@@ -19,13 +19,24 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
-    """The answers, verdicts and uncertainties of one model on the N questions of one data set."""
+class OfCell:
+    """Something about one model on one data set."""
 
     model: str
-    """Its label in tables, "Qwen2.5-7B" for example."""
+    """What reports call the model, "Qwen2.5-7B" for example."""
     dataset: str
-    """Label of the data set: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
+    """What reports call the data set: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
+
+    @property
+    def title(self) -> str:
+        """The model and the data set, as tables, sentences and messages name them."""
+        return f"{self.model} on {self.dataset}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell(OfCell):
+    """The answers, verdicts and uncertainties of one model on the N questions of one data set."""
+
     question_ids: tuple[str, ...]
     uncertainty: Mapping[str, FloatArray]
     """Name of a method (key of `METHODS`, ablations of STC included) -> [N], higher is riskier, NaN undefined."""

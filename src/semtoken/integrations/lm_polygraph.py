@@ -22,7 +22,6 @@ from semtoken.backends.prompts import end_ids
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
-from semtoken.results import ScoredResponse
 from semtoken.scoring import Preset, score_logits
 from semtoken.scoring.token_sources import as_clusters
 
@@ -150,8 +149,8 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
         stops = set(end_ids(model.model, model.tokenizer))  # its own calculator knows that of the tokenizer only
         return {
             "input_tokens": prompts,
-            "greedy_tokens": [_ids(answer) for answer in answers],
-            "greedy_texts": [model.tokenizer.decode(_without_end(_ids(answer), stops)) for answer in answers],
+            "greedy_tokens": [answer.token_ids for answer in answers],
+            "greedy_texts": [model.tokenizer.decode(_without_end(answer.token_ids, stops)) for answer in answers],
             "greedy_log_likelihoods": [[token.log_probability for token in answer.tokens] for answer in answers],
             LOG_SCORES: [answer.log_score for answer in answers],
         }
@@ -198,10 +197,6 @@ def _options(model: Any) -> dict[str, Any]:
         tokenizer = model.tokenizer
         options["suppress_tokens"] = [i for i in range(len(tokenizer)) if "\n" in tokenizer.decode([i])]
     return options
-
-
-def _ids(answer: ScoredResponse) -> list[int]:
-    return [token.id for token in answer.tokens]
 
 
 def _without_end(ids: list[int], stops: set[int]) -> list[int]:

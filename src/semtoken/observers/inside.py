@@ -7,35 +7,27 @@ from typing import Any
 import numpy as np
 
 from semtoken.observers.steps import ATTENTION, Completion, Observer, Step, states
-from semtoken.observers.table import Statistic, statistic
+from semtoken.observers.table import PerStep, Statistic, statistic
 from semtoken.results.generation import DEPTH, Layout
 from semtoken.support.arrays import FloatArray
 
 
 @statistic("attention_to_previous", Layout("float64", 3, "token", "array"))
-class AttentionToPrevious(Statistic):
+class AttentionToPrevious(PerStep):
     """Records how much each head attends to the previous token where each token is chosen."""
 
     reads = frozenset({ATTENTION})
 
-    def __init__(self) -> None:
-        self._found: dict[int, list[Any]] = {}
-
-    def observe(self, step: Step) -> None:
-        """Record the attention to the previous token in one decoding step."""
+    def values(self, step: Step) -> list[Any]:
+        """The attention of each answer in a step to the previous token, [L, heads]."""
         attended = step.attention.float().cpu().numpy()
-        for answer, row in zip(step.answers, step.rows, strict=True):
-            self._found.setdefault(answer, []).append(attended[row])
+        return [attended[row] for row in step.rows]
 
     def of(self, answer: int) -> FloatArray:
         """The attention to the previous token, [n, L, heads]; that of the first token is about the prompt, and has no
         meaning.
         """
-        return np.array(self._found.get(answer, []), dtype=np.float64)
-
-    def forget(self, answer: int) -> None:
-        """Drop what was recorded of an answer."""
-        self._found.pop(answer, None)
+        return np.array(self.recorded(answer), dtype=np.float64)
 
 
 MIDDLE = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -64,22 +64,42 @@ def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
     return enter
 
 
-class TokenNumbers(Statistic):
-    """One number of every step. Override `numbers`, which is all that a new statistic of this kind needs."""
+class PerStep(Statistic):
+    """One value of every step. Override `values`, and `of`, which makes the field of a record from them."""
 
     def __init__(self) -> None:
-        self._found: dict[int, list[tuple[float, float]]] = {}
+        self._found: dict[int, list[Any]] = {}
+
+    def values(self, step: Step) -> Iterable[Any]:
+        """The value of each of the n answers in a step."""
+        raise NotImplementedError
+
+    def observe(self, step: Step) -> None:
+        """Record the values of one decoding step."""
+        for answer, value in zip(step.answers, self.values(step), strict=True):
+            self._found.setdefault(answer, []).append(value)
+
+    def recorded(self, answer: int) -> list[Any]:
+        """The values of an answer, one for each of its steps."""
+        return self._found.get(answer, [])
+
+    def forget(self, answer: int) -> None:
+        """Drop what was recorded of an answer."""
+        self._found.pop(answer, None)
+
+
+class TokenNumbers(PerStep):
+    """One number of every step. Override `numbers`, which is all that a new statistic of this kind needs."""
 
     def numbers(self, step: Step) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The number of each of the n answers in a step, [n]; or its lower and upper bounds."""
         raise NotImplementedError
 
-    def observe(self, step: Step) -> None:
-        """Record the numbers of one decoding step."""
+    def values(self, step: Step) -> Iterable[tuple[float, float]]:
+        """Lower and upper bound of the number of each answer in a step."""
         found = self.numbers(step)
         low, high = found if isinstance(found, tuple) else (found, found)
-        for answer, *pair in zip(step.answers, low.tolist(), high.tolist(), strict=True):
-            self._found.setdefault(answer, []).append((pair[0], pair[1]))
+        return zip(low.tolist(), high.tolist(), strict=True)
 
     def of(self, answer: int) -> FloatArray:
         """The numbers of an answer, [n]; the middle of the bounds where these differ."""
@@ -91,9 +111,5 @@ class TokenNumbers(Statistic):
         pairs = self._pairs(answer)
         return None if (pairs[:, 0] == pairs[:, 1]).all() else (pairs[:, 0], pairs[:, 1])
 
-    def forget(self, answer: int) -> None:
-        """Drop what was recorded of an answer."""
-        self._found.pop(answer, None)
-
     def _pairs(self, answer: int) -> FloatArray:
-        return np.array(self._found.get(answer, []), dtype=np.float64).reshape(-1, 2)
+        return np.array(self.recorded(answer), dtype=np.float64).reshape(-1, 2)

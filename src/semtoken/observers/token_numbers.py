@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from semtoken.observers.steps import ENTROPY, LOGITS, Step, best
-from semtoken.observers.table import Statistic, TokenNumbers, statistic
+from semtoken.observers.table import PerStep, TokenNumbers, statistic
 from semtoken.results.generation import Layout
 from semtoken.support.arrays import FloatArray, row_divergences
 
@@ -36,23 +36,15 @@ class UniformDivergences(TokenNumbers):
 
 
 @statistic("best_log_probs", Layout("float64", 2, "token", "arrays"))
-class BestLogProbabilities(Statistic):
+class BestLogProbabilities(PerStep):
     """Log-probabilities of the best tokens of every step, best first: 20 of them, or as many as there are."""
 
     reads = frozenset({best(MOST)})
 
-    def __init__(self) -> None:
-        self._found: dict[int, list[FloatArray]] = {}
-
-    def observe(self, step: Step) -> None:
-        """Record the best log-probabilities of one decoding step."""
-        for answer, (_, values) in zip(step.answers, step.best_of(MOST), strict=True):
-            self._found.setdefault(answer, []).append(np.sort(np.asarray(values, dtype=np.float64))[::-1])
+    def values(self, step: Step) -> list[FloatArray]:
+        """The best log-probabilities of each answer in a step, in descending order."""
+        return [np.sort(np.asarray(found, dtype=np.float64))[::-1] for _, found in step.best_of(MOST)]
 
     def of(self, answer: int) -> list[FloatArray]:
         """The best log-probabilities of each step of an answer, arrays [n] in descending order."""
-        return self._found.get(answer, [])
-
-    def forget(self, answer: int) -> None:
-        """Drop what was recorded of an answer."""
-        self._found.pop(answer, None)
+        return self.recorded(answer)

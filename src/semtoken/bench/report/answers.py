@@ -13,7 +13,7 @@ import numpy as np
 from semtoken.bench.report.cell_figures import STC, spoken
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.table import MISSING, Entry, Group, Table
-from semtoken.bench.results import Cell, FloatArray, RunResults
+from semtoken.bench.results import Cell, FloatArray, OfCell, RunResults
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
@@ -25,19 +25,12 @@ SHARED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class CellCalibrator:
+class CellCalibrator(OfCell):
     """A calibrator that was tried on the answers of one model and data set."""
 
-    model: str
-    dataset: str
     applied: CalibratorInUse
     lines: tuple[str, ...]
     """What it says, and how it held, in sentences."""
-
-    @property
-    def title(self) -> str:
-        """The model and the data set, as tables and sentences name them."""
-        return f"{self.model} on {self.dataset}"
 
     def of(self, log_score: float) -> tuple[float, str]:
         """The chance (NaN for a blank answer) and decision for an answer; no decision without a threshold."""

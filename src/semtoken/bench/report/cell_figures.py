@@ -21,7 +21,7 @@ import numpy as np
 
 from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
-from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, OfCell, RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
@@ -114,11 +114,9 @@ class ControlFigures:
 
 
 @dataclass(frozen=True)
-class CellFigures:
+class CellFigures(OfCell):
     """All figures of one model on one data set."""
 
-    model: str
-    dataset: str
     n: int
     """How many questions it has."""
     counts: Tally
@@ -136,11 +134,6 @@ class CellFigures:
     """Name of the method that the report is about."""
     controls: Mapping[str, ControlFigures] = field(default_factory=dict)
     """The controls by name, in the order of `CONTROLS`; empty in a run without them."""
-
-    @property
-    def title(self) -> str:
-        """The model and the data set, as tables and sentences name them."""
-        return f"{self.model} on {self.dataset}"
 
     @property
     def fewest(self) -> int:

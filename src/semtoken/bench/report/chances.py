@@ -28,7 +28,7 @@ from semtoken.bench.report.table import (
     signed,
     signed_interval,
 )
-from semtoken.bench.results import Cell, FloatArray
+from semtoken.bench.results import Cell, FloatArray, OfCell
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
 from semtoken.calibration.measures import Interval, Report, calibration_error, reliability, report
@@ -84,11 +84,9 @@ class MethodChances:
 
 
 @dataclass(frozen=True, eq=False)
-class CellChances:
+class CellChances(OfCell):
     """The risks and chances of all methods on one model and data set."""
 
-    model: str
-    dataset: str
     n: int
     """How many answers were judged."""
     n_correct: int
@@ -96,11 +94,6 @@ class CellChances:
     """Compared methods, in the order of the cell."""
     reference: str = STC
     """Name of the method that the report is about."""
-
-    @property
-    def title(self) -> str:
-        """The model and the data set, as tables and sentences name them."""
-        return f"{self.model} on {self.dataset}"
 
     @property
     def reason(self) -> str:

@@ -142,14 +142,14 @@ class ChoiceSum:
             self.ids = [*(self.ids or ()), *delta.ids]
         self.finish_reason = delta.finish_reason or self.finish_reason
 
-    def raw(self) -> RawChoice:
+    def raw(self, *, one_segment: bool = False) -> RawChoice:
         """The choice with texts and steps as its engine gave them."""
         texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
         if self.calls:
             texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
         steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
         apart = {kind: StepList.chained(parts) for kind, parts in self.apart.items()}
-        return RawChoice(self.index, texts, steps, self.finish_reason, flags, apart)
+        return RawChoice(self.index, texts, steps, self.finish_reason, flags, apart, one_segment)
 
 
 def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tuple[str, ...]]:
@@ -177,6 +177,8 @@ class Shape:
     """The name of the format in which each engine uses this shape."""
     ask: ClassVar[str]
     """The fields of a request that bring log-probabilities, for messages."""
+    one_segment: ClassVar[bool] = False
+    """Whether all text is the answer, since the shape does not mark reasoning."""
     is_chat: ClassVar[bool] = False
     """The server renders the prompt as a message of a chat; else it continues the prompt."""
     divided: ClassVar[bool] = False
@@ -330,7 +332,7 @@ class Shape:
 
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
-        return self.sums[index].raw()
+        return self.sums[index].raw(one_segment=self.one_segment)
 
     def raw_choices(self) -> Iterator[RawChoice]:
         """All choices, as far as they have been read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
@@ -27,7 +26,6 @@ from semtoken.payloads.formats.base import (
     shorter_items,
 )
 from semtoken.payloads.formats.openai_choices import text_or_ids
-from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Drop, Path, Replace
 from semtoken.results import Distribution
 
@@ -44,6 +42,7 @@ class LlamaCppCompletion(Shape):
     formats: ClassVar[Mapping[Engine, str]] = {"llama-cpp": "llama-cpp"}
     ask = '"n_probs": 20'
     ends = ("eos", "limit")
+    one_segment = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,10 +140,6 @@ class LlamaCppCompletion(Shape):
         text = text_or_empty(reply.get("content"), "content")
         finish = optional(as_text, reply.get("stop_type"), "stop_type")
         return Delta(index, {"answer": text} if text else {}, steps, finish_reason=finish, ended=ended)
-
-    def raw_choice(self, index: int) -> RawChoice:
-        """A choice as far as it has been read. All text is the answer, since this shape does not mark reasoning."""
-        return replace(super().raw_choice(index), one_segment=True)
 
     @property
     def model(self) -> str | None:

@@ -51,6 +51,7 @@ class OpenAICompletions(Choices):
         "llama-cpp-python": "llama-cpp-python-completions",
     }
     ask = '"logprobs": 5 or more'
+    one_segment = True
     gains: ClassVar[Path] = ("text",)
 
     def __init__(self) -> None:
@@ -134,7 +135,7 @@ class OpenAICompletions(Choices):
 
     def raw_choice(self, index: int) -> RawChoice:
         """One of the choices so far, without the prompt that it may repeat."""
-        choice = replace(super().raw_choice(index), one_segment=True)
+        choice = super().raw_choice(index)
         if choice.steps.missing[:1] != (0,):
             return choice
         steps, text = _without_echo(choice.steps, choice.texts.get("answer", ""), self._written)

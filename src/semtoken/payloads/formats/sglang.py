@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_triples
@@ -25,7 +25,6 @@ from semtoken.payloads.formats.base import (
     ones,
 )
 from semtoken.payloads.formats.openai_choices import text_or_ids
-from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
 
 LISTS = ("output_token_logprobs", "output_top_logprobs")
@@ -50,6 +49,7 @@ class SGLangGenerate(Shape):
     below_v1 = False
     formats: ClassVar[Mapping[Engine, str]] = {"sglang": "sglang"}
     ask = '"return_logprob": true, "top_logprobs_num": 20'
+    one_segment = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,10 +163,6 @@ class SGLangGenerate(Shape):
         else:
             text, lists = now.text, now.lists
         yield _delta(index, text, meta, lists)
-
-    def raw_choice(self, index: int) -> RawChoice:
-        """A choice as far as it has been read. All text is the answer, since this shape does not mark reasoning."""
-        return replace(super().raw_choice(index), one_segment=True)
 
 
 def _begins(now: _ChunksSoFar, before: _ChunksSoFar) -> bool:
