@@ -37,7 +37,7 @@ from tests.web.test_proxy_load import open_files, proxy_process
 AT_ONCE = 8
 SECONDS = 100.0
 """In which every request has to be answered."""
-READ_TIMEOUT = 2
+READ_TIMEOUT = 5
 """Seconds for which proxies wait for an upstream that says nothing."""
 ROUNDED = 1e-9
 CASE = "x-case"
@@ -503,7 +503,7 @@ def _judge_passed(plan: Plan, number: int, reply: Reply, found: Any) -> str | No
         )
     blocks = [one.pop("semtoken", None) for one in _answers(found)]
     if found != json.loads(sent):
-        return f"other answers than the upstream's: {reply.content[:200]!r}"
+        return f"other answers than the upstream's: {reply.content[-300:]!r}, not {sent[-300:]!r}"
     if permitted(path, data) is None:
         return None  # the upstream answers what we may refuse: it passes
     return None if all(blocks) else f"no block, {reply.unscored}: {reply.content[:200]!r}"

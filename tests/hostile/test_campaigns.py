@@ -297,6 +297,15 @@ def test_wrong_answers_to_typed_questions_are_found() -> None:
     assert "changed" in str(judged(passed, answers(p)))
 
 
+def test_a_typed_question_is_the_same_again_whatever_was_asked_before() -> None:
+    alone = questions.Plan(5).request(1999)
+    for number in range(1999):
+        questions.Plan(5).request(number)
+    assert questions.Plan(5).request(1999) == alone
+    before = [questions.Plan(5).request(number) for number in range(2000)]
+    assert [questions.Plan(5).request(number) for number in range(2000)] == before
+
+
 def test_what_typed_questions_may_hold_is_what_their_packages_say() -> None:
     right = {"type": "choice", "instructions": "Which?", "choices": [{"value": "a"}, {"value": True}]}
 

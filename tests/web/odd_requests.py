@@ -127,7 +127,7 @@ def _bend(body: Any, chance: random.Random) -> None:
     key = chance.choice(keys)
     action = chance.choice(["replace", "replace", "remove", "add", "repeat", "rename", "deepen"])
     if action == "replace":
-        holder[key] = chance.choice(ODD)
+        holder[key] = copy.deepcopy(chance.choice(ODD))
     elif action == "remove":
         del holder[key]
     elif action == "repeat" and isinstance(holder, list):
@@ -136,7 +136,7 @@ def _bend(body: Any, chance: random.Random) -> None:
         for _ in range(chance.choice([1, 3, 200])):
             holder[key] = [holder[key]]
     elif isinstance(holder, list):
-        holder.insert(key, chance.choice(ODD))
+        holder.insert(key, copy.deepcopy(chance.choice(ODD)))
     elif action == "rename":
         holder[chance.choice(TEXTS)] = holder.pop(key)
     else:
