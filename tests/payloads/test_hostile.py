@@ -82,7 +82,9 @@ def must_end_well(reply: Any, format: str | None = None) -> None:
 def test_changed_replies(name: str, data: st.DataObject) -> None:
     reply = recording(name).reply
     for _ in range(data.draw(st.integers(1, 2))):
-        path = data.draw(st.sampled_from(list(places(reply))))
+        if not (left := list(places(reply))):  # its only member was dropped
+            break
+        path = data.draw(st.sampled_from(left))
         what = data.draw(st.sampled_from(["replace", "drop", "double"]))
         reply = changed(reply, path, what, data.draw(JUNK))
     must_end_well(reply, data.draw(st.sampled_from([None, *known_formats()])))

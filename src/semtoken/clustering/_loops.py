@@ -43,7 +43,7 @@ def gather_float32(table, index, factor, out, column):
 
 @compiled
 def gather_bfloat16(table, index, factor, out, column):
-    """Gather rows of bfloat16, which is given as its bits: the upper half of a float32."""
+    """The same as `gather_float32` for a table of bfloat16, given as its bits: the upper half of a float32."""
     bits = out.view(np.uint32)
     for r in range(len(index)):
         row, f = table[index[r]], factor[r]
@@ -57,7 +57,10 @@ def gather_bfloat16(table, index, factor, out, column):
 
 @compiled_fast
 def finish_block(out, centre, left, unit):
-    """Turn gathered rows x into [-x, 1, h] (left) or [x, h, 1]; h is 1/2 for unit rows, else |x|^2/2."""
+    """Turn gathered rows x into [-x, 1, h] (left) or [x, h, 1], in place.
+
+    Unit rows are taken as they are, with h = 1/2. From all others the centre is subtracted first, and h = |x|^2/2.
+    """
     d = len(centre)
     for r in range(len(out)):
         row = out[r, :d]
@@ -102,7 +105,7 @@ def norms_bfloat16(table, out):
 
 @compiled
 def hash_rows(words, seed, out):
-    """Mix the 32-bit words of every row into out[r]: equal rows get equal numbers."""
+    """Mix the 32-bit words of row r into out[r]: equal rows that start from equal numbers get equal numbers."""
     for r in range(len(words)):
         h = out[r] ^ seed
         for j in range(words.shape[1]):
@@ -125,7 +128,10 @@ def any_below(values, limit):
 
 @compiled
 def find_close(gap, left_half, right_half, closeness, diagonal, where):
-    """Write position (row * 65536 + column) of every gap < closeness * (h(x) + h(y)); return how many."""
+    """Write the position (row * 65536 + column) of every gap < closeness * (h(x) + h(y)) to `where`; return how many.
+
+    With `diagonal` only columns beyond the row's own number are looked at.
+    """
     found = 0
     widest = right_half.max()
     for i in range(len(left_half)):
@@ -154,7 +160,7 @@ def half_squared_difference(x, y, factor):
 
 @compiled
 def load(part, row, half, bits, value):
-    """Copy a row into `value`, the float32 view of `bits`."""
+    """Copy a row into `value`, the float32 view of `bits`. `half`: the row is bfloat16, given as its bits."""
     if half:
         for j in range(part.shape[1]):
             bits[j] = np.uint32(part[row, j]) << np.uint32(16)
@@ -206,7 +212,11 @@ def segment_max(gap, row_starts, column_starts, out):
 
 @compiled
 def keep_near(gap, limit, diagonal, where, value):
-    """Write position (row * 65536 + column) and value of every gap <= limit; above the diagonal only, if told."""
+    """Write the position (row * 65536 + column) and the value of every gap <= limit; return how many.
+
+    Values below 0, which rounding makes, are written as 0. With `diagonal` only columns beyond the row's own number are
+    looked at.
+    """
     found = 0
     beyond = np.nextafter(np.float32(limit), np.float32(np.inf))
     for i in range(gap.shape[0]):
@@ -226,7 +236,10 @@ def keep_near(gap, limit, diagonal, where, value):
 
 @compiled
 def nearest_in_tile(gap, numbers, best, who):
-    """Update the nearest row of each column with the rows of one tile."""
+    """Update the nearest row of each column: its gap in best[j] and its number in who[j].
+
+    gap[i, j] is that of column j to row numbers[i]. Of equal gaps the row that came first stays.
+    """
     for i in range(gap.shape[0]):
         row, number = gap[i], numbers[i]
         for j in range(len(row)):
@@ -246,7 +259,7 @@ def sum_of_least(some, others):
 
 @compiled
 def add_rows(rows, group, total):
-    """total[group[r]] += rows[r], as many columns as there are."""
+    """total[group[r]] += rows[r], for as many columns as `total` has."""
     for r in range(len(group)):
         into = total[group[r]]
         for j in range(len(into)):
@@ -258,7 +271,7 @@ def add_rows(rows, group, total):
 
 @compiled
 def count_degrees(where, first_row, first_column, degree):
-    """Count the ends of a chunk of pairs towards the degree of each cluster."""
+    """Add 1 to the degree of both clusters of every pair in a chunk; `where` holds positions, as of `keep_near`."""
     for e in range(len(where)):
         degree[first_row + np.int64(where[e] >> np.uint32(16))] += 1
         degree[first_column + np.int64(where[e] & np.uint32(65535))] += 1
@@ -283,7 +296,7 @@ def scatter(where, value, first_row, first_column, fill, neighbour, gap):
 
 @compiled
 def find(parent, x):
-    """The current cluster of x, following the links of merged clusters."""
+    """The cluster that x is part of now; links of merged clusters on the way are shortened."""
     root = x
     while parent[root] != root:
         root = parent[root]
@@ -298,8 +311,9 @@ def find(parent, x):
 def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched):
     """Rewrite the neighbour list of cluster x so that it names current clusters only.
 
-    A neighbour that has merged since stays only if all its parts are in the list: a part that is missing is
-    farther than the threshold, and so is then, under complete linkage, the whole.
+    A neighbour that has merged since becomes the cluster that it is part of now, at the gap of the farthest part, if
+    all parts are in the list. Otherwise it is dropped: a part that is missing is farther than the threshold, and so is
+    then, under complete linkage, the whole.
     """
     begin = start[x]
     kept = begin
@@ -330,7 +344,10 @@ def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched
 
 @compiled
 def nearest(x, before, start, length, neighbour, gap, low):
-    """The nearest cluster in the list of x: by gap, then the one before x in the chain, then the lowest id."""
+    """The nearest cluster in the list of x and its gap; -1 for an empty list.
+
+    Of equal gaps it is the one before x in the chain, else the one with the lowest row.
+    """
     best = -1
     best_gap = np.float32(np.inf)
     for e in range(start[x], start[x] + length[x]):
@@ -360,7 +377,7 @@ def has_rivals(x, best, best_gap, slack, refined, start, length, neighbour, gap)
 
 @compiled
 def join(new, top, other, first, last, following):
-    """Chain the base clusters of two clusters to those of a new one."""
+    """Link the base clusters of `top` and then those of `other` to one list, that of a new cluster."""
     following[last[top]] = first[other]
     first[new], last[new] = first[top], last[other]
 
@@ -550,7 +567,7 @@ def segment_total_distance(gap, row_starts, column_starts, out):
 
 @compiled
 def spanning_forest(m, one, other, order):
-    """Kruskal's algorithm: which edges of `order`, sorted from short to long, join two trees."""
+    """Kruskal's algorithm: which of the edges, taken in this order from short to long, join two trees (bool)."""
     parent = np.arange(m)
     keep = np.zeros(len(order), np.bool_)
     for t in range(len(order)):
@@ -563,7 +580,7 @@ def spanning_forest(m, one, other, order):
 
 @compiled
 def forest_merges(m, one, other, pair):
-    """The merges that the edges of a forest make in this order, named by the lowest members."""
+    """Write to pair[t] the lowest members of the two trees that edge t of a forest joins, taken in this order."""
     parent = np.arange(m)
     for t in range(len(one)):
         a, b = find(parent, one[t]), find(parent, other[t])

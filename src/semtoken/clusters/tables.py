@@ -157,7 +157,10 @@ def token_table(
 
 
 def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision: str | None = None) -> EmbeddingTable:
-    """Read the matrices behind `token_table` as they are stored: without a copy, and in 16 bits where they are."""
+    """Read the matrices behind `token_table` as they are stored: not copied, and not widened from 16 bits to 32.
+
+    Parameters and errors are those of `token_table`.
+    """
     if kind not in get_args(Embedding):
         raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Embedding))}, got {kind!r}.")
     if not isinstance(model_or_path, str | Path):

@@ -54,7 +54,7 @@ class NameMatches:
 
 @lru_cache(maxsize=4)
 def token_names(vocabulary: Vocabulary) -> TokenNames:
-    """The (cached) names of a vocabulary."""
+    """The table that finds the tokens of a vocabulary by name; made once for each of the last four vocabularies."""
     return TokenNames(vocabulary)
 
 

@@ -104,7 +104,7 @@ def fetch(
 
 
 def hub_is_reachable(hub_id: str) -> bool:
-    """Whether the Hugging Face hub answers for a model, within a few seconds."""
+    """Whether the Hugging Face hub tells of a model within a few seconds; False, too, if it has no such model."""
     from huggingface_hub import HfApi
 
     try:

@@ -135,7 +135,20 @@ class AnswerBatch:
         return running_answers([self._answer(number) for number in numbers])
 
     def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
-        """The scored answers of complete answers by their numbers, counting all of their tokens or the first ones."""
+        """Score some complete answers.
+
+        Parameters
+        ----------
+        lengths
+            Number of an answer -> how many of its tokens count; those after them are dropped from it.
+        distribution
+            Which distribution the logits are of, for `ScoredResponse.distribution`.
+
+        Returns
+        -------
+        list of ScoredResponse
+            One for each answer, in the order of `lengths`.
+        """
         self._take_in()
         for number, length in lengths.items():
             answer = self._answer(number)

@@ -52,7 +52,11 @@ def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], labels: Sequenc
 
 
 def agreeing(chosen: int, rest: str, texts: Sequence[str], labels: Sequence[int]) -> list[int]:
-    """The ids of the tokens that agree with a chosen one, from three sets; `rest` is the answer's text from it on."""
+    """The ids of the tokens that agree with the chosen one, itself included.
+
+    They are of three sets: its cluster, unless it holds a digit; what begins `rest`, the answer's text from it on; and
+    neutral tokens.
+    """
     numeral = any(map(str.isdigit, texts[chosen]))  # 1926 and 1927 are neighbours and do not mean the same
     return [
         token

@@ -208,7 +208,7 @@ class Scorer:
 
     @cached_property
     def endings(self) -> Endings:
-        """The classes of the vocabulary's tokens by the values they end."""
+        """Which tokens of the vocabulary end or continue a value, such as a number, that comes before them."""
         return endings_of(self.vocabulary)
 
     def cluster_of(self, token: int) -> IdArray:
@@ -234,7 +234,7 @@ class Scorer:
         return np.asarray(self.index.spellings[ids] == self.index.spellings[token])
 
     def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
-        """Which tokens that spell the beginning of the following text count under the rules."""
+        """Which of some tokens that begin what was written count under the rules (bool [n])."""
         if not self.rules.prefix_matching:
             return np.zeros(len(prefixes), dtype=bool)
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)

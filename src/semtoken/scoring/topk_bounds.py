@@ -198,9 +198,9 @@ def step_bounds(
 def usual_masses(
     scorer: Scorer, steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], *, neutrality: bool, off: float = ROUNDING
 ) -> list[LogMass] | None:
-    """The agreeing probabilities as `step_bounds` gives them, for steps with unambiguous names only; else None.
+    """The agreeing probabilities of steps whose names are unambiguous, as `step_bounds` gives them; else None.
 
-    For few steps at a time, as of answers in progress: arrays of them would cost ten times as much.
+    It is for few steps at a time, such as those of answers in progress, for which arrays cost ten times as much.
     """
     found: list[tuple[float, float, float]] = []
     for step, prefix_set in zip(steps, prefixes, strict=True):

@@ -175,9 +175,10 @@ def levelled(rows: Rows, size: int) -> FloatArray:
 
 
 def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
-    """Whether all rows lie in [0, 1] and sum to 1, as only the output of a softmax does.
+    """Whether all rows lie in [0, 1] and sum to 1 (within 0.001), as only the output of a softmax does.
 
-    The normalisers of such rows lie in a narrow range, so that others cost nothing.
+    Rows that all hold a single 1 and zeros are taken for logits. The normalisers of probabilities lie in a narrow
+    range, so that most other rows are told by them alone.
     """
     if ((normalizers <= math.log(size)) | (normalizers > math.log(size - 1 + math.e) + 1e-6)).any():
         return False

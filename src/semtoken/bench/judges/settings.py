@@ -42,14 +42,14 @@ class ContainsSettings(_Settings):
 
 
 class RougeSettings(_Settings):
-    """Settings of a `RougeJudge`: from which F1 on an answer is right."""
+    """Settings of a `RougeJudge`: an answer is right if its F1 is above `threshold`."""
 
     kind: Literal["rouge"] = "rouge"
     threshold: Threshold = 0.3
 
 
 class SimilaritySettings(_Settings):
-    """Settings of a `SimilarityJudge`: the cross-encoder, and from which similarity on an answer is right."""
+    """Settings of a `SimilarityJudge`: its cross-encoder, and the similarity above which an answer is right."""
 
     kind: Literal["similarity"] = "similarity"
     model: str | None = None

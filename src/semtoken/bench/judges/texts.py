@@ -106,7 +106,7 @@ class SimilarityJudge:
     """
 
     model: str | None = None
-    """A directory or a hub id; "almanac" is the small one inside the package. None: the one that methods use."""
+    """A directory or a hub id; "almanac" is the small one inside the package. None: `DEFAULT_SIMILARITY`."""
     threshold: float = 0.5
     device: str | None = None
     name: str = "similarity"

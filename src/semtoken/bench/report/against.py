@@ -81,7 +81,7 @@ class PublishedFigure:
     """A figure that the paper published, and the setting under which the paper lists it."""
 
     setting: str
-    """The figure as the paper writes it."""
+    """The name of the setting as the paper writes it; see `plain`."""
     value: float
 
 
@@ -184,7 +184,7 @@ class ComparedFigure:
 
 @dataclass(frozen=True)
 class AgainstPaper:
-    """All figures of a run that the paper published, too, compared."""
+    """All figures of a run, each beside that of the paper if it published one."""
 
     compared: tuple[ComparedFigure, ...]
     summary: tuple[str, ...]

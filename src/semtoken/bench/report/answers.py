@@ -101,7 +101,7 @@ def _count_shared(calibrator: Calibrator, log_score: FloatArray) -> int:
 
 
 def promise_of(found: Sequence[CellCalibrator]) -> str:
-    """The promise in one sentence."""
+    """What the calibrator in use promises, in one sentence; `found` holds at least one cell."""
     threshold = found[0].applied.calibrator.threshold
     return "The calibrator holds no promise." if threshold is None else threshold.statement
 
@@ -128,9 +128,9 @@ class ExtremeAnswer:
     question: str
     answer: str
     method: str
-    """Title of the method: the report's own, or STC where a calibrator of it is in use."""
+    """The method as sentences name it: that of the report, or STC where a calibrator is in use."""
     uncertainty: float
-    """The uncertainty by it, in the method's unit."""
+    """The uncertainty by that method, in its own unit."""
     chance: float
     """The chance of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
     decision: str
@@ -143,7 +143,7 @@ def extreme_answers(
     chances: Sequence[CellChances],
     calibrators: Sequence[CellCalibrator] = (),
 ) -> list[ExtremeAnswer]:
-    """The answers with the most wrong uncertainty, for every cell with texts, verdicts and the report's method."""
+    """The surest wrong and most doubtful right answers of every cell with texts, verdicts and the report's method."""
     own = {(one.model, one.dataset): one for one in chances}
     applied = {(one.model, one.dataset): one for one in calibrators}
     found: list[ExtremeAnswer] = []

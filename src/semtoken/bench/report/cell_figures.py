@@ -43,7 +43,7 @@ FEWEST, FEW = 20, 30
 """With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
 
 Progress = Callable[[int, int], None]
-"""Called with (methods done, of how many)."""
+"""Called with (uncertainties measured, of how many): those of methods, of other clusterings and of controls."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class MethodFigures:
     seconds: float
     """Seconds beyond the greedy generation; NaN if not measured."""
     percent: float
-    """The seconds in percent of the greedy generation; NaN if either was not measured."""
+    """The seconds in percent of the greedy generation. NaN if either was not measured, or if the beginning that all
+    prompts share was read apart: the greedy seconds are then without it."""
 
     @property
     def title(self) -> str:
@@ -212,7 +213,7 @@ def measure(
     reference
         From `chosen_reference`, or any method: the one that the others are tested against, besides STC and the best.
     progress
-        Called after every method.
+        Called after every uncertainty that was measured; see `Progress`.
 
     Raises
     ------

@@ -57,15 +57,15 @@ STATED: Mapping[str, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True, eq=False)
 class MethodChances:
-    """How well the ranking of one method serves decisions on one model and data set: risks at each coverage."""
+    """The risk of answering by one method on one model and data set, and the chances of being right that it gives."""
 
     name: str
     curve: SelectiveRisk
     """Risk at every coverage."""
     aurc: Estimate
-    """Area under it; lower is better."""
+    """Area under the curve; lower is better."""
     minus_reference: TestedDifference | None
-    """What its area is above that of the reference; None for the reference itself, and where there is none."""
+    """Its area minus that of the reference; None for the reference itself, and in a cell without it."""
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
     report: Report | None
@@ -312,7 +312,7 @@ def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
 
 
 def chances_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
-    """Which methods' chances beat the base rate, and how far STC is from a chance as it stands."""
+    """Sentences on how many methods' chances beat the base rate, and on how far STC is from a chance as it stands."""
     for cell in cells:
         if cell.reason:
             yield f"{cell.title}: no chances, {cell.reason}."
@@ -342,7 +342,7 @@ def percent(value: float) -> str:
 
 
 def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """Rows of a file, one for each method on each model and data set."""
+    """The rows of `chances.csv`: one for each method on each model and data set."""
     for cell in cells:
         for method in cell.methods.values():
             row: dict[str, Any] = _place(cell, method) | {"answers": cell.n, "correct": cell.n_correct}
@@ -356,7 +356,7 @@ def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
 
 
 def reliability_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """Rows of a file, one for each group of answers with similar chances of being right."""
+    """The rows of `reliability.csv`: one for each group of answers with similar chances of being right."""
     for cell in cells:
         for method in cell.methods.values():
             for one in () if method.report is None else method.report.bins:
@@ -364,7 +364,7 @@ def reliability_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
 
 
 def curve_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
-    """Rows of a file, one for each point of a risk-coverage curve, at most one for each hundredth of coverage."""
+    """The rows of `risk_coverage.csv`: points of risk-coverage curves, at most one for each hundredth of coverage."""
     for cell in cells:
         for method in cell.methods.values():
             wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS - 1e-12

@@ -72,7 +72,7 @@ def comparison(cells: Sequence[CellFigures], name: str) -> Table:
 
 
 def ablation(cells: Sequence[CellFigures], name: str) -> Table:
-    """A table of STC beside STC without clusters and without prefix sets."""
+    """A table of one metric of STC, STC without clusters, STC without prefix sets, and sequence probability."""
     return Table(
         name=f"ablation_{name}",
         title=f"{NAMES[name]} of STC without its parts",
@@ -101,7 +101,7 @@ def overhead(cells: Sequence[CellFigures], *, relative: bool) -> Table:
 
 
 def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
-    """A table of tests: every method against STC and against the best, with corrected p-values."""
+    """A table of one metric of every method, its differences to STC and to the best, and the verdicts on these."""
     groups = []
     for cell in cells:
         if ranked := cell.ranked(name):
@@ -117,7 +117,7 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
 
 
 def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> Table:
-    """A table of tests: every method against the one that the report is about, with verdicts."""
+    """A table of one metric of every method, its difference to the method that the report is about, and the verdict."""
     groups = []
     for cell in cells:
         rows = [
@@ -141,7 +141,7 @@ def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> 
 
 
 def ablation_tests(cells: Sequence[CellFigures]) -> Table:
-    """A table of the differences between STC and its ablations, with tests."""
+    """A table of both metrics of STC, its ablations and sequence probability, with differences to STC and verdicts."""
     groups = []
     for cell in cells:
         rows = []
@@ -163,12 +163,12 @@ def ablation_tests(cells: Sequence[CellFigures]) -> Table:
 
 
 def models_of(cells: Sequence[CellFigures]) -> list[str]:
-    """Labels, each once, in the order of the run."""
+    """The labels of the models, each once, in the order of the run."""
     return list(dict.fromkeys(cell.model for cell in cells))
 
 
 def datasets_of(cells: Sequence[CellFigures]) -> list[str]:
-    """Labels, each once, in the order of the run."""
+    """The labels of the data sets, each once, in the order of the run."""
     return list(dict.fromkeys(cell.dataset for cell in cells))
 
 
@@ -193,7 +193,7 @@ def few_note(cells: Sequence[CellFigures]) -> str:
 
 
 def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
-    """A value with its interval."""
+    """An entry of a table: a value with its interval; "undefined" for NaN."""
     if math.isnan(estimate.value):
         return Entry(UNDEFINED)
     if estimate.low == estimate.high:  # every resample gave the same: a handful of answers, or a perfect order

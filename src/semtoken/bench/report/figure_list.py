@@ -40,7 +40,7 @@ class Figure:
     """One measured number. Its first five fields say which one, as in the list of the paper's figures."""
 
     table: str
-    """"comparison", "ablation", "clustering algorithm", "distance", ..., "pre-computation"."""
+    """The paper's table: "comparison", "ablation", "distance", ..., "pre-computation"; or "control", which is ours."""
     dataset: str
     """Empty for what depends on the model alone."""
     setting: str
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Figure]:
-    """All figures of a run, in the order of the paper's tables."""
+    """All figures of a run: of methods, ablations, controls, other clusterings, and the time of clustering."""
     figures = [figure for cell in cells for figure in _of_methods(cell)]
     figures += [figure for cell in cells for figure in _of_ablations(cell)]
     figures += [figure for cell in cells for figure in _of_controls(cell)]
@@ -167,7 +167,7 @@ def csv_files(
     tests: Sequence[Comparison],
     clusterings: Sequence[ClusteringRecord],
 ) -> dict[str, str]:
-    """The figures, tests and counts of a run as CSV texts, by file name."""
+    """The figures, tests and counts of a run as CSV texts, by the name of the file without its ending."""
     found = {
         "figures": csv_text(map(asdict, figures)),
         "tests": csv_text(map(asdict, tests), [field.name for field in fields(Comparison)]),

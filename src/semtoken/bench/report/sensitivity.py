@@ -69,7 +69,7 @@ def sorted_points(found: Iterable[Point]) -> list[Point]:
 
 
 def sensitivity(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Table | None:
-    """AUROC of STC with other clusterings; None without a study."""
+    """A table of the AUROC of STC with other clusterings; None without a study."""
     found = {(c.dataset, c.model): {(p.setting, p.value): p for p in points(c, clusterings)} for c in cells}
     models = models_of(cells)
     groups = []
@@ -123,7 +123,7 @@ def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
 
 
 def examples(clusterings: Sequence[ClusteringRecord]) -> Table | None:
-    """Clusters of some frequent words; None if there are none."""
+    """A table of the clusters of some frequent words; None if the run holds no such examples."""
     groups = [
         Group(one.model, tuple(texts(", ".join(map(token_text, cluster))) for cluster in one.examples))
         for one in clusterings
@@ -141,7 +141,7 @@ def examples(clusterings: Sequence[ClusteringRecord]) -> Table | None:
 
 
 def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
-    """How long each clustering took; None if there are none."""
+    """A table of the time that each clustering took; None in a run without clusterings."""
     if not clusterings:
         return None
     rows = [

@@ -35,9 +35,9 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def signed_interval(low: float, high: float) -> str:
-    """An interval with signs, such as `[-0.003, +0.027]`; empty if its ends are undefined or equal.
+    """An interval with signs, such as `[-0.003, +0.027]`; empty if its ends are undefined or read the same.
 
-    Ends that would read the same get as many digits as tell them apart.
+    Ends that would read the same get as many decimals as tell them apart, six at most.
     """
     if math.isnan(low) or math.isnan(high) or low == high:
         return ""
@@ -100,10 +100,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal meaning over all groups; the first one names the row."""
+    """A table of the report. Its columns mean the same in all groups; the first one names the row."""
 
     name: str
-    """What its file and its anchor are called."""
+    """The name of its file, without the ending, and of its anchor on the page."""
     title: str
     header: tuple[str, ...]
     groups: tuple[Group, ...]
@@ -114,7 +114,7 @@ class Table:
 
     @property
     def alignments(self) -> tuple[Alignment, ...]:
-        """On which side the text of each column begins."""
+        """The side to which each column is aligned."""
         return tuple("left" if i < self.left else "right" for i in range(len(self.header)))
 
 
@@ -152,7 +152,7 @@ def marked_rows(
 
 
 def as_html(made: Table) -> Html:
-    """A table as a notebook shows it, the best entries in bold."""
+    """A table as a notebook shows it: the best entries in bold, all groups in one, without their headings."""
     rows = [[_html_cell(entry) for entry in row] for group in made.groups for row in group.rows]
     return table(made.header, rows, numbers=range(made.left, len(made.header)), title=made.title)
 

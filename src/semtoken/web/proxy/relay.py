@@ -69,7 +69,9 @@ class Scoring:
         return self.editor.withheld is not None
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do slow work in a thread; if too much waits already, the answer gets no score."""
+        """Do slow work in a thread. If too much waits already, it is done here, and the answer gets no score but that
+        reason.
+        """
         try:
             return await self.workers.run(work)
         except Busy:
@@ -77,7 +79,7 @@ class Scoring:
             return work()
 
     def go_on(self, sent: Event) -> Piece | None:
-        """Score an event that only adds to an answer, as most do; None for any other event."""
+        """Score an event that only adds to an answer, as most do; None for any other event, and for a long one."""
         try:
             data = sent.data
         except InvalidInput:
@@ -91,7 +93,9 @@ class Scoring:
         return Piece(sent, data, edit, self.scorer.go_on(found), found.choice)
 
     def read(self, sent: Event) -> LocatedReply | Piece:
-        """Parse an event; returns a piece that passes unchanged if there is nothing to score."""
+        """Parse an event. One with nothing to score becomes a piece that passes unchanged; so does one that cannot be
+        read, after which the answer gets no score.
+        """
         try:
             data = sent.data
             if not data or (len(data) < SHORT and data.strip() == DONE):
@@ -128,7 +132,7 @@ class Piece:
     done: bool = False
     """Whether the event says that the stream is complete."""
     ends = False
-    """Its answers' last steps have been scored."""
+    """As `LocatedReply.ends`, of what is still to be scored: a piece has been."""
 
     def final_block(self, index: int | None) -> Block | None:
         """The block of a choice, if it ends with this event."""
@@ -144,12 +148,14 @@ class Piece:
 
 
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
-    """Pass a JSON reply on with its scores, or unchanged if it is too long or cannot be scored.
+    """Pass a JSON reply on with its scores, or unchanged if it is too long or cannot be read.
 
     Raises
     ------
+    ApiError
+        It would be passed on unchanged, and only accepted answers may be shown.
     BrokenOff
-        The upstream broke off; what came before has been passed on.
+        The upstream broke off. What came before has been passed on, unless only accepted answers may be shown.
     """
     try:
         raw = await answer.whole(scoring.limit)
@@ -231,6 +237,8 @@ def held_back_error() -> ApiError:
 async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None:
     """Pass a stream of events on, each with its scores as soon as it is complete.
 
+    An event that is too long, and all that come after it, pass unscored.
+
     The last piece of an answer's content is held back for a moment, so that it can carry the final score: gateways
     make a new chunk of the one that ends the answer.
 
@@ -281,7 +289,7 @@ class HeldPieces:
         self._writing: asyncio.Task[None] | None = None
 
     async def wait_for(self, source: UnpackedBody) -> bytes:
-        """Wait for the next piece of the upstream's answer; pieces that are held too long are sent meanwhile.
+        """Wait for the next piece of the upstream's answer, empty at its end; what is held too long is sent meanwhile.
 
         Raises
         ------
@@ -331,7 +339,7 @@ class HeldPieces:
         return out + _with_trailer(piece, self._scoring)
 
     def release(self) -> bytes:
-        """Return the bytes of all pieces that are still held."""
+        """Hold the pieces no longer; returns their bytes, for the client."""
         out = b"".join(_with_trailer(piece, self._scoring) for piece in self._pieces)
         self._pieces.clear()
         return out
