@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +100,42 @@ def test_a_failure_of_a_worker_is_told_as_it_was_raised(tmp_path: Path) -> None:
     assert "entailment" in told and "nowhere" in told
     assert "RayTaskError" not in told and "Traceback" not in told
     assert any("score-stc" in name for name in records(tmp_path / "distributed"))  # the others went on
+
+
+def works_by_ray(how: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What tests/bench/ray_workers.py told, and the lines that the shards of each work wrote."""
+    monkeypatch.setenv("LOADED", str(folder / "loaded"))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    )
+    done = in_a_namespace(sys.executable, "-m", "tests.bench.ray_workers", how, str(folder))
+    assert done.returncode == 0, done.stderr
+    lines = {path.stem: [json.loads(x) for x in path.open()] for path in folder.glob("*.jsonl")}
+    return json.loads((folder / "told").read_text()), lines
+
+
+def test_the_same_workers_serve_all_works_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, lines = works_by_ray("serve", tmp_path, monkeypatch)
+    assert told["failure"] is None
+    for name, count in (("first", 6), ("second", 1), ("third", 6)):
+        assert sorted(told["done"][name]) == sorted(one["shard"] for one in lines[name]) == [*range(count)]
+    made_by = [{one["pid"] for one in lines[name]} for name in ("first", "third")]
+    assert made_by[0] == made_by[1] and len(made_by[0]) == 2
+    loaded = [int(x) for x in (tmp_path / "loaded").read_text().split()]
+    assert sorted(loaded) == sorted(made_by[0])  # and each loaded its model once
+
+
+def test_a_killed_worker_is_replaced_and_no_shard_is_lost_or_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, lines = works_by_ray("kill", tmp_path, monkeypatch)
+    assert told["failure"] is None and (tmp_path / "died").exists()
+    for name, count in (("first", 6), ("third", 6)):
+        assert sorted(told["done"][name]) == sorted(one["shard"] for one in lines[name]) == [*range(count)]
+    assert len({one["pid"] for one in lines["third"]}) == 2
+
+
+def test_a_shard_that_always_kills_its_worker_ends_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, lines = works_by_ray("always", tmp_path, monkeypatch)
+    assert "A Ray worker was lost" in told["failure"]
+    assert told["done"] == {} and 3 not in [one["shard"] for one in lines["first"]]

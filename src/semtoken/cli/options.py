@@ -118,7 +118,7 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
 ExecutorName = Literal["local", "ray"]
 ExecutorOption = Annotated[
     ExecutorName,
-    typer.Option("--executor", help="What runs the shards: this process, or Ray Data jobs."),
+    typer.Option("--executor", help="What runs the shards: this process, or Ray's workers."),
 ]
 RayWorkersOption = Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")]
 RayGpusOption = Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs per worker; 0.5 shares one.")]
@@ -136,7 +136,7 @@ def ray_executor(workers: int, gpus: float, address: str | None) -> Executor:
     from semtoken.executors.ray import RayExecutor
     from semtoken.support.extras import require
 
-    require("ray.data", extra="ray")
+    require("ray", extra="ray")
     if address is None:
         tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
     return RayExecutor(workers=workers, gpus_per_worker=gpus, address=address)

@@ -1,25 +1,27 @@
-"""The shards of a work as a Ray Data job: on the cores and GPUs of one machine, or on a cluster."""
+"""The shards of a work in Ray's workers: on the cores and GPUs of one machine, or on a cluster."""
 
 from __future__ import annotations
 
-import logging
 import os
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.executors import Work
 from semtoken.support.extras import require
 
-SHARD, FAILURE = "shard", "failure"
+MOST_LOSSES = 3
+"""Workers that may be lost at the same shard, or while they start, before the work is given up."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RayExecutor:
-    """See `semtoken.executors.Executor`. Every worker is an actor that holds the models of its work.
+    """See `semtoken.executors.Executor`. Every worker is an actor that holds the models of its works.
+
+    Workers are started by the first work and serve all works until `release`, which a run that has several calls at its
+    end or after a failure. If one is lost, another is started in its place and makes the shard once more.
 
     The folder of its files, and models and files that it names, must lie under the same paths on every machine of a
     cluster (a shared file system). Without an `address` and outside of a cluster a local one is started, and Ray then
@@ -34,6 +36,8 @@ class RayExecutor:
     """1 for a model on a GPU; 0.5 lets two workers share one."""
     address: str | None = None
     """Address of a running cluster; "auto" is the one of this machine."""
+    _started: list[Any] = field(default_factory=list, init=False, repr=False)
+    """The workers that there are."""
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -50,29 +54,63 @@ class RayExecutor:
         if not shards:
             return
         ray = self._ready()
-        data = require("ray.data", extra="ray")
-        cores = ray.cluster_resources().get("CPU", 1.0)
-        cpus = self.cpus_per_worker or cores // self.workers or cores / self.workers
-        wanted = data.from_items([{SHARD: shard} for shard in shards], override_num_blocks=len(shards))
-        made = wanted.map_batches(
-            ShardMaker,
-            fn_constructor_args=(work.resolved(),),
-            batch_size=1,
-            # A shard that waited at a busy worker could not go to a free one.
-            compute=data.ActorPoolStrategy(size=min(self.workers, len(shards)), max_tasks_in_flight_per_actor=1),
-            num_cpus=cpus,
-            num_gpus=self.gpus_per_worker or None,
-        )
         try:
-            for row in made.iter_rows():
-                if row[FAILURE]:
-                    raise BackendError(row[FAILURE])
-                done(int(row[SHARD]))
-        except ray.exceptions.RayError as error:
-            raise BackendError(f"A Ray worker was lost: {error}") from error
+            self._run(ray, ray.put(work.resolved()), shards, done)
+        except BaseException:
+            self.release()  # no worker goes on with a work that was given up
+            raise
+
+    def _run(self, ray: Any, work: Any, shards: Sequence[int], done: Callable[[int], None]) -> None:
+        waiting, made = deque(shards), 0
+        under_way: dict[Any, tuple[int, int | None]] = {}
+        """What workers are at, by Ray's reference: the number of the worker, and its shard; None: it opens the work."""
+        losses: Counter[int | None] = Counter()
+
+        def open_work(number: int) -> None:
+            under_way[self._started[number].open.remote(work)] = (number, None)
+
+        for number in range(min(self.workers, len(shards))):
+            if number == len(self._started):
+                self._started.append(self._new_worker(ray))
+            open_work(number)
+        while made < len(shards):
+            [ended], _ = ray.wait(list(under_way), num_returns=1)
+            number, shard = under_way.pop(ended)
+            try:
+                failure = ray.get(ended)
+            except ray.exceptions.RayError as error:
+                losses[shard] += 1
+                if losses[shard] > MOST_LOSSES:
+                    raise BackendError(f"A Ray worker was lost: {error}") from error
+                if shard is not None:
+                    waiting.appendleft(shard)
+                ray.kill(self._started[number])  # one that cannot be reached may be there still
+                self._started[number] = self._new_worker(ray)
+                open_work(number)
+                continue
+            if failure:
+                raise BackendError(failure)
+            if shard is not None:
+                done(shard)
+                made += 1
+            if waiting:  # a worker that waits for a place on the cluster gets no shard before it has opened the work
+                shard = waiting.popleft()
+                under_way[self._started[number].make.remote(shard)] = (number, shard)
 
     def release(self) -> None:
-        """Does nothing: models are held by Ray's workers, which end with their work."""
+        """End the workers, with the models that they hold."""
+        if not self._started:
+            return
+        ray = require("ray", extra="ray")
+        while self._started:
+            worker = self._started.pop()
+            if ray.is_initialized():
+                ray.kill(worker)
+
+    def _new_worker(self, ray: Any) -> Any:
+        cores = ray.cluster_resources().get("CPU", 1.0)
+        cpus = self.cpus_per_worker or cores // self.workers or cores / self.workers
+        return ray.remote(ShardMaker).options(num_cpus=cpus, num_gpus=self.gpus_per_worker or None).remote()
 
     def _ready(self) -> Any:
         """Ray, connected to the cluster that was asked for."""
@@ -86,29 +124,34 @@ class RayExecutor:
         except Exception as error:  # a node that does not start in time raises a bare Exception
             where = "cannot be started here" if self.address is None else f"cannot be reached at {self.address!r}"
             raise BackendError(f"Ray {where}: {error}") from error
-        require("ray.data", extra="ray").DataContext.get_current().enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)  # its progress would run into that of the run
         return ray
 
 
 class ShardMaker:
-    """A Ray worker that opens the work once and makes one shard a call; failures come back as data."""
+    """A Ray worker: it opens one work after the other and makes their shards; failures come back as texts."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self) -> None:
+        self._loader: Any = None
         self._make: Callable[[int], None] | None = None
         self._failure = ""
+
+    def open(self, work: Work) -> str:
+        """Get ready for the shards of a work; returns "", since a failure is told where a shard is to be made.
+
+        The object that loads the models stays from the first work on, so that a model which the next work needs is not
+        loaded again.
+        """
+        self._make, self._failure = None, ""
         try:
-            self._make = work.open(work.loader())
+            if self._loader is None:
+                self._loader = work.loader()
+            self._make = work.open(self._loader)
         except Exception as error:  # reported by the driver, as the local executor's caller does
             self._failure = _error_text(error)
+        return ""
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Make the shards that a batch names."""
-        failures = [self._attempt(int(shard)) for shard in batch[SHARD]]
-        return {SHARD: batch[SHARD], FAILURE: np.array(failures)}
-
-    def _attempt(self, shard: int) -> str:
-        """Why a shard could not be made; empty if it was."""
+    def make(self, shard: int) -> str:
+        """Make a shard; returns why it could not be made, or "" if it was."""
         if self._make is None:
             return self._failure
         try:
