@@ -154,13 +154,23 @@ def test_an_installed_package_brings_a_statistic_and_its_method(tmp_path: Path) 
 
 
 ONE_MODULE = """
+import numpy as np
 from semtoken.bench.datasets import KnownSet, Question
 from semtoken.methods.table import method
+from semtoken.observers.steps import best
+from semtoken.observers.table import TokenNumbers, statistic
 from semtoken.payloads.formats.openai_chat import OpenAIChat
 
-@method(title="First", family="likelihood", needs=("log_probs",), reference="a test, 2026")
-def first_of_all(log_probs):
-    return -float(log_probs[0])
+@statistic("gaps")
+class Gaps(TokenNumbers):
+    reads = frozenset({best(2)})
+
+    def numbers(self, step):
+        return np.array([values[0] - values[1] for _, values in step.best_of(2)])
+
+@method(title="First", family="likelihood", needs=("log_probs", "gaps"), reference="a test, 2026")
+def first_of_all(log_probs, gaps):
+    return -float(log_probs[0]) - float(gaps[0])
 
 class ElsewhereChat(OpenAIChat):
     path = "/elsewhere"
@@ -171,6 +181,8 @@ RIVERS = KnownSet("Rivers", "tqa", "me/rivers", None, "test", 1, lambda n, row: 
 POINTS_OF_ONE_MODULE = """
 [semtoken.methods]
 first_of_all = one_module:first_of_all
+[semtoken.statistics]
+gaps = one_module:Gaps
 [semtoken.payload_shapes]
 elsewhere = one_module:ElsewhereChat
 [semtoken.datasets]
@@ -184,7 +196,10 @@ from semtoken.bench.datasets import known_sets
 from semtoken.methods.outside import known_methods
 from semtoken.payloads import known_formats
 from semtoken.payloads.formats import shape_at
+from semtoken.statistics.steps import STEP_OF_FIELD, steps_for  # before the package is loaded
+assert {first!r} or "gaps" not in STEP_OF_FIELD
 known_methods(["first_of_all"])
+assert steps_for(["gaps"]) == {{"gaps"}}
 print("rivers" in known_sets(), "elsewhere-chat" in known_formats(), shape_at("/v1/elsewhere").__name__)
 """
 

@@ -129,7 +129,8 @@ class Step:
     size: int
     """V, the number of tokens; further columns of the logits are padding."""
     logits: Rows | None
-    """[m, columns] raw logits: temperature 1, before any processing. Log-probabilities are logits too."""
+    """[m, columns] raw logits: temperature 1, before any processing. Log-probabilities are logits too. A NumPy array,
+    or a PyTorch tensor on any device and in any precision."""
     rows: Sequence[int] = ()
     """[n] the row of each answer in `logits`."""
     best: Sequence[Best] = ()
@@ -137,10 +138,12 @@ class Step:
     ends: Sequence[bool] = ()
     """[n] whether the token is one that ends its answer, such as an end-of-sequence token."""
     states: Mapping[float, Any] = field(default_factory=dict)
-    """Outputs [m, H] of layers at the position that predicts the token, by the depths that observers asked for."""
+    """Outputs [m, H] of layers at the position that predicts the token, PyTorch tensors on the model's device, by the
+    depths that observers asked for."""
     attention: Any = None
-    """[m, L, heads] if an observer asked for it: how much the position that predicts the token attends to the token
-    before, which is the newest one. Of the first step of an answer it is about the prompt and means nothing."""
+    """[m, L, heads], a PyTorch tensor, if an observer asked for it: how much the position that predicts the token
+    attends to the token before, which is the newest one. Of the first step of an answer it is about the prompt and
+    means nothing."""
 
     read: NormalizedRows | None = None
     """[n] the row of each answer, if it was read before."""
@@ -158,7 +161,7 @@ class Step:
 
     @cached_property
     def own_rows(self) -> Rows:
-        """[n, columns] the rows of logits of the n answers; only where `logits` is there."""
+        """[n, columns] the rows of logits of the n answers, as `logits` has them; only where that is there."""
         rows = list(self.rows)
         return self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
 

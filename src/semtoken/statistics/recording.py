@@ -16,7 +16,16 @@ from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY, Entail
 from semtoken.statistics.generations import AnswerSettings, Progress, record_greedy, record_samples
 from semtoken.statistics.p_true import p_true_log_probs
 from semtoken.statistics.pairs import AskPairs, UniquePairs, special_token_ids
-from semtoken.statistics.steps import EVERYTHING, PAIR_STEPS, STEP_OF_FIELD, Fields, RecordingStep, Tokens, steps_for
+from semtoken.statistics.steps import (
+    EVERYTHING,
+    PAIR_STEPS,
+    STEP_OF_FIELD,
+    Fields,
+    RecordingStep,
+    Tokens,
+    add_statistics,
+    steps_for,
+)
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.inputs import instance, listed, text
@@ -101,6 +110,7 @@ class _Run:
     steps: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        add_statistics()  # those of files and packages that were loaded since
         unknown = self.needs - STEP_OF_FIELD.keys()
         if unknown:
             raise InvalidInput(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}.")

@@ -257,6 +257,7 @@ def watch_steps() -> list[RecordingStep]:
 
 def steps_for(fields: Iterable[str]) -> frozenset[str]:
     """The names of all steps that some fields of `Generation` need, besides the greedy generation."""
+    add_statistics()  # those of files and packages that were loaded since
     found: set[str] = set()
     waiting = [name for name in fields if name in STEP_OF_FIELD]
     while waiting:
