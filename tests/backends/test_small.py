@@ -79,6 +79,12 @@ def test_replies_are_read_and_doubts_followed_as_by_transformers(
     ]
 
 
+def test_continuations_are_as_likely_as_in_transformers(small: SmallBackend, torch_model: TransformersBackend) -> None:
+    continuations = [[5], [6, 7, 8], []]
+    mine, theirs = (one.next_log_probs(PROMPTS[:3], continuations) for one in (small, torch_model))
+    assert mine == pytest.approx(theirs, abs=1e-4) and (mine[:, :2] < 0).all()
+
+
 def test_what_it_cannot_do_is_refused_before_the_first_step(small: SmallBackend) -> None:
     for decoding in (
         Decoding(n=2),

@@ -101,7 +101,7 @@ def test_the_default_cache_costs_little(gguf_file: Path, clusters: TokenClusters
 
 
 def test_what_cannot_be_used_is_refused(scorer: STC, clusters: TokenClusters) -> None:
-    with pytest.raises(InvalidInput, match="the context holds 256"):
+    with pytest.raises(InvalidInput, match="the model reads 256"):
         scorer.generate("What? " * 200)
     with pytest.raises(InvalidInput, match="Prompt 1 is empty"):
         scorer.generate(["What?", " "])

@@ -16,6 +16,7 @@ transformers/    model.py (the backend), loading.py, observe.py (the hook and st
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores
                  come back)
+one_by_one.py    what backends have in common that answer one prompt after the other
 llama_cpp.py     the backend of llama-cpp-python
 small.py         the embedded model in NumPy, for one answer in a fresh process
 

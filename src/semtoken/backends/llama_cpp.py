@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Decoding, Prompt, Response, require_readings
+from semtoken.backends.base import Decoding, Prompt, require_readings
 from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses, newline_ids
+from semtoken.backends.one_by_one import OneByOne
+from semtoken.backends.prompts import as_decodings, draw_key
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
 from semtoken.models.gguf import check_header
-from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
-from semtoken.results import Distribution
-from semtoken.support.arrays import FloatArray, log_normalizers
+from semtoken.observers.steps import Completion, Observer, finish
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.vocabulary import Vocabulary, neutral_mask
@@ -105,7 +105,7 @@ class LlamaTokenizer:
         return str(self._llama.detokenize([token], special=True).decode("utf-8", "replace")) if token >= 0 else ""
 
 
-class LlamaCppBackend:
+class LlamaCppBackend(OneByOne):
     """A `llama_cpp.Llama`; see `semtoken.backends.base.Backend`. Prompts are answered one after the other.
 
     Parameters
@@ -115,8 +115,7 @@ class LlamaCppBackend:
     """
 
     name = "llama-cpp"
-    distribution: Distribution = "raw"
-    gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+    _remedy = "Shorten the prompt or load the model with a larger n_ctx."
 
     def __init__(self, llama: Any) -> None:
         self.model = llama
@@ -180,7 +179,9 @@ class LlamaCppBackend:
         if decoding.temperature > 0:
             options |= {"top_k": decoding.top_k, "top_p": decoding.top_p, "min_p": decoding.min_p}
         options |= decoding.options
-        stop_ids = set(options.pop("stop_token_ids", ())) | (self._newlines if decoding.stop_at_newline else set())
+        stop_ids = set(options.pop("stop_token_ids", ()))
+        if decoding.stop_at_newline:
+            stop_ids |= self._newlines
         limit = min(decoding.max_new_tokens, self.model.n_ctx() - len(prompt))
         text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
         if decoding.seed is not None:
@@ -192,7 +193,7 @@ class LlamaCppBackend:
         for token in self.model.generate(prompt, **options):
             ids.append(int(token))
             ends = token in stop_ids or bool(llama_cpp.llama_vocab_is_eog(_vocabulary(self.model), token))
-            ended = self._show(answer, ids[-1], observers, ends=ends)
+            ended = self._show(answer, ids[-1], self._logits(), observers, ends=ends)
             if text is not None:
                 text.add(ids[-1])
             stopped = ended or ends or (text is not None and text.stopped)
@@ -202,72 +203,20 @@ class LlamaCppBackend:
         finish(answer, completion, observers)
         return completion
 
-    @cached_property
-    def _newlines(self) -> set[int]:
-        return set(newline_ids(self.vocabulary))
+    def _begin(self) -> Callable[[Sequence[int]], FloatArray]:
+        self.model.reset()
 
-    def _show(self, answer: int, token: int, observers: Sequence[Observer], *, ends: bool = False) -> bool:
-        """Show a step; returns whether an observer ends the answer."""
-        step = Step([answer], [token], self.model.n_vocab(), self._logits()[None], [0], ends=[ends])
-        ended = show(step, observers)
-        return answer in ended
-
-    def read(
-        self,
-        prompts: Sequence[Prompt],
-        replies: Sequence[Response],
-        observers: Sequence[Observer],
-        *,
-        batch_size: int = 8,
-    ) -> None:
-        """Read replies token by token; see `Backend.read`."""
-        require_readings(self, observers)
-        encoded = self._encoded(prompts, 0)
-        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
-        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            self._check_length(ids, len(reply), number)
-        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            self.model.reset()
+        def read(ids: Sequence[int]) -> FloatArray:
             self.model.eval(ids)
-            for step, token in enumerate(reply):
-                self._show(number, token, observers)
-                if step + 1 < len(reply):
-                    self.model.eval([token])
-            finish(number, Completion(reply, truncated=None), observers)
+            return self._logits()
 
-    def next_log_probs(
-        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
-    ) -> FloatArray:
-        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
-        found = np.zeros((len(prompts), len(continuations)))
-        for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
-            for column, continuation in enumerate(continuations):
-                self.model.reset()
-                self.model.eval(ids)
-                for token in continuation:
-                    logits = self._logits()[None]
-                    found[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
-                    self.model.eval([token])
-        return found
+        return read
 
     def _logits(self) -> FloatArray:
         """Logits [V] of the last token that was read, in the context's own memory: valid until the next one."""
         llama_cpp = require("llama_cpp", extra="llama-cpp")
         pointer = llama_cpp.llama_get_logits_ith(self.model.ctx, -1)
         return np.ctypeslib.as_array(pointer, shape=(self.model.n_vocab(),))
-
-    def _encoded(self, prompts: Sequence[Prompt], more: int) -> list[list[int]]:
-        encoded = encode_prompts(self.tokenizer, prompts)
-        for number, ids in enumerate(encoded):
-            self._check_length(ids, more, number)
-        return encoded
-
-    def _check_length(self, prompt: list[int], more: int, number: int) -> None:
-        if len(prompt) + more > self.model.n_ctx():
-            raise InvalidInput(
-                f"Prompt {number} and its answer take {len(prompt) + more} tokens or more, the context holds "
-                f"{self.model.n_ctx()}. Shorten the prompt or load the model with a larger n_ctx."
-            )
 
 
 def check_spelling(llama: Any, vocabulary: Vocabulary) -> None:

@@ -1,0 +1,170 @@
+"""What backends have in common that answer one prompt after the other, a token at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.backends.base import Decoding, Prompt, Response, require_readings
+from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, newline_ids
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
+from semtoken.results import Distribution
+from semtoken.support.arrays import FloatArray, log_normalizers
+from semtoken.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from semtoken.clusters import TokenClusters
+
+Logits: TypeAlias = npt.NDArray[np.floating[Any]]
+
+
+class OneByOne(ABC):
+    """A `Backend` of an engine that reads tokens and gives the logits behind the last one.
+
+    A subclass has the attributes below without a value, and says in `_begin` how tokens are read. Its answers are
+    greedy, unless it brings `check` and `generate` of its own.
+    """
+
+    name: ClassVar[str]
+    model: Any
+    tokenizer: Any
+    _ends: frozenset[int]
+    """Tokens that end an answer."""
+    distribution: Distribution = "raw"
+    gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+    _remedy: ClassVar[str] = "Shorten the prompt."
+    """What helps where the model cannot read as much."""
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the tokenizer."""
+        return Vocabulary.from_tokenizer(self.tokenizer)
+
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens of prompt and answer the model can read together; None if it does not say."""
+        return None
+
+    @abstractmethod
+    def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
+        """The clusters cached for this model, or computed from its token table and cached."""
+
+    @abstractmethod
+    def _begin(self) -> Callable[[Sequence[int]], Logits]:
+        """Begin a new text. The function reads further tokens of it and gives the logits [columns] behind the last one,
+        which are valid until it is called again.
+        """
+
+    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
+        vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
+
+    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
+        self._encoded(prompts)
+        if decoding.n > 1 or decoding.temperature > 0 or decoding.options or decoding.stop_strings:
+            raise BackendError(
+                f"The {self.name} backend decodes greedily, one answer a prompt. Use transformers for the rest."
+            )
+
+    def generate(
+        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
+    ) -> list[Completion]:
+        """Answer each prompt; see `Backend.generate`.
+
+        Raises
+        ------
+        InvalidInput
+            An empty prompt, chat messages that cannot be rendered, or no room for an answer.
+        BackendError
+            Samples, stop strings or options of another engine.
+        """
+        require_readings(self, observers)
+        decodings = as_decodings(decoding, len(prompts))
+        for each in decodings:
+            self.check(prompts, each)
+        return [
+            self._answer(answer, ids, each, observers)
+            for answer, (ids, each) in enumerate(zip(self._encoded(prompts), decodings, strict=True))
+        ]
+
+    def _answer(self, answer: int, prompt: list[int], decoding: Decoding, observers: Sequence[Observer]) -> Completion:
+        stops = self._ends | self._newlines if decoding.stop_at_newline else self._ends
+        limit = decoding.max_new_tokens
+        if self.max_length is not None:
+            limit = min(limit, self.max_length - len(prompt) + 1)  # the last token need not be read
+        read, ids, unread, stopped = self._begin(), list[int](), prompt, False
+        while not stopped and len(ids) < limit:
+            logits = read(unread)
+            token = int(logits.argmax())
+            ids.append(token)
+            unread, stopped = [token], token in stops
+            stopped = self._show(answer, token, logits, observers, ends=stopped) or stopped
+        completion = Completion(ids, truncated=not stopped)
+        finish(answer, completion, observers)
+        return completion
+
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        replies: Sequence[Response],
+        observers: Sequence[Observer],
+        *,
+        batch_size: int = 8,
+    ) -> None:
+        """Read replies token by token; see `Backend.read`."""
+        require_readings(self, observers)
+        encoded = self._encoded(prompts)
+        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
+        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
+            self._check_length(len(ids) + len(reply), number)
+        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
+            read, unread = self._begin(), ids
+            for token in reply:
+                self._show(number, token, read(unread), observers)
+                unread = [token]
+            finish(number, Completion(reply, truncated=None), observers)
+
+    def next_log_probs(
+        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
+        found = np.zeros((len(prompts), len(continuations)))
+        for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
+            for column, continuation in enumerate(continuations):
+                read, unread = self._begin(), ids
+                for token in continuation:
+                    logits = read(unread)[None]
+                    unread = [token]
+                    found[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
+        return found
+
+    @cached_property
+    def _newlines(self) -> frozenset[int]:
+        return frozenset(newline_ids(self.vocabulary))
+
+    def _show(
+        self, answer: int, token: int, logits: Logits, observers: Sequence[Observer], *, ends: bool = False
+    ) -> bool:
+        """Show a step; returns whether an observer ends the answer."""
+        return answer in show(Step([answer], [token], len(logits), logits[None], [0], ends=[ends]), observers)
+
+    def _encoded(self, prompts: Sequence[Prompt], more: int = 0) -> list[list[int]]:
+        """Token ids of prompts, behind each of which there must be room for so many more tokens."""
+        encoded = encode_prompts(self.tokenizer, prompts)
+        for number, ids in enumerate(encoded):
+            self._check_length(len(ids) + more, number)
+        return encoded
+
+    def _check_length(self, length: int, number: int) -> None:
+        if self.max_length is not None and length > self.max_length:
+            raise InvalidInput(
+                f"Prompt {number} and its answer take {length:,} tokens or more; "
+                f"the model reads {self.max_length:,} at most. {self._remedy}"
+            )
