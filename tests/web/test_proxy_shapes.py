@@ -286,6 +286,12 @@ class TestMethods:
         block = post(proxy, "llama-cpp", body).json()["semtoken"]
         assert "rauq" in block["scores_refused"] and "uncertainty" in block and "scores" not in block
 
+    def test_so_is_a_method_of_the_proxy_itself(self, upstream: Upstream, almanac_clusters: TokenClusters) -> None:
+        settings = ProxySettings(upstream.url, methods=("perplexity", "rauq"))
+        with running(proxy_app(settings, almanac_clusters, page=False)) as url:
+            block = post(url, "llama-cpp", plain(shape_of("llama-cpp"))).json()["semtoken"]
+        assert "rauq" in block["scores_refused"] and "uncertainty" in block and "scores" not in block
+
     @pytest.mark.parametrize("methods", [["no_such"], ["semantic_entropy"], "perplexity", [1]])
     def test_what_is_no_method_of_one_pass_is_an_error(self, proxy: str, methods: Any) -> None:
         refused = post(proxy, "llama-cpp", plain(shape_of("llama-cpp")) | {"semtoken": {"methods": methods}})

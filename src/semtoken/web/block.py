@@ -208,7 +208,7 @@ def _scores(result: ScoredResponse, options: BlockOptions, refused: str | None) 
     if result.score_bounds:
         found["score_bounds"] = {name: [*map(_finite, pair)] for name, pair in result.score_bounds.items()}
     missing = [name for name in options.methods if name not in result.scores]
-    if missing:
+    if missing or refused:
         found["scores_refused"] = refused or f"This server does not compute {', '.join(missing)} for single requests."
     return found
 
