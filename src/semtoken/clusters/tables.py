@@ -417,7 +417,13 @@ def _is_elsewhere(parts: Sequence[str]) -> bool:
 
 
 def stored_tensors(path: Path) -> dict[str, Any]:
-    """Tensors of a safetensors file: type, shape and place. The library checks that the file is whole."""
+    """The type, shape and place of each tensor in a safetensors file, by its name.
+
+    Raises
+    ------
+    ModelError
+        The file is damaged or incomplete.
+    """
     try:
         with safe_open(path, framework="numpy"):
             pass

@@ -65,7 +65,7 @@ def risk_coverage_figures(
 
 
 def selective_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
-    """AUROC, PRR and risk at coverages together, with `n` answers that have both an uncertainty and a judgement."""
+    """All figures by name: AUROC, PRR, risk at coverages, and `n`, the answers with an uncertainty and a judgement."""
     scores, graded = _with_uncertainty(uncertainty, quality)
     return {
         "n": float(np.count_nonzero(~np.isnan(graded))),

@@ -69,7 +69,10 @@ class Spool:
             return "disk"
 
     def take(self) -> list[Path]:
-        """The files with all entries so far, oldest first; later entries go into another file."""
+        """The files with all entries so far, oldest first; later entries go into another file.
+
+        If no other file can be opened, the newest entries stay for the next call.
+        """
         with self._lock:
             if self._size:
                 try:

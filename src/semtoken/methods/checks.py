@@ -30,7 +30,13 @@ _ROUNDING = 1e-6
 
 
 def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
-    """Convert values to a float64 array with this many dimensions, not empty and without NaN."""
+    """Convert values to a float64 array.
+
+    Raises
+    ------
+    InvalidInput
+        It has another number of dimensions, is empty, or holds NaN; the message calls it `name`.
+    """
     array = real_numbers(values, name).astype(np.float64)
     if array.ndim != dimensions:
         raise InvalidInput(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")

@@ -44,7 +44,11 @@ NO_END = EndRequest()
 
 
 class Endings:
-    """Which tokens of a vocabulary end or continue a value that comes before them (bool [V] each)."""
+    """Which tokens of a vocabulary end or continue a value, such as a number, that comes before them.
+
+    `digit`, `number`, `quote`, `closes` and `goes_on` say it of the token alone (bool [V]), `asks` of the token after
+    what was left before it.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         pieces = vocabulary.pieces

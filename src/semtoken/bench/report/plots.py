@@ -32,7 +32,7 @@ CHANCE = 0.5
 PANELS = 3
 """How many panels stand side by side."""
 LONGEST = 32
-"""Characters of a name."""
+"""Characters of a name on an axis; longer ones are cut."""
 LEGEND = 1.9
 """Width of the legend in inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
@@ -114,7 +114,7 @@ def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
 
 
 def bars(cells: Sequence[CellFigures]) -> Figure:
-    """Plot the best methods as horizontal bars, a panel for each model; bars begin at chance."""
+    """Plot the best methods and the reference by AUROC, a panel for each model and data set; bars begin at chance."""
     figure, axes = panels(len(cells), width=4.2, height=2.9, sharex=True)
     for axis, cell in zip(axes, cells, strict=True):
         ranked = list(enumerate(cell.ranked("auroc"), start=1))
@@ -315,7 +315,7 @@ def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
 
 
 def risk_curves(cells: Sequence[CellChances]) -> Figure:
-    """Plot risk against coverage: a line for each method, a panel for each model."""
+    """Plot risk against coverage: a line for each method, a panel for each model and data set."""
     figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
     names = list(dict.fromkeys(name for cell in cells for name in cell.methods))
