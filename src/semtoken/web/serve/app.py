@@ -101,6 +101,26 @@ def serve_app(
     app = FastAPI(openapi_url=None, lifespan=closing)
     app.add_exception_handler(404, _no_such_page)
     app.add_exception_handler(405, _no_such_page)
+    _add_facts(app, engine, offer, recorder, registry)
+    if page:
+        methods = methods_reading(readable_with(engine.stc.methods))
+        review, scorer = recorder is not None, engine.stc.scorer
+        facts = partial(page_facts, scorer, review=review, model=offer.name, disputes=True, methods=methods)
+        add_page(app, lambda: facts(calibrators.current))
+    add_routes(app, recorder, calibrators, of_decisions, gate, allowed_hosts)
+    endpoints = {
+        "/v1/chat/completions": partial(answering.answer, form=ChatRequest),
+        "/v1/completions": partial(answering.answer, form=CompletionRequest),
+        **{f"/v1{wire.path}": partial(deciding.answer, wire=wire) for wire in WIRE_FORMATS},
+    }
+    admission = Admission(limits.requests, limits.requests)
+    return HostGuard(AdmissionLimit(Endpoints(app, endpoints), admission), allowed_hosts)
+
+
+def _add_facts(
+    app: FastAPI, engine: Engine, offer: Offer, recorder: AnswerRecorder | None, registry: CollectorRegistry
+) -> None:
+    """The routes that say how the server is and which model it has; with a journal, its figures."""
     card = {"id": offer.name, "object": "model", "created": 0, "owned_by": "semtoken"}
 
     @app.get("/health")
@@ -126,20 +146,6 @@ def serve_app(
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
         return JSONResponse(card) if name == offer.name else offer.unknown(name).response()
-
-    if page:
-        methods = methods_reading(readable_with(engine.stc.methods))
-        review, scorer = recorder is not None, engine.stc.scorer
-        facts = partial(page_facts, scorer, review=review, model=offer.name, disputes=True, methods=methods)
-        add_page(app, lambda: facts(calibrators.current))
-    add_routes(app, recorder, calibrators, of_decisions, gate, allowed_hosts)
-    endpoints = {
-        "/v1/chat/completions": partial(answering.answer, form=ChatRequest),
-        "/v1/completions": partial(answering.answer, form=CompletionRequest),
-        **{f"/v1{wire.path}": partial(deciding.answer, wire=wire) for wire in WIRE_FORMATS},
-    }
-    admission = Admission(limits.requests, limits.requests)
-    return HostGuard(AdmissionLimit(Endpoints(app, endpoints), admission), allowed_hosts)
 
 
 class Endpoints:
