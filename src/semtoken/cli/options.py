@@ -69,7 +69,8 @@ MethodsOption = Annotated[
     typer.Option(
         "--methods",
         help="Further numbers of every answer, separated by commas, from the same generation: 'mean_new_word,trace', "
-        "or a function of your own: 'path/to/file.py:function'. 'all' gives all of them (docs/methods.md).",
+        "or a function of your own: 'path/to/file.py:function'. 'all' gives all that can be known here "
+        "(docs/methods.md).",
     ),
 ]
 ByOption = Annotated[
