@@ -60,8 +60,8 @@ def workers() -> Iterator[KeptFigure]:
         [killed] = [run for run in own if run["killed"]]
         lost = "none" if killed["same"] else "SOME"
         figure = f"{figures} ms of processor time a line; {shares} not in the model; lost with a worker: {lost}"
-        loads = [run["load"] for run in own if run.get("load") is not None]
-        load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load not kept"
+        loads = [run["load"] for run in own]
+        load = f"load {min(loads):.1f} to {max(loads):.1f}"
         yield KeptFigure(
             f"{command}, 1, 2 and 4 workers of Ray", figure, "none lost", f"{own[0]['day']}, {load}, {file.name}"
         )

@@ -8,8 +8,8 @@ The embedded model answers; nothing is downloaded. Ray listens on every network 
 in a network namespace that has loopback alone, for which it needs `unshare` and `ip`. Every run is the command as
 people type it, with one thread; the works that it hands to Ray are timed where they are done. "Model" is the time in
 the model's own code, of `check` the time in `score_payload`. "Start" is what passes until the first shard is begun:
-Ray's cluster is there already, its workers import torch and load the model. `bench run` starts workers for each of its
-works.
+Ray's cluster is there already, its workers import torch and load the model. The load of the machine when a run ended is
+kept with its figures.
 
 In the last run of each command a worker is killed (SIGKILL) in the middle of its work. No line may be lost or doubled.
 """
@@ -141,7 +141,7 @@ class Run:
     same: bool = True
     """Every line is there once and says what the run without Ray says."""
     day: str = ""
-    load: float | None = None
+    load: float = 0.0
     """Load of the machine when it ended, over one minute."""
 
 
@@ -359,7 +359,7 @@ def cells(one: Run) -> list[str]:
         *shares,
         f"{one.cpu_ms:.2f}",
         "yes" if one.same else "NO",
-        "" if one.load is None else f"{one.load:.1f}",
+        f"{one.load:.1f}",
     ]
 
 
