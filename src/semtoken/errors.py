@@ -71,3 +71,13 @@ class OverBudget(SemtokenError, RuntimeError):
 
 class BackendError(SemtokenError, RuntimeError):
     """An engine did something that cannot be scored, beam search for example."""
+
+
+def one_line_of(error: BaseException) -> str:
+    """What an error of another library says, on one line; the name of its type where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def first_line_of(error: BaseException) -> str:
+    """The first line that an error of another library says, where more would be too much; see `one_line_of`."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -21,7 +21,7 @@ from semtoken.backends.one_by_one import OneByOne
 from semtoken.backends.prompts import as_decodings, draw_key
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
-from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
+from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch, one_line_of
 from semtoken.models.gguf import check_header
 from semtoken.observers.steps import Completion, Observer, finish
 from semtoken.support.arrays import FloatArray
@@ -69,7 +69,7 @@ def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
             llama = llama_cpp.Llama(str(path), **(known | {"n_ctx": trained}))
         return LlamaCppBackend(llama)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"llama.cpp cannot load {model!r}: {' '.join(str(error).split())}") from error
+        raise ModelError(f"llama.cpp cannot load {model!r}: {one_line_of(error)}") from error
 
 
 class LlamaTokenizer:

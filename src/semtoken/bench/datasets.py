@@ -14,7 +14,7 @@ import numpy as np
 
 from semtoken.almanac import Question, load_questions
 from semtoken.bench.prompts import PROMPTS, PromptFormat
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, one_line_of
 from semtoken.files.record_files import read_rows
 from semtoken.support.extras import DATASETS, installed, require
 
@@ -201,7 +201,7 @@ def _hub_questions(known: KnownSet, source: str) -> list[Question]:
     try:
         rows = library.load_dataset(*_place(known, source), split=known.split)
     except Exception as error:  # whatever the network, the hub and the readers of files raise
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line_of(error)
         raise InvalidInput(
             f"The question set {known.label} cannot be loaded from {source}: {reason.rstrip('.')}. A local copy can be "
             "named instead, a file of JSON lines or a folder with the layout of the hub repository: "

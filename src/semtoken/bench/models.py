@@ -18,7 +18,7 @@ from semtoken.backends.base import Backend, Prompt
 from semtoken.backends.load import load_backend
 from semtoken.bench.settings import ModelSettings, RunSettings
 from semtoken.bench.storage import columns_of
-from semtoken.errors import BackendError, ModelError
+from semtoken.errors import BackendError, ModelError, one_line_of
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.results.generation import Generation
@@ -159,7 +159,7 @@ class Models:
             try:
                 self._held = (name, load())
             except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-                reason = " ".join(str(error).split())
+                reason = one_line_of(error)
                 ours = isinstance(error, ModelError)
                 self._failed[name] = reason if ours else f"The {name} cannot be loaded: {reason}"
                 raise ModelError(self._failed[name]) from error

@@ -24,7 +24,7 @@ from semtoken.choices import (
     Preset,
     PTrueSpelling,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, one_line_of
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
 from semtoken.observers.inside import AnswerState
@@ -336,7 +336,7 @@ def _parse_yaml(path: Path, content: str) -> Any:
     try:
         return yaml.safe_load(content)
     except yaml.YAMLError as error:
-        raise InvalidInput(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+        raise InvalidInput(f"{path} is not YAML: {one_line_of(error)}") from error
 
 
 def _parse_toml(path: Path, content: str) -> Any:

@@ -24,7 +24,7 @@ from semtoken.cli.options import (
     VerboseOption,
     as_methods,
 )
-from semtoken.errors import ModelError, SemtokenError
+from semtoken.errors import ModelError, SemtokenError, one_line_of
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class ModelChoice:
             except SemtokenError:
                 raise
             except (OSError, ValueError, RuntimeError) as error:  # of transformers and torch, about the model
-                reason = " ".join(str(error).split())
-                raise ModelError(f"The model '{self.model}' cannot be loaded: {reason}") from error
+                raise ModelError(f"The model '{self.model}' cannot be loaded: {one_line_of(error)}") from error
 
 
 def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:

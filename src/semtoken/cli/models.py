@@ -13,7 +13,7 @@ from rich.table import Table
 from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
-from semtoken.errors import ModelError
+from semtoken.errors import ModelError, first_line_of
 from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, resolve
 from semtoken.support.extras import quiet_libraries
 
@@ -54,7 +54,7 @@ def _check_on_hub(model: str, revision: str | None) -> None:
     except HFValidationError as error:
         raise ModelError(f"'{model}' is neither a directory here nor a possible hub id.") from error
     except Exception as error:  # whatever the network and the HTTP client of the installed hub version raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line_of(error)
         raise ModelError(
             f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})."
         ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts, to_float32
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInput, ModelError, first_line_of
 from semtoken.models.gguf import GgufFile
 from semtoken.models.sources import quantization_of, resolve
 
@@ -478,9 +478,4 @@ def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:
 
 
 def _hub_error(repo: str, error: Exception) -> ModelError:
-    reason = next(_lines(str(error)), type(error).__name__)
-    return ModelError(f"There is no directory '{repo}' here, and the hub does not give it: {reason}")
-
-
-def _lines(text: str) -> Iterator[str]:
-    return (line.strip() for line in text.splitlines() if line.strip())
+    return ModelError(f"There is no directory '{repo}' here, and the hub does not give it: {first_line_of(error)}")

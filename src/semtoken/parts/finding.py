@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from semtoken.choices import PartKind
-from semtoken.errors import InvalidInput, OverBudget
+from semtoken.errors import InvalidInput, OverBudget, one_line_of
 from semtoken.parts.answers import AnswerWithTokens, answer_tokens, part_of
 from semtoken.parts.budget import MAX_CHARACTERS, MAX_PARTS, MAX_SECONDS, Budget
 from semtoken.parts.code import find_identifiers
@@ -219,7 +219,7 @@ def as_schema(schema: Any) -> Mapping[str, Any] | None:
     try:
         described = describe() if callable(describe) else None
     except Exception as error:  # whatever Pydantic raises of a model with fields that JSON has not
-        raise InvalidInput(f"This model has no JSON Schema: {' '.join(str(error).split())}") from error
+        raise InvalidInput(f"This model has no JSON Schema: {one_line_of(error)}") from error
     if not isinstance(described, Mapping):
         raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {shown(schema)} instead.")
     return described

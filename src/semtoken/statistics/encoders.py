@@ -16,7 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.clusters.tables import HUB_ID
-from semtoken.errors import InvalidInput, ModelError, SemtokenError
+from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, with_question
 from semtoken.support.extras import require
 
@@ -44,7 +44,7 @@ def model_errors(kind: str, model_or_path: str) -> Iterator[None]:
     except SemtokenError:
         raise
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ModelError(f"The {kind} {model_or_path} cannot be loaded: {' '.join(str(error).split())}") from error
+        raise ModelError(f"The {kind} {model_or_path} cannot be loaded: {one_line_of(error)}") from error
 
 
 DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"

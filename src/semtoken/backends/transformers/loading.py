@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.backends.transformers.model import TransformersBackend, check_model
-from semtoken.errors import InvalidInput, ModelError, SemtokenError
+from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.models.gguf import load_tokenizer
 from semtoken.support.extras import quiet_gguf, require
 from semtoken.support.inputs import shown
@@ -87,7 +87,7 @@ def load_transformers(
     except SemtokenError:
         raise
     except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line_of(error)
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
     _check_head(model_or_path, model, loaded["missing_keys"])
     if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
@@ -130,7 +130,7 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
     try:
         config = AutoConfig.from_pretrained(model_or_path, **source)
     except Exception as error:
-        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {' '.join(str(error).split())}") from error
+        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
     for name in sorted(unknown):
         if not hasattr(config, name):
             near = get_close_matches(name, known, n=1)

@@ -38,7 +38,15 @@ from semtoken.backends.transformers.observe import BatchRow, StepWatch
 from semtoken.backends.transformers.trees import PromptTree
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
-from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, SemtokenError, VocabularyMismatch
+from semtoken.errors import (
+    BackendError,
+    InvalidInput,
+    InvalidLogits,
+    ModelError,
+    SemtokenError,
+    VocabularyMismatch,
+    one_line_of,
+)
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, IdArray, as_rows
@@ -611,5 +619,4 @@ def _refused_options(watch: StepWatch) -> Iterator[None]:
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         if watch.logits is not None:
             raise
-        reason = " ".join(str(error).split())
-        raise InvalidInput(f"transformers' generate refuses these options: {reason}") from error
+        raise InvalidInput(f"transformers' generate refuses these options: {one_line_of(error)}") from error

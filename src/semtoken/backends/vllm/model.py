@@ -21,7 +21,7 @@ from semtoken.backends.vllm.outputs import (
 )
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInput, ModelError, one_line_of
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, readings, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray
@@ -74,7 +74,7 @@ def load_vllm(
     try:
         return VLLMBackend(vllm.LLM(model=model, **(given | needed | options)))
     except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"vLLM cannot load {model!r}: {' '.join(str(error).split())}") from error
+        raise ModelError(f"vLLM cannot load {model!r}: {one_line_of(error)}") from error
 
 
 class VLLMBackend:
