@@ -120,11 +120,21 @@ class TestPassedOn:
             b'{"answers": {"refund": {"type": "noul", "noul": 7}}}',
             b'{"answers": {"refund": {"type": "noul", "noul": NaN}}}',
             b'{"answers": {"refund": [1]}}',
+            b'{"answers": {"refund": {"type": "choice", "noul": 0.5}}}',
         ],
     )
     def test_what_is_no_answer_passes_untouched(self, raw: bytes) -> None:
         with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url) as url:
             found = post(url, "/v1/systemone", {"state": "x", "questions": {"refund": {"type": "noul"}}})
+        assert found.content == raw
+        assert found.headers["semtoken-unscored"] == "not_understood"
+
+    def test_levels_as_the_values_of_a_choice_are_no_answer_to_a_score(self) -> None:
+        listed = [{"value": 0, "probability": 0.25}, {"value": 1, "probability": 0.75}]
+        raw = json.dumps({"answers": [{"type": "choice", "name": None, "probabilities": listed}]}).encode()
+        score = {"type": "score", "instructions": "How?", "levels": [{"label": "a"}, {"label": "b"}]}
+        with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url) as url:
+            found = post(url, "/v1/decisions", {"input": "x", "questions": [score]})
         assert found.content == raw
         assert found.headers["semtoken-unscored"] == "not_understood"
 

@@ -320,6 +320,8 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
     try:
         if given["type"] == "refusal":
             return None
+        if given["type"] != question.kind:
+            raise ValueError(given["type"])
         if question.kind == "predicate":
             p = float(given["probability"])
             return p, 1.0 - p

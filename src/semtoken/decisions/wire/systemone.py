@@ -201,13 +201,16 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
     InvalidInput
         The value is not an answer to this question.
     """
+    kind = "noul" if question.kind == "predicate" else question.kind
     try:
+        if given.get("type", kind) != kind:
+            raise ValueError(given["type"])
         if question.kind == "predicate":
             p = float(given["noul"])
             return p, 1.0 - p
         keys = [o.name if question.kind == "choice" else str(i) for i, o in enumerate(question.options)]
         return tuple(float(given["probabilities"][key]) for key in keys)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
 
 
