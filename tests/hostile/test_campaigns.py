@@ -117,7 +117,10 @@ LEFT_OUT = {
     **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "STC.results", "use_learned", "fingerprint"), STEP),
     **dict.fromkeys(("neutral_masks", "with_learned"), "takes objects of this library alone"),
     "ScoredResponse.with_fields": "replaces fields, as `dataclasses.replace` does",
-    **dict.fromkeys(("reset", "to_dict", "numbers_to_dict", "to_pandas"), "takes nothing that can be odd"),
+    "from_summary": "takes what `to_summary` made in another process of the same run",
+    **dict.fromkeys(
+        ("reset", "to_dict", "to_summary", "numbers_to_dict", "to_pandas"), "takes nothing that can be odd"
+    ),
 }
 """Names of functions and methods, with the reason."""
 
