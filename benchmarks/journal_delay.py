@@ -11,9 +11,9 @@ one with a journal in SQLite, and one with PostgreSQL, if its server is installe
 proxies of each kind (`--proxies`), since those that do the same differ from one start to the next; each round is for
 another one. Upstream, proxies and the clients are processes of their own on this machine. The upstream gives a prepared
 reply of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the next, so that
-other work on the machine slows all alike; which kind begins changes from round to round. Each client asks once, at a
-random time of a round, whose length follows from the rate: two seconds with 200 clients. Delays are of whole replies.
-Intervals resample rounds.
+other work on the machine slows all alike; the order is drawn anew for each round, since a proxy that has just been
+asked finds the processor's caches full of its own. Each client asks once, at a random time of a round, whose length
+follows from the rate: two seconds with 200 clients. Delays are of whole replies. Intervals resample rounds.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
@@ -145,8 +145,8 @@ async def measure(proxies: Proxies, clients: int, rate: float, seconds: float) -
         task = progress.add_task("Rounds", total=seconds)
         while time.perf_counter() < end or len(found[kinds[-1]]) < 2 * each:
             number = len(found[kinds[0]])
-            for kind in kinds if number % 2 else kinds[::-1]:
-                found[kind].append(await asking[kind][number // 2 % each].ask(rate, number + 1))
+            for kind in np.random.default_rng(number).permutation(kinds).tolist():
+                found[kind].append(await asking[kind][number % each].ask(rate, number + 1))
             progress.update(task, completed=seconds - (end - time.perf_counter()))
     for one in chain(*asking.values()):
         await one.session.close()
