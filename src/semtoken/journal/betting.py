@@ -32,10 +32,13 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 SIZES: FloatArray = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9])
 """Sizes c of bets on intervals, from small differences that many labels show to large ones."""
 RATIOS: FloatArray = np.array([1.25, 1.5, 2.0, 3.0, 5.0, 8.0])
-"""Bets on a change win most if the share of wrong answers becomes so many times alpha."""
+"""Each bet on a change wins most if the share of wrong answers becomes this many times alpha, or (1 + alpha) / 2 where
+that is less.
+"""
 LEVEL = 0.05
+"""How likely an interval may ever miss the truth, and how likely a kept promise may ever be called broken."""
 BLOCK = 10
-"""Labels between two times at which new bets begin."""
+"""New bets begin each time so many labels more have come."""
 _BISECTIONS = 50
 
 
@@ -146,6 +149,11 @@ def find_change(wrong: npt.ArrayLike, alpha: float, level: float = LEVEL) -> Cha
         As for `change_evidence`.
     level
         How likely a kept promise may ever be found broken, in (0, 1).
+
+    Raises
+    ------
+    InvalidInput
+        These are not labels of one stream, one is neither true nor false, or alpha or level is outside (0, 1).
     """
     labels = _labels(wrong)
     if labels.ndim != 1:

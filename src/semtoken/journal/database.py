@@ -28,7 +28,7 @@ HINTS = {
     "file is not a database": ". It holds something else.",
     "database is locked": ". Another program holds it.",
 }
-"""What to look at, by what SQLite says."""
+"""Advice that follows an error of SQLite, by words of its message."""
 
 
 class JournalError(SemtokenError):
@@ -41,7 +41,7 @@ def url_of(given: str) -> sa.URL:
     Raises
     ------
     InvalidInput
-        The address is neither of SQLite nor of PostgreSQL.
+        The address cannot be read, is neither of SQLite nor of PostgreSQL, or is that of a database in memory.
     """
     if "://" not in given:
         return sa.URL.create("sqlite", database=given)
@@ -111,7 +111,7 @@ def database_errors(url: sa.URL) -> Iterator[None]:
 
 
 def cause(error: Exception) -> str:
-    """The message of a database driver's error on one line, without the statement and its values."""
+    """The message of a database driver's error on one line of at most 300 characters, without statement and values."""
     told = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(str(told).split())[:300]
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from semtoken.decisions.answers import AnsweredQuestion
 
 MOST_DOUBTS = 5
-"""Parts in doubt that are kept of an answer."""
+"""How many doubtful tokens of an answer are kept at most."""
 DOUBTFUL = 0.5
-"""Confidence below which a token is one of them."""
+"""A token is doubtful if its confidence is below this."""
 LOG_DOUBTFUL = math.log(DOUBTFUL)
 LONGEST_NAME = 200
 """Characters that are kept of a name that others choose, such as the model's or the person's."""
@@ -39,9 +39,9 @@ class SamplingRule:
     """Which entries belong to the random sample; decided by their identifiers before any answer is known."""
 
     seed: str
-    """Any text."""
+    """Any text. With an entry's identifier it settles whether the entry is taken."""
     rate: float
-    """Share of entries, in [0, 1]."""
+    """Share of entries that the sample takes, in [0, 1]."""
 
     def takes(self, entry: str) -> bool:
         """Whether the entry with this identifier belongs to the random sample."""
@@ -66,7 +66,7 @@ class AnswerOrigin:
     model: str | None = None
     engine: str | None = None
     k: int | None = None
-    """Best tokens that were asked for at each step, where only these were known."""
+    """How many best tokens were asked for at each step; None where all probabilities were known."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -77,9 +77,9 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Seconds since 1970, UTC."""
     source: str
     sampled: bool = False
-    """Whether it is in the random sample."""
+    """Whether the entry is in the random sample."""
     seen_twice: bool = False
-    """Two people are to be asked about it."""
+    """Whether two people are to be asked about it."""
     model: str | None = None
     engine: str | None = None
     prompt: str | None = None
@@ -104,16 +104,16 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     confidence_low: float | None = None
     confidence_high: float | None = None
     confidence: float | None = None
-    """The headline where higher is surer, in [0, 1]."""
+    """The headline as a confidence in [0, 1]; higher is surer."""
     uncertainty: float | None = None
     uncertainty_low: float | None = None
     uncertainty_high: float | None = None
     numbers: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """Scores by further methods, with the bounds of those that have some: name -> [value, low, high]."""
+    """Scores by further methods: name -> [value, low, high]. The bounds are None where a score has none."""
     n_tokens: int | None = None
     truncated: bool | None = None
     flags: tuple[str, ...] = ()
-    """Codes; their messages may quote the answer."""
+    """Codes of the answer's flags. Their messages are not kept, since they may quote the answer."""
     doubts: tuple[Mapping[str, Any], ...] = ()
     """Parts in doubt: `start`, `end`, `confidence`, and `text` where texts are kept."""
     chance: float | None = None
@@ -123,7 +123,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`answer` or `abstain`."""
     reason: str | None = None
     calibrator: str | None = None
-    """SHA-256 of the file of the calibrator that decided."""
+    """SHA-256 of the file of the calibrator that gave chance and decision."""
     question: str | None = None
     answer: str | None = None
 
@@ -182,13 +182,13 @@ class Recording:
         question
             The text of what was asked.
         person
-            Tag of the request.
+            A tag that the request carried, by which entries can be deleted.
         model
-            The model, where requests name it.
+            The model, where requests name it. None: that of `origin`.
         identifier
-            By which the same answer is not written twice; a new one where it is None.
+            An entry with the same identifier is not written twice. None: a new one.
         more
-            Further fields.
+            Further fields of the entry, which replace those that follow from the answer.
         """
         exact = result.log_score_bounds is None
         low, high = result.log_score_bounds or (result.log_score, result.log_score)
@@ -253,7 +253,7 @@ class Recording:
         question
             The text of the question and of what it is about.
         identifier
-            By which the same answer is not written twice.
+            An entry with the same identifier is not written twice.
         """
         if answer.refusal is not None:
             return self._new_entry({"unscored": storable(answer.refusal)[:500]}, identifier, question, question)

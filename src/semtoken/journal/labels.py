@@ -27,9 +27,11 @@ RECENT = 2_000
 """Answers among which doubtful ones and disagreements are looked for."""
 MOST_IN_QUEUE = 200
 OLDEST = 100
-"""Each person gets some of the oldest so many answers of the sample: more would blur when a promise was broken."""
+"""A person's next answers of the sample are among so many of the oldest that are open. With more, labels would come
+too much out of order to tell when a promise was broken.
+"""
 MOST_UNLABELLED = 5_000
-"""Answers without labels that place thresholds."""
+"""How many of the newest unlabelled answers help to place a threshold at most."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,13 @@ def undo(journal: Journal, reviewer: str) -> str | None:
 
 
 def checked_name(reviewer: str) -> str:
-    """The name of a person who labels, without blanks around it."""
+    """The name of a person who labels, without blanks around it and with single blanks inside.
+
+    Raises
+    ------
+    InvalidInput
+        The name is empty, longer than 100 characters, or cannot be printed.
+    """
     name = " ".join(reviewer.split())
     if not 0 < len(name) <= 100 or not name.isprintable():
         raise InvalidInput("Say who labels: a name of up to 100 characters.")
@@ -205,9 +213,9 @@ def labelled_sample(
     journal
         The journal that holds the answers.
     calibrator
-        Checksum of the one that decided; None: any.
+        Checksum of the calibrator that decided; None: any.
     columns
-        Of the entries, those that are wanted besides `n` and `at`; all if none is named.
+        Columns of the entries to read besides `n` and `at`; all if none is named.
     """
     wanted = [entries.c[name] for name in ("n", "at", *columns)] if columns else [entries]
     query = sa.select(*wanted, labels.c.reviewer.label("by"), labels.c.correct.label("said"))
@@ -253,16 +261,16 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
 
 @dataclass(frozen=True)
 class SampleProgress:
-    """How many answers of the random sample have labels."""
+    """How many answers the random sample holds, and how many labels people have given."""
 
     sampled: int
-    """Answers in it."""
+    """Answers in the random sample."""
     labels: int
-    """Labels of all people, of all answers."""
+    """Labels of all people, of answers in the sample and of others."""
 
 
 def progress(journal: Journal) -> SampleProgress:
-    """How many answers the random sample holds, and how many labels people have given; no other entry is counted."""
+    """Count the answers in the random sample, and the labels that people gave to any answer."""
     count = sa.select(sa.func.count())
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         return SampleProgress(

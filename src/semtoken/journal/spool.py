@@ -29,7 +29,7 @@ class Spool:
     folder
         Holds the spools of all processes of one journal.
     most_bytes
-        That may wait; what comes beyond is refused.
+        How many bytes of entries may wait; an entry that would exceed them is refused.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
@@ -51,8 +51,8 @@ class Spool:
         return self._waiting
 
     def append(self, line: bytes) -> str | None:
-        """Write an entry to disk. Once this returns None, the entry survives a crash; else the result is why it was
-        refused.
+        """Write an entry to a file. Once this returns None, the entry outlives this process. Otherwise it was refused:
+        "full" if too many bytes wait, "disk" if the file cannot be written.
         """
         with self._lock:
             if self._waiting + len(line) > self._most_bytes:
@@ -115,7 +115,10 @@ def _lock_of(path: Path) -> Path:
 
 @contextmanager
 def left_behind(folder: Path) -> Iterator[list[Path]]:
-    """The files of processes that have ended, oldest first; files that are not deleted are found again."""
+    """The files of processes that have ended, those of one process oldest first.
+
+    Nobody else gets them inside the block. Files that are not deleted in it are found again.
+    """
     held: list[tuple[Path, FileLock]] = []
     try:
         for path in sorted(one for one in folder.glob("*") if one.is_dir()):
@@ -134,7 +137,9 @@ def left_behind(folder: Path) -> Iterator[list[Path]]:
 
 
 def lines_of(file: Path) -> Iterator[dict[str, Any]]:
-    """Read the entries of a file. A last line that was cut off is skipped: nobody was told that it was stored."""
+    """Read the entries of a file. Lines that hold none are skipped, such as a last one that was cut off: nobody was
+    told that it was stored.
+    """
     with file.open("rb") as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):

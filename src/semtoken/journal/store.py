@@ -120,11 +120,11 @@ class Journal:
         Parameters
         ----------
         *conditions
-            SQLAlchemy's, on `semtoken.journal.tables.entries`.
+            Conditions of SQLAlchemy's on the columns of `semtoken.journal.tables.entries`; all must hold.
         newest_first, limit
             The order, and how many entries to read.
         columns
-            Those that are wanted besides `n`; all if none is named.
+            Columns to read besides `n`; all if none is named.
         """
         wanted = [entries.c.n, *(entries.c[name] for name in columns)] if columns else list(entries.c)
         names = [column.name for column in wanted]
@@ -163,7 +163,8 @@ class Journal:
             last, left = rows[-1][0], None if left is None else left - len(rows)
 
     def delete(self, *, before: float | None = None, person: str | None = None) -> int:
-        """Delete entries with their labels: older ones, or those with a person's tag. Returns how many they were.
+        """Delete entries with their labels: older ones, those with a person's tag, or with both arguments those that
+        are both. Returns how many they were.
 
         Parameters
         ----------
@@ -171,6 +172,11 @@ class Journal:
             Seconds since 1970.
         person
             The tag that requests carried.
+
+        Raises
+        ------
+        InvalidInput
+            Neither is given.
         """
         conditions = [] if before is None else [entries.c.at < before]
         conditions += [] if person is None else [entries.c.person == person]
@@ -219,7 +225,13 @@ class Journal:
         Parameters
         ----------
         rate, seed
-            None: as they are, or 5 % and a random seed where there are none yet.
+            The share of the sample in [0, 1], and any text. None: as they are, or 5 % and a random seed where there are
+            none yet.
+
+        Raises
+        ------
+        InvalidInput
+            The rate is outside [0, 1].
         """
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidInput(f"The share of the random sample must be from 0 to 1, got {rate}.")

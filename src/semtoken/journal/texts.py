@@ -25,9 +25,9 @@ class TextRule:
 
     keep: bool = False
     patterns: tuple[re.Pattern[str], ...] = ()
-    """What they match becomes `[withheld]`."""
+    """Regular expressions; what they match is replaced by `[withheld]`."""
     function: Withhold | None = None
-    """Applied before the patterns."""
+    """A user's function, applied before the patterns."""
 
     def apply(self, text: str | None) -> str | None:
         """The text as the journal keeps it, None if it keeps no texts. A user's function that fails withholds all."""
@@ -89,5 +89,5 @@ def _imported(name: str) -> Withhold:
 
 
 def storable(text: str) -> str:
-    """A text that every database accepts: without lone surrogates and the character NUL."""
+    """A text that every database accepts: lone surrogates and the character NUL are replaced."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -19,7 +19,9 @@ State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
 RECENT_SCORES = 2_000
 """Newest answers whose scores are compared with those of the labelled ones."""
 FEWEST_QUESTIONS = 12
-"""Different questions that they must be answers to: with fewer the interval of the distance is too narrow."""
+"""Scores are compared only if the newest answers are to so many different questions: with fewer the interval of the
+distance is too narrow.
+"""
 WHAT = {
     "selective": ("labelled accepted answers", "are wrong"),
     "missed": ("labelled wrong answers", "were accepted"),
@@ -39,19 +41,20 @@ class PromiseReport:
     calibrator: str | None = None
     """SHA-256 of its file."""
     alpha: float | None = None
-    """What was promised: at most this share."""
+    """The promise: at most this share."""
     level: float = LEVEL
     """How likely a kept promise is ever called broken."""
     n: int = 0
-    """Labels that tell of it."""
+    """Labelled answers that the promise is about."""
     wrong: int = 0
+    """Those of them that count against the promise."""
     low: float = 0.0
     """Bounds on the share, averaged over these answers, valid however often one looks."""
     high: float = 1.0
     broken_since: float | None = None
-    """Seconds since 1970."""
+    """When the first answer after the change was given, in seconds since 1970; None where nothing is broken."""
     undecided: int = 0
-    """Answers of which people said that they cannot tell."""
+    """Answers that nobody could tell right from wrong, though people tried."""
     moved: Drift | None = None
     """How far the newest scores are from those of the labelled answers."""
     moved_sentence: str = ""
@@ -73,7 +76,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
     Parameters
     ----------
     journal
-        With entries and labels.
+        The journal that holds the answers and their labels.
     level
         How likely a kept promise may ever be called broken, in (0, 1).
     """

@@ -56,11 +56,11 @@ class JournalWriter:
     journal
         The journal that the entries are written to.
     folder
-        For the spool. Default: beside an SQLite file, in the user's state folder for PostgreSQL.
+        The folder of the spool. Default: beside an SQLite file, in the user's state folder for PostgreSQL.
     most_waiting
         Bytes that may wait for the database; what comes beyond is dropped and counted.
     apart
-        Write in a process of its own: a thread that writes would keep those that answer requests waiting.
+        Whether to write in a process of its own: a thread that writes would keep those that answer requests waiting.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class JournalWriter:
         self._acknowledged = self._written = self._dropped = 0
         self._problem: str | None = None
         self.on_change: Callable[[str, int], None] = lambda what, n: None
-        """Called with `acknowledged`, `written` or `dropped` and a number, for figures."""
+        """Called with `acknowledged`, `written` or `dropped` and a number of entries whenever one of these grows."""
 
     def start(self) -> None:
         """Open the spool, and start the thread that writes to the database."""
@@ -194,7 +194,7 @@ def spool_folder(journal: Journal) -> Path:
 
 
 def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
-    """Write the entries of processes that ended before they could; returns how many.
+    """Write the entries of processes that ended before they could write them; returns how many.
 
     Parameters
     ----------
@@ -203,11 +203,12 @@ def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Calla
     folder
         The folder of the spools.
     write
-        Writes a file; how many entries it had. Default: in this thread, and those that are refused are left out.
+        Writes a file into the journal and returns how many entries it wrote. Default: `write_file` in this thread,
+        which leaves out entries that the database refuses.
 
     Raises
     ------
-    SQLAlchemyError
+    SQLAlchemyError, or what `write` raises
         The database does not take them now; they stay where they are.
     """
     folder, n = folder or spool_folder(journal), 0

@@ -32,7 +32,8 @@ ENDED = "The process that writes it has ended."
 
 
 def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
-    """Write the entries of a spool file into the journal, each once; returns how many.
+    """Write the entries of a spool file into the journal, each once; returns how many. `refused` is called with the
+    reason of each entry that the database refuses, which is left out.
 
     Raises
     ------
@@ -123,7 +124,7 @@ class WriterProcess:
         return int(outcome["written"])
 
     def close(self) -> None:
-        """Close the input of the process, which ends once it has written everything."""
+        """Close the input of the process, which ends once it has written what it was given; waits a second for that."""
         if self._process is not None:
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None
