@@ -52,9 +52,9 @@ def wrong_share(wrong: int, n: int, level: float = LEVEL) -> tuple[float, float]
     Parameters
     ----------
     wrong, n
-        Wrong answers among the labelled ones.
+        How many answers are wrong, and how many have labels.
     level
-        In (0, 1); a half of it is for each end.
+        How likely the bounds may ever miss the truth, in (0, 1); a half of it is for each end.
     """
     if not 0 <= wrong <= n:
         raise InvalidInput(f"There cannot be {wrong} wrong answers among {n}.")

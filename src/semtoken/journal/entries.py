@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from semtoken.decisions.answers import AnsweredQuestion
 
 MOST_DOUBTS = 5
-"""How many doubtful tokens of an answer are kept at most."""
+"""Most doubtful tokens of an answer that are kept."""
 DOUBTFUL = 0.5
 """A token is doubtful if its confidence is below this."""
 LOG_DOUBTFUL = math.log(DOUBTFUL)
 LONGEST_NAME = 200
-"""Characters that are kept of a name that others choose, such as the model's or the person's."""
+"""Most characters that are kept of a name that others choose, such as the model's or the person's."""
 SEEN_TWICE = 0.2
 """Share of the random sample that two people are asked about, so that their agreement can be told."""
 MADE_AHEAD = 32
@@ -66,7 +66,7 @@ class AnswerOrigin:
     model: str | None = None
     engine: str | None = None
     k: int | None = None
-    """How many best tokens were asked for at each step; None where all probabilities were known."""
+    """How many best tokens were asked for at each step; None where all were seen, or the number is not known."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -74,7 +74,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     id: str
     at: float
-    """Seconds since 1970, UTC."""
+    """When the entry was made, in seconds since 1970, UTC."""
     source: str
     sampled: bool = False
     """Whether the entry is in the random sample."""
@@ -87,7 +87,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     person: str | None = None
     """A tag that the request carried, by which entries can be deleted."""
     unscored: str | None = None
-    """Why there is no score."""
+    """Why there is no score; None where there is one."""
     log_score: float | None = None
     """The log score; None for a blank answer, whose log score is minus infinity, and where there is no score."""
     log_score_low: float | None = None
@@ -99,7 +99,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     distribution: str | None = None
     signature: str | None = None
     headline: str | None = None
-    """Name of the number on top."""
+    """Name of the method that gives the number on top."""
     headline_value: float | None = None
     confidence_low: float | None = None
     confidence_high: float | None = None
@@ -247,7 +247,7 @@ class Recording:
         answer
             The answer; one that was refused has an entry without a score.
         signature
-            Tells answers to one question, read in one way, from all others.
+            A text that tells answers to one question, read in one way, from all others.
         block
             The fields that a calibrator added.
         question

@@ -24,14 +24,15 @@ QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]
 """`sample`: the random sample, which alone tells whether a promise is kept; `doubtful`: the least sure of the last
 answers; `disagreement`: those of the last answers on which models disagree, or the last two calibrators."""
 RECENT = 2_000
-"""Answers among which doubtful ones and disagreements are looked for."""
+"""How many of the newest entries are searched for doubtful answers and disagreements."""
 MOST_IN_QUEUE = 200
+"""Most answers that a queue of doubtful answers or of disagreements gives at one time."""
 OLDEST = 100
 """A person's next answers of the sample are among so many of the oldest that are open. With more, labels would come
 too much out of order to tell when a promise was broken.
 """
 MOST_UNLABELLED = 5_000
-"""How many of the newest unlabelled answers help to place a threshold at most."""
+"""Most unlabelled answers that help to place a threshold: the newest ones."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
     reviewer
         The person who labels.
     correct
-        None: the person cannot tell.
+        Whether the answer is right; None: the person cannot tell.
 
     Raises
     ------
@@ -122,6 +123,11 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
     Of the random sample each answer is for one person, and a fifth of it, fixed beforehand, for two. Everybody has an
     order of their own in it, so that people who label at the same time seldom meet at the same answer. Doubtful answers
     and disagreements are never of the random sample, so that their labels cannot enter a promise.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such queue, or the reviewer's name cannot be used.
     """
     if name not in get_args(QueueName):
         raise InvalidInput(f"There is no queue {name!r}; there are {', '.join(get_args(QueueName))}.")
@@ -233,7 +239,7 @@ def labelled_sample(
 def sampled_answers(journal: Journal) -> list[AnswerRecord]:
     """The labelled answers of the random sample, and its newest unlabelled ones, by which thresholds are placed.
 
-    Only answers that were scored like the newest labelled one count: those before a change of preset, of engine or of
+    Only answers that were scored like the one labelled last count: those before a change of preset, of engine or of
     how many log-probabilities were asked for have scores of another kind.
 
     Raises

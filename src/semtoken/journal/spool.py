@@ -27,7 +27,7 @@ class Spool:
     Parameters
     ----------
     folder
-        Holds the spools of all processes of one journal.
+        The folder that holds the spools of all processes of one journal.
     most_bytes
         How many bytes of entries may wait; an entry that would exceed them is refused.
     """

@@ -20,7 +20,7 @@ from semtoken.journal.tables import calibrators, entries, labels, settings
 
 Row: TypeAlias = dict[str, Any]
 AT_ONCE = 5_000
-"""Rows that are read or deleted at one time."""
+"""How many rows are read or deleted at one time."""
 DEFAULT_RATE = 0.05
 
 
@@ -65,7 +65,7 @@ class Journal:
         given
             `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`.
         create
-            Make one where there is none. PostgreSQL's database itself must exist.
+            Whether to make one where there is none. PostgreSQL's database itself must exist.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Journal:
         Parameters
         ----------
         wanted
-            The first must be the column `n`.
+            The expressions, of which the first must be the column `n`.
         *conditions, newest_first, limit
             As for `entries`.
         """
@@ -169,7 +169,7 @@ class Journal:
         Parameters
         ----------
         before
-            Seconds since 1970.
+            Entries older than this time are deleted; in seconds since 1970.
         person
             The tag that requests carried.
 

@@ -49,7 +49,7 @@ def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = N
     Parameters
     ----------
     keep
-        Keep texts at all.
+        Whether texts are kept at all.
     patterns
         Regular expressions; what they match is withheld.
     function

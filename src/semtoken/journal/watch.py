@@ -17,7 +17,7 @@ from semtoken.journal.tables import entries
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
 RECENT_SCORES = 2_000
-"""Newest answers whose scores are compared with those of the labelled ones."""
+"""How many of the newest answers have their scores compared with those of the labelled ones."""
 FEWEST_QUESTIONS = 12
 """Scores are compared only if the newest answers are to so many different questions: with fewer the interval of the
 distance is too narrow.
@@ -37,11 +37,11 @@ class PromiseReport:
     state: State
     """`unknown`: the labels do not tell yet; `no_promise`: there is no calibrator, or it promises nothing."""
     sentence: str
-    """The state for people."""
+    """The state in a sentence for people."""
     calibrator: str | None = None
-    """SHA-256 of its file."""
+    """SHA-256 of the calibrator's file; None where there is no calibrator."""
     alpha: float | None = None
-    """The promise: at most this share."""
+    """The share that is promised not to be exceeded; None where nothing is promised."""
     level: float = LEVEL
     """How likely a kept promise is ever called broken."""
     n: int = 0

@@ -38,7 +38,7 @@ class Figures:
     acknowledged: int
     written: int
     dropped: int
-    """Refused since too many wait, the disk is full, or the database does not take them."""
+    """Entries that were refused since too many wait, the disk is full, or the database does not take them."""
     waiting_bytes: int
     problem: str | None
     """Why entries wait, if the last attempt failed."""

@@ -25,7 +25,7 @@ from semtoken.journal.spool import lines_of
 from semtoken.journal.store import Journal
 
 TOGETHER = 2_000
-"""Entries of one transaction."""
+"""Most entries of one transaction."""
 NICE = 10
 """The process's niceness: others go first where the machine is busy."""
 ENDED = "The process that writes it has ended."
@@ -75,7 +75,7 @@ class WriterProcess:
     Parameters
     ----------
     journal
-        Where the entries go; opened before, so that its tables are in their newest form.
+        The journal, which was opened before, so that its tables are in their newest form.
     """
 
     def __init__(self, journal: Journal) -> None:
