@@ -34,7 +34,7 @@ class AnsweredQuestion:
     """Where the probabilities are not known exactly: the least and the greatest that each can be."""
     flags: tuple[Flag, ...] = ()
     refusal: str | None = None
-    """Why there is no answer."""
+    """Why the question has no answer; None where it has one."""
 
     @property
     def best(self) -> int:
@@ -141,7 +141,10 @@ def answer_from_server(
     order_spread: float | None = None,
     bounds: tuple[tuple[float, float], ...] | None = None,
 ) -> AnsweredQuestion:
-    """The answer of a server that gives the probabilities of the options itself; None: the server does not say."""
+    """The answer of a server that gives the probabilities of the options itself.
+
+    `allowed_mass` and `order_spread` are None where the server does not tell them, `bounds` where figures are exact.
+    """
     flags = () if allowed_mass is None else _flags(allowed_mass)
     return AnsweredQuestion(question, tuple(probabilities), allowed_mass, order_spread, bounds, flags)
 

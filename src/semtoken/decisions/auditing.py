@@ -50,7 +50,7 @@ class Share:
 
 @dataclass(frozen=True)
 class SideAudit:
-    """Whether the promise of one side of a question holds behind another server, beside where it was fitted."""
+    """Whether the promise of one side of a question holds behind another server, with the same counts from its fit."""
 
     fitted: DecisionSide
     fired_fitted: Share
@@ -61,16 +61,18 @@ class SideAudit:
     fired: Share
     """Accepted on this side behind the other server, of all its answers to the question."""
     wrong: Share
-    """Accepted and wrong, of those there that have a label."""
+    """Accepted and wrong behind the other server, of its labelled answers that the promise speaks of."""
     drift: Drift | None
     """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
-    chosen there."""
+    chosen there, or has no calibrator."""
     order_spread: float | None
-    """Mean change with the order of the options, where several were read."""
+    """Mean of `order_spread` over the answers there on this side, in [0, 1]; None where one order was read."""
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the promise holds there: exact one-sided bounds at its own confidence (on average: 90 %)."""
+        """Whether the promise holds there, by exact one-sided bounds at the promise's own confidence, or at 90 % for a
+        promise that holds on average.
+        """
         threshold = self.fitted.threshold
         if threshold is None or not self.fitted.promises:
             return "nothing was promised"
@@ -117,7 +119,7 @@ def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> 
     Parameters
     ----------
     calibrator
-        Fitted behind one server.
+        A calibrator that was fitted behind one server.
     records
         Answers of the other one to the same questions, about states that no calibrator was fitted on. Labels are
         needed for the verdict; the share that is accepted and the drift need none.
@@ -177,11 +179,12 @@ class ServerComparison:
 
     name: str
     agreement: Share
-    """Answers in which both chose the same option."""
+    """Pairs of answers that chose the same option."""
     rank_correlation: float
-    """Spearman's, of the probability of the first option (for other questions than predicates: of the chosen)."""
+    """Spearman's correlation of the two servers' probabilities, in [-1, 1]: of yes for a predicate, else of the option
+    that the first server chose. NaN where a server always gives the same probability."""
     shift: float
-    """Mean of the second's probability minus the first's."""
+    """Mean of the second server's probability of that option minus the first's, in [-1, 1]."""
     shift_bounds: tuple[float, float]
     """95 % interval, by a percentile bootstrap over the states."""
     open_pairs: Share
@@ -265,9 +268,9 @@ class Sensitivity:
 
     name: str
     how: str
-    """How the state was changed, for example "in other words"."""
+    """What was different the second time, for example "in other words"."""
     changed: Share
-    """Answers that choose another option."""
+    """Pairs whose second answer chose another option."""
     decided_otherwise: Share
     """Pairs of which the calibrator accepts one answer and not the other."""
     moved: Interval
@@ -296,11 +299,11 @@ def sensitivity(
     Parameters
     ----------
     calibrator
-        It decides about both answers as if they were to its own question.
+        The calibrator, which decides about both answers as if they were to its own question.
     first, second
         Answers of one server about the same states, to questions of the same names and options, these in any order.
     how
-        What is different about the second, such as "in other words".
+        What was different the second time, for example "in other words".
     seed
         The seed of the bootstrap.
 

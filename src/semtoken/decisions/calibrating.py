@@ -49,17 +49,17 @@ class DecisionSide:
     side: str
     """`true` or `false` of a predicate, else `answer`."""
     n: int
-    """Labelled answers on this side, by any margin."""
+    """Labelled answers whose most probable option is on this side, accepted or not."""
     asked: int
-    """Labelled answers of the question."""
+    """Labelled answers of the question, on all sides."""
     n_accepted: int
-    """How many of them are accepted on this side; they chose the threshold."""
+    """How many of them are accepted on this side. The threshold was chosen on them."""
     n_wrong_accepted: int
-    """Wrong ones among the accepted."""
+    """How many of the accepted ones are wrong."""
     calibrator: Calibrator | None
-    """From the log-probability of the chosen option to the chance that it is right, with its threshold."""
+    """Turns the log-probability of the chosen option into the chance that it is right, and holds the threshold."""
     refusal: str = ""
-    """Why there is none."""
+    """Why there is no calibrator; empty where there is one."""
 
     @property
     def threshold(self) -> Threshold | None:
@@ -94,7 +94,7 @@ class DecisionCalibrator:
 
     sides: Mapping[Key, DecisionSide]
     scales: Mapping[str, OptionScale] = field(default_factory=dict)
-    """Probabilities of all options that hold, by fingerprint, where labels suffice."""
+    """What makes the probabilities of all options calibrated, by fingerprint; only for questions with enough labels."""
     questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
     """What was asked, by fingerprint, where the answers say it."""
 
@@ -112,7 +112,7 @@ class DecisionCalibrator:
         Parameters
         ----------
         records
-            Those without a label are left out. Each side of each question needs 30 labels, 5 of either kind.
+            Answers; those without a label are left out. Each side of each question needs 30 labels, 5 of either kind.
         promise, alpha, delta
             What the thresholds promise; see `semtoken.calibration.Threshold.fit`. For a predicate each side has its
             own: `selective` speaks of the accepted answers of that side, `missed` of its wrong ones, `joint` of all.
@@ -162,7 +162,9 @@ class DecisionCalibrator:
         return one is not None and one.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
-        """Chance, decision and promise of one answer; an answer to an unknown question abstains, with the reason."""
+        """Chance, decision, promise and number of labels of one answer, and calibrated probabilities of all options
+        where labels suffice for them. An answer to an unknown question abstains, with the reason.
+        """
         one, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if one is None:
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
@@ -235,7 +237,9 @@ class DecisionCalibrator:
 def blocks_of(
     calibrator: DecisionCalibrator | None, answers: Sequence[AnsweredQuestion], options: ReadingOptions
 ) -> list[Mapping[str, Any]]:
-    """What a server says of answers besides their probabilities: nothing without a calibrator, or of a refused one."""
+    """What a calibrator says of each answer (`DecisionCalibrator.block`); empty without a calibrator, and for an answer
+    that was refused.
+    """
     if calibrator is None:
         return [{} for _ in answers]
     lines = ({"answers": {"": answer_values(answer, options)}} for answer in answers)

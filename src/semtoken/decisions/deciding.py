@@ -30,12 +30,14 @@ from semtoken.support.inputs import instance, listed
 from semtoken.tokens.vocabulary import Vocabulary
 
 MOST_TOKENS = 65_536
-"""Tokens of the prompts of one inquiry, what each shares with the one before counted once."""
+"""Most tokens that the model has to read for one inquiry: the beginning that a prompt shares with the one before is not
+counted again.
+"""
 MOST_SHARED_TOKENS = 2**20
-"""The same, counted as often as it is there: all of it has to be tokenised."""
+"""Most tokens of all its prompts, with shared beginnings counted each time, since all of them have to be tokenised."""
 
 ALWAYS_TOKENISED = 2**16
-"""Characters of a text that is tokenised although so many tokens do not seem to fit."""
+"""A text of up to so many characters is tokenised even if it seems too long for the model."""
 
 T = TypeVar("T")
 
@@ -87,7 +89,7 @@ class PreparedInquiry:
     spellings: tuple[tuple[OptionSpelling, ...], ...]
     """The spellings of the options in each prompt, in the order in which they are shown."""
     refusals: Mapping[int, str]
-    """Why a question cannot be answered."""
+    """Why a question cannot be answered, by its number."""
 
     @property
     def input_tokens(self) -> int:

@@ -57,10 +57,10 @@ class DecisionRecord:
     """The values of the options."""
     probabilities: tuple[float, ...]
     label: int | None = None
-    """The place of the right option."""
+    """The place of the right option; None where nobody gave a label."""
     order_spread: float | None = None
     state: str = ""
-    """SHA-256 of what the question was about."""
+    """SHA-256 of the state that the question was about."""
     asked: AskedQuestion | None = None
     """The question itself, where the line holds it."""
     bounds: tuple[tuple[float, float], ...] | None = None
@@ -83,7 +83,7 @@ class DecisionRecord:
 
     @property
     def correct(self) -> bool:
-        """Whether the most probable option is the right one."""
+        """Whether the most probable option is the right one; false without a label."""
         return self.best == self.label
 
 
@@ -110,7 +110,7 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
     Raises
     ------
     InvalidInput
-        A line cannot be read; the message names it.
+        A line cannot be read; the message names it. Or the file holds no answers.
     """
     found: list[DecisionRecord] = []
     for line in read_json_lines(path):

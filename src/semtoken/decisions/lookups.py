@@ -17,17 +17,19 @@ from semtoken.observers.steps import Observer, Step
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
 Place: TypeAlias = tuple[int, Path]
-"""Number of a prompt, and the tokens behind it."""
+"""Number of a prompt, and the tokens that follow it."""
 Look: TypeAlias = Callable[..., Generator[int, int | None, list[LogMasses]]]
-"""Takes places, the tokens to look up at each, and whether it is the last look behind these prompts (`last`)."""
+"""Takes places, the tokens to look up at each, and whether it is the last look behind these prompts (`last`); gives
+their log-probabilities, place by place.
+"""
 AT_ONCE = 32
-"""Places that are read together where an engine reads each as a reply."""
+"""How many places are read together where an engine reads each as a reply."""
 
 
 def option_masses(
     backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
-    """Lower and upper bound of the mass of each option, for each prompt's reader.
+    """Lower and upper bound of the mass of each option, [options] each, for each prompt's reader.
 
     Pauses after some prompts at a time, and after pieces of what is read together, so that a server can do other work
     in between; see `semtoken.backends.transformers.growing.read_trunk` for what it gives and gets then.

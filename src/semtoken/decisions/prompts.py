@@ -25,7 +25,7 @@ class OrderedQuestion:
 
     question: Question
     order: tuple[int, ...]
-    """Places of the options in the question."""
+    """The options' places in the question, in the order in which they are shown."""
     reading: Reading
 
     @property
@@ -35,7 +35,7 @@ class OrderedQuestion:
 
     @property
     def spelled_out(self) -> bool:
-        """Whether the answer is an option's own words; labels stand for them otherwise, and always for yes and no."""
+        """Whether the model answers with an option's own words, as always for a predicate, and not with a label."""
         return self.reading == "words" or self.question.kind == "predicate"
 
     @property

@@ -16,9 +16,9 @@ from semtoken.errors import InvalidInput
 from semtoken.support.inputs import shown, text
 
 MOST_OPTIONS = 255
-"""Options of a choice; OpenAI's limit."""
+"""Most options of a choice: the limit of OpenAI's API."""
 MOST_LEVELS = 10
-"""Levels of a score."""
+"""Most levels of a score: the limit of OpenAI's API."""
 
 Value: TypeAlias = str | bool | int
 """What an answer may be: the value of a choice, true or false, or the number of a level."""
@@ -30,9 +30,9 @@ class Option:
     """One of the answers that a question allows."""
 
     value: Value
-    """True and "true" are two values."""
+    """The answer, if this option is chosen. True and "true" are two values."""
     name: str
-    """Its text, as the model reads it."""
+    """The option's text, as the model reads it."""
     description: str = ""
 
     @property
@@ -43,7 +43,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Predicate:
-    """Is it so? Its answer is the probability of yes."""
+    """A question whether something is so. Its answer is the probability of yes."""
 
     kind: ClassVar[QuestionKind] = "predicate"
 
@@ -52,7 +52,7 @@ class Predicate:
     when_true: str = ""
     """When the answer is yes."""
     when_false: str = ""
-    """When it is no."""
+    """When the answer is no."""
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of these? Options are texts, true or false, or `Option` objects with a description.
+    """A question which of several options is right: texts, true or false, or `Option` objects with a description.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Score:
-    """How much? Levels from least to most; the answer is the expected level, 0 to n - 1.
+    """A question how much, with n levels from least to most. Its answer is the expected level, from 0 to n - 1.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class Score:
 
     instructions: str
     levels: Sequence[Any]
-    """Texts, or `Option` objects whose value is the number of the level."""
+    """Texts or `Option` objects, least first. The value of each becomes the number of its level, from 0 on."""
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ Question: TypeAlias = Predicate | Choice | Score
 
 
 DEFAULT_READING: Reading = "labels"
-"""See docs/decisions.md for the measurement."""
+"""How options are read unless a caller says otherwise; docs/decisions.md has the measurement behind it."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ReadingOptions:
 
     reading: Reading = DEFAULT_READING
     orders: int | None = 1
-    """Orders of the options that are averaged; None: all."""
+    """How many orders of the options are read and averaged; None: all."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.reading, str) or self.reading not in ("labels", "words"):
@@ -159,7 +159,8 @@ READ_AS_USUAL = ReadingOptions()
 
 
 def as_text(content: Any) -> str:
-    """A state, an instruction or a description as the model reads it: texts as they are, anything else as JSON.
+    """A state, an instruction or a description as the model reads it: texts as they are, None as an empty text,
+    anything else as JSON.
 
     Raises
     ------

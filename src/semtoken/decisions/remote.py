@@ -32,20 +32,21 @@ from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 MOST_TOKENS = 16
-"""Tokens of an option that are read; a longer one keeps an interval."""
+"""Most tokens of an answer that a server is asked for. The probability of a longer option stays an interval."""
 MOST_TEXTS = 1024
-"""Requests for the questions of one state."""
+"""Most requests for the questions about one state."""
 MOST_SENT = 2**26
-"""Characters of all these requests, about."""
+"""Most characters of all these requests together, roughly counted."""
 NOT_LISTED = "None of its options is surely among the tokens that the server lists, so nothing tells them apart."
 
 Masses: TypeAlias = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
 Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, AnsweredQuestion]]
-"""From a state and questions by name to their answers."""
+"""Asks questions, given by name, about a state, and returns their answers by name."""
 TIMEOUT = 600.0
+"""Seconds that a server may take for one reply."""
 BEST = 20
-"""The most log-probabilities a token that common APIs give."""
+"""Most log-probabilities that common APIs give for each token."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class AskedText:
         state
             The state that the question is about.
         top
-            Log-probabilities a token; None: somebody else asks for them.
+            How many log-probabilities to ask for at each token. None: the body asks for none; the caller adds that.
         model
             The model's name at the server.
         extra
@@ -110,7 +111,7 @@ class AskedText:
         InvalidInput
             The reply has no log-probabilities.
         InvalidLogits
-            The reply has no log-probabilities, or something else in their place.
+            A number in the reply is no log-probability.
         """
         segments = reply.choices[0].segments
         steps = [step for segment in segments for step in segment.steps]
@@ -194,12 +195,13 @@ def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = N
     key
         The API key of the server.
     top
-        Log-probabilities a token that an API for texts is asked for.
+        How many log-probabilities an API for texts is asked for at each token.
 
     Raises
     ------
     InvalidInput
-        The address is that of nothing that can be asked.
+        Nothing that can be asked has such an address. The function itself raises `BackendError` where the server gives
+        no answers.
     """
     path = urlsplit(url).path.rstrip("/")
     if path.endswith(("/decisions", "/systemone")):

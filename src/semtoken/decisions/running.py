@@ -1,4 +1,5 @@
-"""Typed questions about every line of a file, by a model in this process or by a server; what is there is kept.
+"""Typed questions about every line of a file, answered by a model in this process or by a server. Answers that the
+output holds already are kept.
 
 `ask_again` asks a server the questions of a calibrator, as they are and in other ways: what a live audit needs.
 """
@@ -78,7 +79,10 @@ class DecisionSink(Protocol):
 
 @dataclass(frozen=True)
 class DecisionJob:
-    """A file of states, the questions about each, and the file of their answers."""
+    """A file of states, the questions about each, and the file of their answers.
+
+    With a `calibrator` each answer gets its chance and decision; `keep` is given each answer, too.
+    """
 
     source: Path
     target: Path
@@ -138,7 +142,8 @@ class DecisionJob:
         return written
 
     def run_in_shards(self, load: Callable[[], Asker], executor: Executor, size: int = LINES_IN_SHARD) -> int:
-        """Run the job in several processes or on machines that see the files at the same paths; `keep` is not asked.
+        """Run the job in several processes or on machines that see the files at the same paths; returns how many lines
+        were answered. `keep` gets none of them.
 
         Raises
         ------
@@ -222,7 +227,7 @@ class AskedAgain:
     records: Sequence[DecisionRecord]
     """Answers to the unchanged questions."""
     variants: Mapping[str, Sequence[DecisionRecord]]
-    """How else they were asked, and the answers."""
+    """Answers to questions that were asked in another way, by what was different, such as "in other words"."""
 
 
 def ask_again(
@@ -239,17 +244,18 @@ def ask_again(
     Parameters
     ----------
     calibrator
-        It knows its questions if it was fitted on lines of `semtoken decide run`.
+        A calibrator that knows its questions: one that was fitted on lines of `semtoken decide run`.
     source
-        Lines with `state` and `labels`.
+        A file of lines with `state` and `labels`.
     ask
-        The server.
+        Asks the server.
     target
-        The file of its answers. What is there is kept; answers to variants are written beside it.
+        The file of its answers. Answers that are there are kept; answers to variants are written beside it.
     reworded
         The same questions by name in other words, with the same options.
     most
-        Items that the variants are asked about. Choices are also asked with their options turned by half.
+        How many items, from the first on, variants are asked about. Choices are also asked with their options turned
+        by half.
 
     Raises
     ------
@@ -318,7 +324,7 @@ class DecisionWork(LinesWork):
     job: DecisionJob
 
     def resolved(self) -> DecisionWork:
-        """A copy with absolute paths, so that another process can do the work."""
+        """A copy with absolute paths and without `keep`, so that another process can do the work."""
         job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve(), keep=None)
         return replace(self, job=job, folder=self.folder.resolve())
 

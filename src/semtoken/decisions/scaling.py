@@ -1,4 +1,4 @@
-"""Probabilities of all options, made honest from labels: one temperature, and a bias for each option."""
+"""Probabilities of all options, calibrated by labels: one temperature, and a bias for each option."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 LEAST_LOG = -50.0
-"""Log-probabilities are held above it."""
+"""Lower log-probabilities are raised to this, so that they stay finite."""
 TEMPERATURES = (0.02, 50.0)
 
 
 @dataclass(frozen=True)
 class OptionScale:
-    """p_k becomes proportional to exp(ln p_k / T + b_k), then (n p_k + 1) / (n + K): n labels show no certainty.
+    """Makes the probabilities of a question's K options calibrated, by n labels.
+
+    p_k becomes proportional to exp(ln p_k / T + b_k), then (n p_k + 1) / (n + K), since n labels show no certainty.
 
     Raises
     ------
@@ -28,11 +30,11 @@ class OptionScale:
     """
 
     temperature: float
-    """T; above 1 the probabilities were too sure."""
+    """T of the formula; above 1 the probabilities were too sure."""
     biases: tuple[float, ...]
-    """b, one for each option; all 0 where labels were too few for them."""
+    """b of the formula, one for each option; all 0 where labels were too few for them."""
     n: int
-    """Labelled answers that it was fitted on."""
+    """How many labelled answers it was fitted on."""
     missing: str = ""
     """What biases would need, for people; empty where they were fitted."""
 
@@ -42,7 +44,7 @@ class OptionScale:
             raise InvalidInput("The scale of a question's options holds a number outside its range.")
 
     def __call__(self, probabilities: Sequence[float] | FloatArray) -> FloatArray:
-        """The honest probabilities, of the same shape [..., options]."""
+        """The calibrated probabilities, of the same shape [..., options]."""
         z = _logs(probabilities) / self.temperature + np.array(self.biases)
         return (self.n * np.exp(_log_softmax(z)) + 1) / (self.n + len(self.biases))
 
@@ -67,7 +69,7 @@ class OptionScale:
         labels
             [n] places of the right options.
         names
-            Of the options, for what is said about missing labels. Biases need 5 labels of each option.
+            Names of the options, for the message about missing labels. Biases need 5 labels of each option.
 
         Raises
         ------

@@ -27,7 +27,9 @@ LogMasses: TypeAlias = tuple[FloatArray, FloatArray]
 """Log-probabilities of some tokens at one place: the least and the greatest that they can be, equal where known."""
 
 WORTH_READING = 0.01
-"""A spelling is read to its end if its first token has this share of the option's likeliest first token."""
+"""A spelling is read to its end if its first token has at least this share of the probability of the option's likeliest
+first token.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +52,9 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
     texts
         What the model is to say for each option.
     tokenizer, vocabulary
-        The model's.
+        The tokenizer and the vocabulary of the model.
     exact
-        Just as they stand; else in any case, and with or without a blank before.
+        True: an option counts only as it is spelled. False: also in upper or lower case and behind a blank.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
     Raises
     ------
     InvalidInput
-        Two of them are equal, or one is nothing.
+        Two of them are equal, or one is empty.
     """
     surfaces = [text if exact else normalize(text) for text in texts]
     first: dict[str, int] = {}

@@ -4,8 +4,8 @@ openai.py      POST /v1/decisions, as in the openai package
 systemone.py   POST /v1/systemone, as in `transformers serve`
 extension.py   what semtoken adds to both: how to read, and its block under each answer
 
-Both turn a request into a `DecisionRequest`. The messages of their errors are theirs, the status is the servers'
-business.
+Both turn a request into a `DecisionRequest`, and word their errors as their format does. Which HTTP status an error
+gets is up to the servers.
 """
 
 from semtoken.decisions.wire import openai, systemone

@@ -23,7 +23,7 @@ MOST_ORDERS = 255
 ROUNDED = 0.01
 """How far from 1 the probabilities of a server may sum that rounds them."""
 PASSED_ON = ("reading", "orders", "flags")
-"""What of the block of an upstream that has one stays as it is."""
+"""Fields of another server's own block that are passed on unchanged."""
 DECLINED = "The server declined to answer."
 
 FormatName = Literal["decisions", "systemone"]
@@ -172,7 +172,9 @@ def answers_in(
 
 
 def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The block of another server's answer: its own fields under the key `semtoken`, and further ones."""
+    """The block beside another server's answer: the fields of its own block that are passed on, what the answer says,
+    and `more`.
+    """
     own = _own_block(given)
     return {**{name: own[name] for name in PASSED_ON if name in own}, **plain(answer), **more}
 
@@ -195,6 +197,6 @@ def _bounds(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
 
 
 def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The object under the key `semtoken` of an answer."""
+    """The object under the key `semtoken` of an answer: how it was read, what limits its figures, and `more`."""
     how = {} if options is None else {"reading": options.reading, "orders": options.orders or "all"}
     return {**how, **plain(answer), **more}

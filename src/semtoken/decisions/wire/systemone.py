@@ -83,7 +83,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     Raises
     ------
     WireError
-        It is not of this format. `as_detail` says it as transformers does.
+        The body does not have this format. `as_detail` says so as transformers does.
     InvalidInput
         The body has this format, but holds images, which this server does not read.
     """
@@ -124,7 +124,7 @@ def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
 
 
 def read_question(name: str, question: Any) -> Question:
-    """Make one question from its fields."""
+    """Make one question from its fields; raises `InvalidInput` with an example if they are wrong."""
     kind = question.get("type") if isinstance(question, Mapping) else None
     form = _FORMS.get(kind) if isinstance(kind, str) else None
     if form is None:
@@ -227,5 +227,5 @@ def written_question(question: Question) -> dict[str, Any]:
 
 
 def as_detail(error: WireError) -> list[dict[str, Any]]:
-    """The body of a 422, as FastAPI spells it."""
+    """The fault of a request as FastAPI lists it in a reply with status 422."""
     return [{"loc": ["body", *error.place], "msg": error.message, "type": error.kind}]
