@@ -1,4 +1,4 @@
-"""What ways in (`ask`, `score`, `serve`, `proxy`, `compare`) say of an answer with a calibrator: one block for all."""
+"""What a calibrator adds to an answer: the same block in `ask`, `score`, `serve`, `proxy` and `compare`."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def with_decision(
     answer
         A scored answer.
     calibrator, threshold
-        Either may be missing.
+        What gives the chance, and what decides; None where there is none.
     known
-        Of the model, precision and engine that answered.
+        What is known of the model, precision and engine that answered.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class CalibratorInUse:
     abstain_text: str | None = None
     """What to say instead of an answer that is not accepted. None: answers are never hidden."""
     saved: bytes | None = field(default=None, repr=False)
-    """The file that it was loaded from."""
+    """The bytes of the file that it was loaded from; None where it was not loaded from a file."""
 
     @property
     def file(self) -> bytes:
@@ -123,7 +123,7 @@ class CalibratorInUse:
         ArtifactError
             The file cannot be used.
         CalibratorMismatch
-            It belongs to other clusters, rules, or a kind of probabilities.
+            It belongs to other clusters, other rules, or another kind of probabilities.
         InvalidInput
             There is a text for answers that are not accepted, and no threshold to tell them.
         """
@@ -138,6 +138,9 @@ class CalibratorInUse:
 
     def block(self, answer: ScoredResponse) -> dict[str, Any]:
         """Chance, bounds, number of labels, decision and promise of an answer, as plain values.
+
+        Where the score is known within wide bounds only, the chances at both ends are added; where the calibrator may
+        not fit the answer, the reasons.
 
         Raises
         ------
@@ -178,11 +181,11 @@ class CalibratorInUse:
         return self.abstain_text
 
     def sentence(self, answer: ScoredResponse) -> str:
-        """The chance and the decision as text: "right in about 3 of 10 answers that score like this one"."""
+        """Chance and decision as text: "right in about 3 of 10 answers like this one (12 to 55 %, 40 labels)"."""
         return chance_sentence(self.block(answer))
 
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
-        """How well chances and promise held on labelled answers that the calibrator has not seen, in two sentences.
+        """How well chances and threshold did on labelled answers that the calibrator did not see, in a sentence or two.
 
         Parameters
         ----------

@@ -64,23 +64,23 @@ class Calibrator:
     """
 
     method: CurveName
-    """Which map; `blend` is the mean of `beta` and `venn-abers`."""
+    """The kind of map; `blend` is the mean of `beta` and `venn-abers`."""
     curve: Curve | None
-    """The map, for `blend` its parametric half; None where Venn-Abers alone is the map."""
+    """The map itself, for `blend` its parametric half; None where Venn-Abers alone is the map."""
     venn_abers: VennAbers
-    """Fitted whatever the method: it gives the bounds."""
+    """The Venn-Abers map, which is fitted whatever the method, since it gives the bounds."""
     n: int
-    """Labelled answers, blank ones left out."""
+    """How many labelled answers it was fitted on, blank ones left out."""
     n_correct: int
-    """Right ones among them."""
+    """How many of them are right."""
     scores: tuple[float, ...]
-    """Their log scores, ascending: what recent scores are compared with."""
+    """The log scores of the labelled answers, ascending, with which recent scores are compared."""
     fingerprint: Fingerprint = NOTHING_KNOWN
     """Where the labelled answers came from."""
     threshold: Threshold | None = None
-    """What is decided with it."""
+    """The threshold that decides which answers are accepted; None: nothing is decided."""
     created: str = ""
-    """When it was fitted, UTC."""
+    """When it was fitted: date and time in UTC."""
     learned: LearnedNumber | None = None
     """The number that was learned from the labels, where it ranks better than the headline."""
     learning: str = ""
@@ -132,8 +132,8 @@ class Calibrator:
             The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
             the tokens for numbers and for answers without one.
         learn
-            Learn a number from the labels and what the answers left, and calibrate it if it ranks answers that it did
-            not see better than the headline; see `learn_from`, which also gives what a `Threshold` is fitted on.
+            Whether to learn a number from the answers and their labels, and to calibrate it if it ranks answers that it
+            did not see better than the headline; see `learn_from`, which also gives what a `Threshold` is fitted on.
 
         Raises
         ------
@@ -322,7 +322,7 @@ class Calibrator:
         Parameters
         ----------
         directory
-            Where `save` wrote it, or the file itself.
+            The directory to which `save` wrote it, or the file itself.
         clusters
             The clusters in use.
 

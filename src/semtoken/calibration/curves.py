@@ -77,7 +77,7 @@ class VennAbers:
 
     p0_edges: tuple[float, ...]
     p0_values: tuple[float, ...]
-    """[k + 1] from the lowest log score up."""
+    """[k + 1] values of p0, which do not fall: below the first of k edges, then from each edge on."""
     p1_edges: tuple[float, ...]
     p1_values: tuple[float, ...]
 

@@ -32,9 +32,9 @@ class Fingerprint:
     scores: Literal["exact", "top-k"] | None = None
     """Whether all probabilities of a step were seen or only the k best."""
     k: int | None = None
-    """How many, if only the best were."""
+    """How many tokens of each step were seen, if only the best were."""
     model: str | None = None
-    """Id or directory name, and revision if known."""
+    """The model's id or directory name, with its revision if that is known."""
     dtype: str | None = None
     """Precision or quantisation of the weights."""
     engine: str | None = None
@@ -42,7 +42,7 @@ class Fingerprint:
     template: str | None = None
     """Hash of the prompt template."""
     judge: str | None = None
-    """Who said what is right."""
+    """Who or what judged which answers are right, such as the name of a judge."""
     task: str | None = None
     """A label that you choose, such as the kind of question."""
 
@@ -57,7 +57,7 @@ class Fingerprint:
         Raises
         ------
         CalibratorMismatch
-            Clusters, rules, distribution, k or exactness are known and differ; both values are named.
+            Method, clusters, rules, distribution, k or exactness are known and differ; both values are named.
         """
         instance(other, Fingerprint, "other")
         for name, what in _MUST_AGREE.items():
@@ -128,7 +128,9 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     Raises
     ------
     InvalidInput
-        The answers are of different kinds.
+        The answers were scored in different ways.
+    CalibratorMismatch
+        They were scored in another way than `known` says.
     """
     found = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
@@ -175,7 +177,7 @@ def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
 
 
 def fingerprint_from(values: Any) -> Fingerprint:
-    """A fingerprint from the plain values of a file."""
+    """A fingerprint from the plain values of a file; raises `ArtifactError` for unknown fields or wrong types."""
     names = {field.name for field in fields(Fingerprint)}
     if not isinstance(values, dict) or set(values) - names:
         raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")

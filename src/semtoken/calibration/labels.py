@@ -22,23 +22,27 @@ FloatArray = npt.NDArray[np.float64]
 PRODUCT = "stc"
 """The method whose score is `ScoredResponse.log_score`."""
 HEADLINE = "headline"
-"""The method whose score every answer carries, `ScoredResponse.headline`; counts unless another is asked for."""
+"""The name that stands for the headline of each answer, `ScoredResponse.headline`, which counts unless another method
+is asked for.
+"""
 _HEADLINES = (PRODUCT, "phrase_and_mean")
 """The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
-"""With fewer labels a calibrator makes the chances worse than the score alone."""
+"""Fewest labelled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the chances worse
+than the score alone.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledScores:
-    """Scores and labels of the same answers, blank answers left out."""
+    """Scores and labels of the same answers; blank ones are left out, except by `labelled_pair`."""
 
     log_score: FloatArray
-    """[n], finite, <= 0."""
+    """[n] log scores, at most 0; -inf for a blank answer."""
     correct: FloatArray
     """[n] of 1 (right) and 0 (wrong)."""
     n_blank: int
-    """Blank answers: they abstain in any case."""
+    """How many blank answers were left out; they are never accepted."""
 
     @property
     def uncertainty(self) -> FloatArray:
@@ -47,7 +51,7 @@ class LabelledScores:
 
     @property
     def n(self) -> int:
-        """Labelled answers that are not blank."""
+        """How many labelled answers are not blank."""
         return self.correct.size
 
     @property
@@ -273,9 +277,9 @@ class RecordedHeadline:
     """The headline of an answer as it was written to a file."""
 
     name: str
-    """The method."""
+    """The method that gives the number."""
     value: float
-    """The uncertainty by it; infinite where the file has null."""
+    """The uncertainty by that method; infinite where the file has null."""
 
 
 @dataclass(frozen=True)
@@ -287,11 +291,11 @@ class AnswerRecord:
     record: Mapping[str, Any]
     """All fields of the line."""
     log_score: float | None
-    """None: not scored yet; -inf: blank."""
+    """The log score, at most 0; -inf for a blank answer, None for one that is not scored yet."""
     correct: bool | None
     """Whether it is right; None where there is no label."""
     log_score_bounds: tuple[float, float] | None = None
-    """Where only the k best tokens of each step were known."""
+    """Bounds of the log score where only the k best tokens of each step were known; None where it is exact."""
 
     @property
     def uncertainty_width(self) -> float:

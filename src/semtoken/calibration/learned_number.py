@@ -36,7 +36,7 @@ class LearnedFrom:
     depth: float | None = None
     """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
     given: bool | None = None
-    """The answers were read from texts, which have no terminator, and not generated."""
+    """Whether the answers were read from given texts, which have no terminator, and not generated."""
     before: str | None = None
     """What every labelled prompt begins with."""
     after: str | None = None
@@ -156,7 +156,7 @@ class LearnedNumber:
         return np.asarray(found, dtype=np.float64)
 
     def distance(self, readings: Readings) -> FloatArray:
-        """How far each state lies from the centre of the labelled ones, [n], at least 0, about 1 for states alike.
+        """How far each state lies from the centre of the labelled ones, [n], at least 0; about 1 for states like those.
 
         Mean over the dimensions of the squared distance in standard deviations.
         """

@@ -27,14 +27,14 @@ from semtoken.support.inputs import listed, whole
 from semtoken.tokens.scored_token import Flag
 
 FEWEST_TO_LEARN, FEWEST_OF_EITHER_TO_LEARN = 150, 30
-"""Labels below which nothing is learned."""
+"""Fewest labels, and fewest right and wrong ones among them, from which a number is learned."""
 FOLDS = 5
 MOST_COMPONENTS, LABELS_A_COMPONENT = 64, 8
 PROBE_C, STACK_C = 0.01, 1.0
 ONE_SIDED = 0.9
 """The gain must be above 0 with a one-sided interval of this confidence."""
 LEAST_VARIANCE = 1e-8
-"""Share of the largest component's variance below which a component is rounding."""
+"""A component with less than this share of the largest one's variance is taken for rounding error."""
 
 Places = npt.NDArray[np.intp]
 
@@ -51,7 +51,7 @@ class Learning:
     """AUROC of `risk` minus that of the headline, with the two-sided 80 % interval whose lower end is the one-sided
     90 % bound; None with too few labels."""
     statement: str
-    """What came of it, in one sentence."""
+    """What came of it, as a clause: "kept the headline: ..." or "uses the learned number: ..."."""
 
 
 def learn(
@@ -70,9 +70,9 @@ def learn(
     names
         The names of the numbers.
     readings
-        Of n answers of different questions.
+        Numbers and states of n answers to different questions.
     headline : [n]
-        The number in place; higher is riskier.
+        The headline, which the learned number would replace; higher is riskier.
     correct : [n] of 1 and 0
         Whether each answer is right.
     origin
@@ -251,7 +251,7 @@ class LearnedAnswers:
     """Labelled answers together with the number that was learned from them."""
 
     learning: Learning
-    """What came of it."""
+    """The number, or why the headline is kept, with the figures that decided it."""
     answers: list[Any]
     """The answers, each with its score by `learned`, by a fit that did not see it; as they were if the headline stays.
     Calibrators and thresholds are fitted on these."""
@@ -287,7 +287,8 @@ def learn_from(
     correct : [n] of true and false
         Judged as future answers will be.
     prompts : [n], optional
-        To find repeated questions. Without them the prompts that the states hold, or the questions of the records.
+        The prompts, by which repeated questions are found. Default: the prompts that the states hold, or the questions
+        of the records.
     seed
         The seed of the folds and of the bootstrap.
 
@@ -297,7 +298,7 @@ def learn_from(
         An answer lacks a number that is read, or a number is not finite.
     InvalidInput
         Bare scores, answers some of which have states, states of different models or layers, or a question that is
-        there twice: the half that is held back would hold what was learned.
+        there twice: the answers that are held back would then hold what was learned.
     """
     answers, seed = listed(scored, "scored"), whole(seed, "seed", low=0)
     if not answers or not all(hasattr(answer, "log_score") for answer in answers):
@@ -380,7 +381,7 @@ def _learned_scores(learned: LearnedNumber, readings: Readings) -> dict[str, flo
 
 
 def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:
-    """The numbers and states of answers that a learned number reads; blank answers are left out.
+    """The numbers and states of answers that a learned number reads, row by row; none of them may be blank.
 
     Raises
     ------

@@ -36,12 +36,13 @@ class Bin:
 
     n: int
     chance: float
-    """Mean chance that they were given."""
+    """Mean chance of the answers in the bin."""
     right: float
-    """Share that is right."""
+    """Share of them that is right."""
     low: float
-    """Wilson 95 % interval of that share."""
+    """Lower end of the Wilson 95 % interval of that share."""
     high: float
+    """Upper end of that interval."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,9 +52,9 @@ class Report:
     """
 
     n: int
-    """Answers that were looked at."""
+    """How many answers were measured."""
     cross_validated: bool
-    """The chances come from calibrators that did not see the answers they are for."""
+    """Whether the chances come from calibrators that did not see the answers they are for."""
     base_rate: float
     """Share of right answers."""
     brier: Interval
@@ -119,8 +120,8 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
-    """Divide answers into bins of equal size by their chance, ten if there are a hundred; equal chances stay
-    together.
+    """Divide answers into bins of about equal size by their chance: ten from a hundred answers on, fewer below. Equal
+    chances stay together.
     """
     wanted = max(1, min(BINS, chances.size // PER_BIN))
     cuts = np.unique(np.quantile(chances, np.arange(1, wanted) / wanted, method="higher"))

@@ -22,13 +22,13 @@ from semtoken.support.inputs import real
 FloatArray = npt.NDArray[np.float64]
 
 GRID_POINTS = 31
-"""Thresholds that the fixed sequence walks through."""
+"""How many thresholds the fixed sequence has."""
 START_SHARE = 0.3
 """The first threshold is chosen for at most this share of the labels."""
 START_MARGIN = 1.1
 """The start is a little looser than that, as the share that it accepts varies."""
 ROUNDING = 1e-9
-"""alpha * n is meant as a decimal: 0.29 * 100 is 29."""
+"""Added to alpha * n, which is meant as a decimal: 0.29 * 100 is 29."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Test:
     threshold: float
     """The threshold in units of -log_score."""
     accepted: int
-    """Labelled answers that it accepts."""
+    """How many labelled answers it accepts."""
     wrong: int
-    """Wrong ones among them."""
+    """How many of the accepted ones are wrong."""
     p_value: float
     """p-value of the hypothesis that more than alpha of the accepted answers are wrong."""
 
@@ -126,7 +126,8 @@ def fixed_sequence(
     alpha, delta
         Share of wrong answers, and chance that the labels mislead.
     strict
-        Accept below the threshold; else up to it. Answers of equal score are always accepted together.
+        Whether answers are accepted only below the threshold, and not at it. Answers of equal score are always accepted
+        together.
 
     Returns
     -------
@@ -204,7 +205,7 @@ def usual_labels(alpha: float) -> int:
 
 
 def within_reach(n: int) -> float | None:
-    """The smallest simulated level that n labels usually carry."""
+    """The smallest simulated level alpha for which n labels usually suffice; None if they suffice for none."""
     return next((alpha for alpha, count in sorted(USUAL.items()) if count <= n), None)
 
 

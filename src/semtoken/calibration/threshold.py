@@ -21,7 +21,7 @@ from semtoken.support.inputs import real
 from semtoken.support.text import card, heading, note
 
 FEWEST_UNLABELLED = 200
-"""Scores without labels that place the thresholds of the fixed sequence."""
+"""Fewest scores without labels that may place the thresholds of the fixed sequence."""
 
 SAME = "as long as model, prompts, questions and judging stay the same"
 
@@ -36,23 +36,23 @@ class Threshold:
 
     uncertainty: float | None
     """The threshold in nats: -log_score, minus the log of the headline's confidence, or ln(1 + e^U) of another method's
-    U. An answer there is still accepted (`strict`: just not). None: none may be."""
+    U. An answer at the threshold is still accepted, unless `strict`. None: no answer may be accepted."""
     promise: Promise
     """`selective`, `missed` or `joint`; see `fit`."""
     alpha: float
     """The share that is promised not to be exceeded."""
     delta: float | None
-    """How likely the labelled answers may mislead (promise `selective`); the others hold on average."""
+    """How likely the labelled answers may mislead (promise `selective`); None for the others, which hold on average."""
     statement: str
     """The promise in one sentence with its numbers, or why nothing can be promised."""
     n: int
     """How many labelled answers it was fitted on."""
     n_wrong: int
-    """Wrong ones among them."""
+    """How many of them are wrong."""
     strict: bool = False
-    """Accept below the threshold, not at it."""
+    """Whether answers are accepted only below the threshold, and not at it."""
     start: float | None = None
-    """Share of answers that the first threshold of the sequence accepts."""
+    """Share of answers that the first threshold of the sequence accepts; None for other promises than `selective`."""
     tests: tuple[Test, ...] = ()
     """The fixed sequence, the failed test last."""
     fingerprint: Fingerprint = NOTHING_KNOWN
@@ -156,6 +156,8 @@ class Threshold:
         ------
         CalibratorMismatch
             The answer was scored in another way than the labelled ones.
+        InvalidInput
+            This is not one answer.
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
