@@ -1,6 +1,6 @@
 """Replies of engines and APIs, read into one shape: JSON, client objects, streams.
 
-formats/       one class a shape, and the registry that knows which one a reply has
+formats/       one class for each shape, and the registry that knows which one a reply has
 reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py: server-sent events
 segments.py    `Payload` and its parts; the steps of a choice -> reasoning, answer, tool calls
 score.py       `score_payload`

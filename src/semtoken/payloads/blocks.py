@@ -8,7 +8,7 @@ from typing import Any
 KEY = "semtoken"
 """The key of the block in every choice; `semtoken.web.block` says what is in it."""
 VERSION = 1
-"""The version of what is in it."""
+"""The version of the block's form."""
 _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 """Where clients keep fields that they do not know."""
 

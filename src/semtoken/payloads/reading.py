@@ -27,8 +27,8 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
     format : str, optional
         One of `known_formats()`; recognised by the fields of the reply by default.
     temperature : float, optional
-        That of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy) they are
-        `processed`.
+        The temperature of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy)
+        they are `processed`.
 
     Returns
     -------

@@ -61,7 +61,7 @@ def score_payload(
     Returns
     -------
     list of ScoredResponse
-        One a choice, in the order of their index. `uncertainty_bounds` contain the exact uncertainty.
+        One for each choice, in the order of their index. `uncertainty_bounds` contain the exact uncertainty.
 
     Raises
     ------

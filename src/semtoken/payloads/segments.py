@@ -26,7 +26,7 @@ class Segment:
     kind: SegmentKind
     """`answer`, `reasoning`, `refusal` or `tool_call`."""
     text: str
-    """What the message says in this part."""
+    """The text of this part of the message."""
     steps: tuple[TopStep, ...]
     """The decoding steps, each with its best tokens; empty where the engine gives no log-probabilities for it."""
     problem: str | None = None
@@ -46,10 +46,10 @@ class PayloadChoice:
     flags: tuple[str, ...] = ()
     """What a reader of the score should know, one sentence each."""
     complete: bool = True
-    """The engine said that the choice is complete; False for one whose stream was cut off."""
+    """Whether the engine said that the choice is complete; False for one whose stream was cut off."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
-        """The part of a kind, or None."""
+        """The part of this kind; None if the choice has none."""
         return next((segment for segment in self.segments if segment.kind == kind), None)
 
 
@@ -58,7 +58,7 @@ class Payload:
     """The reply of an engine in semtoken's form: its choices and what their log-probabilities are."""
 
     format: str
-    """Which shape it had, one of `semtoken.payloads.known_formats()`."""
+    """The format of the reply, one of `semtoken.payloads.known_formats()`."""
     model: str | None
     """The model's name in the reply, if it has one."""
     distribution: Distribution
@@ -72,10 +72,10 @@ class StreamEvent:
     """The text and steps that a chunk of a stream added to one segment of a choice."""
 
     choice: int
-    """Index of the choice."""
+    """The index of the choice."""
     kind: SegmentKind
     text: str
-    """What the message gained."""
+    """The text that the message gained."""
     steps: tuple[TopStep, ...]
     """The steps that became known to belong to this part; they may come a chunk later than their text."""
 
@@ -124,7 +124,7 @@ def text_of_pieces(pieces: Iterable[SpelledText]) -> str:
 
 
 def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) -> tuple[int, int] | None:
-    """Start and end of the steps that spell a text: the last such steps, or the first.
+    """Start and end of the steps that spell a text: the last such steps, or the first. None if no steps do.
 
     Blanks at both ends of the text may be missing, as engines strip them. Where nothing else fits, the last step may
     say more than the text, as engines cut it at a stop string.
@@ -278,7 +278,7 @@ class RawChoice:
     apart: Mapping[SegmentKind, StepList] = field(default_factory=dict)
     """Steps that the engine lists under a segment of their own."""
     one_segment: bool = False
-    """The engine does not divide what the model wrote: all of it is answer."""
+    """Whether all that the model wrote is the answer, since the engine does not divide it."""
 
 
 @dataclass(frozen=True)

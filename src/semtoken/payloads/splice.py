@@ -30,11 +30,11 @@ if msgspec is not None:
 _decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(allow_nan=False).encode
 LONG_LIST = 200
-"""Items from which on a list is written one by one."""
+"""A list of more items than this is encoded item by item."""
 
 
 def plain(reply: Any) -> Any:
-    """Convert a client library's object to plain values; other values are returned unchanged."""
+    """Convert a client library's object to plain values, or raise `InvalidInput`; other values stay unchanged."""
     if type(reply) in (dict, list, str, bytes):
         return reply
     dump = getattr(reply, "model_dump", None)
@@ -119,7 +119,7 @@ class Keep(NamedTuple):
 
     path: Path
     kept: Container[str | int]
-    """Names of members, or numbers of elements."""
+    """The entries that stay: names of members, or numbers of elements."""
 
 
 class Put(NamedTuple):

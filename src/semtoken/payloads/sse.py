@@ -38,9 +38,9 @@ class Event(NamedTuple):
     lines: tuple[_Line, ...] = ()
     """The lines of its data, by their places in `raw`."""
     kind: str = "message"
-    """What the event is called in its field `event`."""
+    """The name in the field `event`; "message" where the event has none."""
     fault: str | None = None
-    """Why it is not understood."""
+    """Why the event cannot be understood; None if it can."""
 
     @property
     def data(self) -> str | None:
@@ -78,7 +78,7 @@ class EventReader:
     Parameters
     ----------
     longest
-        Bytes of the longest event that is taken.
+        The most bytes that an event may have.
     """
 
     def __init__(self, longest: int = LONGEST_EVENT) -> None:
@@ -111,7 +111,7 @@ class EventReader:
         Raises
         ------
         InvalidInput
-            An event is longer than any engine's.
+            An event is longer than `longest`.
         """
         self._pending += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         if self._at_start and not self._past_byte_order_mark():

@@ -34,9 +34,9 @@ from semtoken.payloads.sse import Event, EventReader
 from semtoken.results import Distribution
 
 MOST_FRAMES = 64
-"""Frames that are known at one time: a choice has one, or one a second where it holds the time."""
+"""Most frames that are known at one time. A choice has one, or a new one each second where its events hold the time."""
 LONGEST_FRAME = 2048
-"""Characters of the longest frame that is remembered; what upstreams send must not fill the memory."""
+"""Most characters of a frame that is remembered; what upstreams send must not fill the memory."""
 
 try:
     import msgspec
@@ -81,16 +81,16 @@ class Continuation(NamedTuple):
     """The text and log-probabilities of an event that adds to one answer and nothing else."""
 
     choice: int
-    """Index of the choice."""
+    """The index of the choice."""
     text: str
-    """What the answer gains, never empty."""
+    """The text that the answer gains, which is never empty."""
     steps: StepList
     ids: tuple[int, ...] | None
     """The ids of the tokens, where they are listed beside the steps."""
     frame: Frame
-    """What is written around the places of the event,"""
+    """What is written around the places of the event."""
     spans: Sequence[tuple[int, int]]
-    """and where these begin and end."""
+    """Where each of these places begins and ends."""
 
 
 class GoingOn:
@@ -252,7 +252,7 @@ class PayloadStream:
         Raises
         ------
         InvalidInput, BackendError
-            The stream was not understood.
+            The stream was not understood, or holds no such choice.
         """
         if self._failed is not None:
             raise self._failed

@@ -23,7 +23,7 @@ Reply: TypeAlias = Mapping[str, Any]
 Engine: TypeAlias = str
 """The name of an engine, one of those that the shapes have in `formats`."""
 ALL = 1 << 30
-"""More log-probabilities a token than any server gives: all of them."""
+"""Stands for all log-probabilities of a step: more than any server gives."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ProbeQuestion:
     prompt: str
     max_tokens: int = 1
     top: int | None = None
-    """Log-probabilities a token; None: none are asked for."""
+    """How many log-probabilities to ask for at each token; None: none are asked for."""
     temperature: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request."""
@@ -46,9 +46,10 @@ class HiddenFields:
     """The fields of a reply that the proxy asked for and the client did not, so that they are taken out again."""
 
     kept: int | None
-    """Log-probabilities a token that the client sees besides the chosen token's; None: it sees none at all."""
+    """How many log-probabilities of other tokens the client sees at each step besides the chosen token's; None: it sees
+    none at all."""
     ids: bool = False
-    """Token ids were asked for, too."""
+    """Whether the proxy asked for token ids, too."""
     request: Reply = field(default_factory=dict)
     """The request as the client sent it."""
 
@@ -57,13 +58,13 @@ class Place(NamedTuple):
     """The paths at which the parts of one choice stand in a reply or an event."""
 
     choice: int | None
-    """Its index; None where what stands there is no index."""
+    """The index of the choice; None where what stands there is no index."""
     path: Path
-    """The object that takes the block."""
+    """The path of the object that takes the `semtoken` block."""
     ended: bool = False
-    """The engine says that the choice is complete."""
+    """Whether the engine says that the choice is complete."""
     goes_on: bool = False
-    """Text of the answer stands there, and more may follow."""
+    """Whether text of the answer stands there, and more may follow."""
 
 
 class Growth(NamedTuple):
@@ -72,13 +73,14 @@ class Growth(NamedTuple):
     choice: int
     """The index of the choice."""
     text: Path
-    """What the answer gains, never empty."""
+    """The path of the text that the answer gains, which is never empty."""
     steps: Path
-    """Log-probabilities: items of a chat, an object with them as `content`, or the lists of legacy completions."""
+    """The path of the log-probabilities: items of a chat, an object with them as `content`, or the lists of legacy
+    completions."""
     ids: Path | None = None
-    """Ids of the tokens, where they are listed beside the steps."""
+    """The path of the tokens' ids, where they are listed beside the steps."""
     varying: tuple[Path, ...] = ()
-    """What differs from event to event and says nothing."""
+    """The paths of values that differ from event to event and say nothing of the answer."""
 
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -99,7 +101,7 @@ class Delta(NamedTuple):
     """Ids of the tokens, which some engines list beside the steps."""
     finish_reason: str | None = None
     ended: bool = False
-    """The engine says that the choice is complete."""
+    """Whether the engine says that the choice is complete."""
 
     @property
     def goes_on(self) -> bool:
@@ -170,9 +172,9 @@ class Shape:
     name: ClassVar[str]
     """The shape's name for people and for `semtoken doctor`."""
     path: ClassVar[str]
-    """Where servers answer in this shape."""
+    """The end of the path at which servers answer in this shape, such as `/chat/completions`."""
     below_v1: ClassVar[bool] = True
-    """The path lies below `/v1`; else it is one of an engine's own, at the root."""
+    """Whether the path lies below `/v1`; otherwise it is one of an engine's own, at the root."""
     formats: ClassVar[Mapping[Engine, str]]
     """The name of the format in which each engine uses this shape."""
     ask: ClassVar[str]
@@ -180,9 +182,9 @@ class Shape:
     one_segment: ClassVar[bool] = False
     """Whether all text is the answer, since the shape does not mark reasoning."""
     is_chat: ClassVar[bool] = False
-    """The server renders the prompt as a message of a chat; else it continues the prompt."""
+    """Whether the server renders the prompt as a message of a chat; otherwise it continues the prompt."""
     divided: ClassVar[bool] = False
-    """The engine divides what the model wrote into reasoning, answer and tool calls."""
+    """Whether the engine divides what the model wrote into reasoning, answer and tool calls."""
 
     ends: ClassVar[tuple[str, str]] = ("stop", "length")
     """The finish reasons of an answer that its model ended, and of one that was cut off at its longest."""
@@ -194,7 +196,9 @@ class Shape:
 
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request in this shape, without log-probabilities and what all APIs below `/v1` call alike."""
+        """The body of a request in this shape. `body` adds the fields for log-probabilities, and model and temperature
+        where the path lies below `/v1`, since all those APIs name them alike.
+        """
         raise NotImplementedError
 
     @classmethod
@@ -204,7 +208,7 @@ class Shape:
         Raises
         ------
         InvalidInput
-            It is no request of this shape: what it means is for the server to judge.
+            The body is no request of this shape; what a request means is for the server to judge.
         """
         raise NotImplementedError
 
@@ -249,7 +253,7 @@ class Shape:
         Raises
         ------
         InvalidInput
-            Only the server knows.
+            Only the server knows what the model was asked.
         """
         raise InvalidInput(f"Answers of {cls.path} are not read again: what the model was asked is not known here.")
 
@@ -375,7 +379,7 @@ def count_at(reply: Any, *path: str) -> int | None:
 
 
 def count_of(value: Any, name: str) -> int | None:
-    """The number of log-probabilities in a field of a request; None if the field is missing.
+    """The number of log-probabilities in a field of a request; None if the field is missing, `ALL` for one below 0.
 
     Raises
     ------
@@ -398,7 +402,7 @@ def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -
 
 
 def only(replies: Sequence[Reply]) -> Reply:
-    """The single reply, for shapes that have no batches."""
+    """The single reply, for shapes that have no batches; raises `InvalidInput` for several."""
     if len(replies) != 1:
         raise InvalidInput("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
     return replies[0]
@@ -423,7 +427,7 @@ def one_each(
 
 
 def index_of(choice: Reply, where: str, default: int = 0) -> int:
-    """The index of a choice."""
+    """The index of a choice, `default` where it has none; `where` names the choice in errors."""
     return as_id(choice.get("index", default), f"{where}.index" if where else "index")
 
 

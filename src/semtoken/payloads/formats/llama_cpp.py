@@ -147,7 +147,7 @@ class LlamaCppCompletion(Shape):
         return self._model
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
-        """The distribution after the samplers where that was asked for."""
+        """`processed` where probabilities are those after the samplers or some tokens have none; otherwise `raw`."""
         return super().distribution(engine, temperature, masked=masked or self._post_sampling)
 
 

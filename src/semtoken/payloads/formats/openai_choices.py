@@ -28,7 +28,7 @@ LONGEST_INDEX = 10_000  # choices of one reply
 ID_FIELDS = ("token_ids", "prompt_token_ids")
 ITEM_LISTS = ("content", "refusal", "reasoning_content")
 LISTS = (*ITEM_LISTS[:1], "tokens", "token_logprobs", "top_logprobs", "text_offset")
-"""The log-probabilities of an event that only goes on with an answer."""
+"""Fields that the log-probabilities of an event may have if it only adds to an answer."""
 NOTICED = ("id", "object", "created", "model")
 OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
     "tools": ([],),

@@ -61,7 +61,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Whether it has choices that hold no messages."""
+        """Whether a reply has choices that hold no messages."""
         choices = choices_of(replies)
         return choices is not None and not holds_messages(replies[0], choices)
 
@@ -82,7 +82,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The fields that ask for at least `top` log-probabilities a token."""
+        """The fields that ask for at least `top` log-probabilities for each token."""
         ids = cls.token_id_fields(body) if token_ids else {}
         return {"logprobs": as_many(top, cls.requested(body)), **ids}
 

@@ -72,7 +72,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Whether a reply has a field `output`."""
+        """Whether a reply says that it is a response, or has a list `output`."""
         reply = replies[0]
         return len(replies) == 1 and (reply.get("object") == "response" or isinstance(reply.get("output"), list))
 

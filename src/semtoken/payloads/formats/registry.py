@@ -55,7 +55,7 @@ def known_formats() -> Mapping[str, Format]:
 
 
 def format_named(name: str) -> Format:
-    """The format with this name; raises `InvalidInput` for an unknown name.
+    """The format with this name.
 
     Raises
     ------
@@ -119,6 +119,6 @@ def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
 
 
 def error_text(error: Any) -> str:
-    """The message of an error report, on one line."""
+    """The message of an error report, on one line of at most 500 characters."""
     said = error.get("message", error) if isinstance(error, Mapping) else error
     return " ".join(str(said).split())[:500]

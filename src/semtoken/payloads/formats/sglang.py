@@ -96,7 +96,7 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def temperature(cls, body: Reply) -> float | None:
-        """The temperature of the sampling."""
+        """The temperature that the sampling parameters of a request name, None if they name none."""
         return super().temperature(_sampling(body))
 
     @classmethod
