@@ -74,7 +74,9 @@ def host_name(host: str) -> str:
 
 
 def hosts_for(bound_to: str, allowed: Sequence[str]) -> tuple[str, ...]:
-    """The names that a server answers to: the given ones, or this machine's own if only it can reach the server."""
+    """The names that a server answers to: this machine's own and the allowed ones. If none is allowed, and other
+    machines can reach the server, it answers to any ("*").
+    """
     if allowed:
         return (*LOOPBACK_HOSTS, *allowed)
     return LOOPBACK_HOSTS if bound_to in LOOPBACK_HOSTS or bound_to.startswith("127.") else (ANY,)
@@ -88,9 +90,9 @@ class Gate:
     """The rule that says which requests a server answers, by their token and origin."""
 
     token: str | None = field(default=None, repr=False)
-    """None: nobody but this machine may pass."""
+    """The token that requests must carry. None: requests pass only from this machine, and only if `loopback_only`."""
     loopback_only: bool = False
-    """The server answers to names of this machine only, so that no other one can reach it."""
+    """Whether the server answers to names of this machine only, so that no other one can reach it."""
 
     def check(self, scope: Mapping[str, Any], *, writes: bool = False, needs_token: bool = False) -> None:
         """Raise an error for a request that the rule refuses.
@@ -98,11 +100,11 @@ class Gate:
         Parameters
         ----------
         scope
-            ASGI's, of the request.
+            ASGI's scope of the request.
         writes
-            It changes something: a browser may send it for this server's own page only.
+            Whether the request changes something: a browser may then send it for this server's own page only.
         needs_token
-            Being on this machine is not enough.
+            Whether being on this machine is not enough.
 
         Raises
         ------

@@ -80,7 +80,7 @@ class Busy(Exception):
 class Workers:
     """Threads for work that would block the event loop: some run, some more may wait.
 
-    `watched` makes a context that a piece of work is in meanwhile, for figures.
+    `watched` makes a context that each piece of work is in while it waits and runs, so that it can be counted.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from semtoken.web.wire import ApiError
 
 MOST_COMPETING = 8
 MOST_PARTS = 10_000
-"""Parts that a block holds: each takes some 600 bytes, a hundred times its text and more."""
+"""Most parts that a block holds: each takes some 600 bytes, a hundred times its text and more."""
 NO_MODEL = "Only a server that runs the model itself can follow other meanings: semtoken serve."
 
 Parts: TypeAlias = PartKind | Literal["auto"]
@@ -35,19 +35,19 @@ class BlockOptions:
     """The options in the field `semtoken` of a request: what the block of each choice is to hold."""
 
     tokens: bool = False
-    """Add the scores of every token."""
+    """Whether to add the scores of every token."""
     parts: Parts | None = None
-    """Add the parts of this kind with their confidence."""
+    """The kind of parts that are added with their confidence; None: no parts."""
     competing: int = 0
-    """Add so many of the meanings that compete at each of the most doubtful steps."""
+    """How many of the meanings that compete at each of the most doubtful steps are added."""
     disputes: int = 0
-    """Follow so many meanings at each of the most doubtful steps and add what their continuations say. Phrases that
-    are doubtful only in form are marked `form_only`, and boolean fields get the shares of their values."""
+    """How many meanings are followed at each of the most doubtful steps, to add what their continuations say. Phrases
+    that are doubtful only in form are then marked `form_only`, and boolean fields get the shares of their values."""
     methods: tuple[str, ...] = ()
-    """Add the answer's scores by these methods of one pass."""
+    """Methods of one pass, by which scores of the answer are added."""
     running: bool = True
-    """In streams, add the values so far to every chunk. Without them there are only the final ones, at less cost; so
-    does the proxy if a request says nothing of `semtoken`."""
+    """Whether the values so far are added to every chunk of a stream. Without them there are only the final ones, at
+    less cost. The proxy leaves them out if a request says nothing of `semtoken`."""
 
 
 def read_options(value: Any) -> BlockOptions:
@@ -94,11 +94,11 @@ class ProbeResult:
     parts: Sequence[Part] | None = None
     """The parts of the answer with the shares of their values; None: as they are without asking."""
     refused: str | None = None
-    """Why it could not be asked."""
+    """Why the model could not be asked; None if it was."""
 
 
 def parts_wanted(result: ScoredResponse, wanted: Parts, seconds: float = MAX_SECONDS) -> list[Part]:
-    """The parts of an answer of the requested kind, if they are found within some seconds."""
+    """The parts of an answer of the requested kind; raises a `SemtokenError` if they are not found within `seconds`."""
     if wanted == "auto":
         wanted = "field" if is_json(result.text) else "phrase"
     return list(result.parts(wanted, max_seconds=seconds, max_parts=MOST_PARTS))

@@ -47,9 +47,9 @@ class SharedPlace(Generic[Kind]):
 
     folder: Path
     load: Callable[[Path], Kind | None]
-    """Loads one from a folder, or raises a `SemtokenError`."""
+    """Loads a calibrator from a folder, or raises a `SemtokenError`."""
     save: Callable[[Kind, Path], None]
-    """Writes one into a folder, whole or not at all."""
+    """Writes a calibrator into a folder, whole or not at all."""
 
     def get(self, name: str) -> Kind | None:
         """Load the calibrator with this name; None if there is none."""
@@ -73,12 +73,13 @@ class CalibratorSlot(Generic[Kind]):
     Parameters
     ----------
     current
-        The one to begin with.
+        The calibrator to begin with.
     load
-        Loads another one from the place that the server was given, or raises a `SemtokenError` if it cannot be used
-        or does not belong. None: it cannot be exchanged.
+        Loads another calibrator from the place that the server was given, or raises a `SemtokenError` if it cannot be
+        used or does not belong. None: the calibrator cannot be exchanged.
     take
-        Called with each one before it decides: prepares what it reads of answers, or refuses it (`SemtokenError`).
+        Called with each calibrator before it decides: prepares what it reads of answers, or refuses it
+        (`SemtokenError`).
     option
         The command's option that names the place, for messages.
     shared
@@ -130,7 +131,7 @@ class CalibratorSlot(Generic[Kind]):
         Raises
         ------
         InvalidInput
-            There was none before.
+            There was no calibrator before.
         """
         with self._lock:
             former = self._former if self._shared is None else self._shared.get(FORMER)

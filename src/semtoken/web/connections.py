@@ -16,7 +16,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: E402
 from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
 HEAD_BYTES = 65_536
-"""The longest head of a request; h11 has a shorter limit of its own."""
+"""Most bytes of a request's head; h11 has a shorter limit of its own."""
 SPARE_FILES = 64  # file descriptors for everything but clients and their requests
 
 
@@ -25,8 +25,8 @@ class ConnectionLimits:
     """How many connections and how much time clients may take."""
 
     connections: int = 4000
-    """Connections at one time. For one more, the one that has been idle for longest is closed; if all of them are in
-    the middle of a request, the new one."""
+    """Most connections at one time. For one more, the one that has been idle for longest is closed; if all of them are
+    in the middle of a request, the new one is."""
     per_client: int = 2000
     """How many of them may come from one address."""
     header_timeout: float = 30.0
@@ -35,7 +35,7 @@ class ConnectionLimits:
     """Seconds in which a client must take some of its answer."""
 
     def within(self, files: int) -> ConnectionLimits:
-        """The limits where a process may open so many files: an exchange takes two."""
+        """These limits, lowered where the files that a process may open would not suffice: an exchange takes two."""
         most = max(8, (files - SPARE_FILES) // 2)
         return replace(self, connections=min(self.connections, most), per_client=min(self.per_client, most))
 
@@ -176,8 +176,8 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
     limits
         The limits on what clients may take.
     strict
-        Read requests with h11, which refuses all that is not well formed. Otherwise with httptools, if it is installed,
-        at less cost; for servers that pass nothing on.
+        Whether to read requests with h11, which refuses all that is not well formed. False: with httptools, if it is
+        installed, at less cost; for servers that pass nothing on.
     """
     protocol: Any = H11Protocol if strict else AutoHTTPProtocol
     shared = {"limits": limits, "clients": Counter[str](), "known": {}}

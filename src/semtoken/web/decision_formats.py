@@ -20,14 +20,14 @@ class WireFormat:
     """One of the two formats of typed questions, with its functions."""
 
     path: str
-    """Where servers answer it, below `/v1`."""
+    """The path below `/v1` at which servers answer in this format."""
     parse: Callable[[bytes], DecisionRequest]
     reply: Callable[..., dict[str, Any]]
     read_answer: Callable[[Question, Any], Sequence[float] | None]
     error: Callable[[ApiError], JSONResponse]
-    """A failure in the format's own shape."""
+    """Makes the reply that reports a failure, in the format's own shape."""
     refusal: Callable[[WireError], JSONResponse]
-    """The reply to a request that the format does not allow."""
+    """Makes the reply to a request that the format does not allow."""
 
     def answers(self, asked: DecisionRequest, reply: Any) -> list[AnsweredQuestion]:
         """The answers in another server's reply; raises `InvalidInput` where they are none."""

@@ -1,4 +1,4 @@
-"""People label answers of the journal here, and a thread looks at whether the promise is kept."""
+"""People label answers of the journal here, and a thread tests whether the promise is kept."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _labelled(journal: Journal, body: dict[str, Any]) -> dict[str, Any]:
 logger = logging.getLogger("semtoken.watch")
 
 EVERY = 60.0
-"""Seconds between two looks."""
+"""Seconds between two tests of the promise."""
 
 
 class PromiseWatch:
@@ -82,16 +82,16 @@ class PromiseWatch:
         self._journal, self._every = journal, every
         self._stop, self._thread = Event(), Thread(target=self._run, name="watch", daemon=True)
         self.on_report: Callable[[PromiseReport], None] = lambda report: None
-        """Called with what each look finds."""
+        """Called with the report of each test."""
         self.on_state: Callable[[PromiseReport], None] = lambda report: None
-        """Called where the state is another one than before, and at the first look."""
+        """Called with the report of the first test, and of each one that finds another state than the test before."""
 
     def start(self) -> None:
-        """Start to test."""
+        """Start the thread that tests."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop testing."""
+        """Stop the thread, and wait up to five seconds for it."""
         self._stop.set()
         self._thread.join(5)
 

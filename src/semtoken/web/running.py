@@ -34,7 +34,7 @@ BACKLOG = 128  # asyncio accepts so many at once; where no file is left it repor
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 SECONDS_TO_START = 120
 SECONDS_TO_STOP = 5
-"""Seconds that a process has beyond the time of its running answers."""
+"""Seconds that a process has to stop, beyond the time that its running answers get."""
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Where the processes of one server keep their figures, for Prometheus' client."""
 BROKEN_OFF = "ASGI callable returned without completing response."
@@ -42,7 +42,7 @@ BROKEN_OFF = "ASGI callable returned without completing response."
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens."""
+    """The address at which a server listens."""
 
     host: str
     port: int
@@ -262,7 +262,7 @@ def _announcing(app: Any, ready: Callable[[], None]) -> Any:
 
 
 FRESH_OBJECTS = 50_000
-"""New objects after which the collector looks for cycles. A token has a hundred, and none of them is in a cycle."""
+"""After so many new objects the garbage collector looks for cycles. A token has a hundred, and none is in a cycle."""
 
 
 @contextmanager

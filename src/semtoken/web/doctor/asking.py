@@ -24,7 +24,7 @@ MISSING_PAGE = (404, 405, 501)
 
 @dataclass(frozen=True)
 class HttpReply:
-    """What the server answered: status, body, and how long it took."""
+    """What the server answered: its status and its body, in which the key is never shown."""
 
     status: int
     body: bytes
@@ -62,7 +62,7 @@ class Connection:
     Raises
     ------
     InvalidInput
-        The address is none, or holds a password.
+        The address is not one of HTTP, or holds a password or parameters.
     """
 
     def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
@@ -167,7 +167,7 @@ class ProbeReply:
 
     @property
     def steps(self) -> tuple[TopStep, ...]:
-        """All steps of its first choice."""
+        """All steps of the reply's first choice; none if it could not be read."""
         if self.payload is None:
             return ()
         return tuple(step for segment in self.payload.choices[0].segments for step in segment.steps)
@@ -198,7 +198,7 @@ class Asker:
                 return _read(answer, question.temperature)
 
     def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
-        """Ask a question in a shape; returns the reply to a stream."""
+        """Ask a question in a shape for a stream; returns what the whole stream says."""
         body = self._accepted_body(self._body(shape, question)) | {"stream": True}
         self.requests += 1
         answer, pieces = self.connection.stream(shape.path, body)

@@ -19,9 +19,9 @@ class TriedCount:
     """How many log-probabilities for each token were asked for, and how many came."""
 
     asked: int
-    """-1: all of them."""
+    """How many were asked for; -1: all of them."""
     given: int | None
-    """The most that a token came with; None: refused."""
+    """The most that a token came with; None if the request was refused."""
     reason: str | None = None
     """Why it was refused, as the server gave it, or why its reply could not be read."""
 
@@ -31,13 +31,13 @@ class Page:
     """What one endpoint of the server can do, such as chat completions."""
 
     name: str
-    """"chat", "completions", "responses", "generate" or "completion"."""
+    """The endpoint's name: "chat", "completions", "responses", "generate" or "completion"."""
     path: str
     answers: bool
     reason: str | None = None
-    """Why it does not."""
+    """Why it does not answer; None if it does."""
     format: str | None = None
-    """Shape of its replies, as `semtoken.payloads` names it."""
+    """The shape of its replies, as `semtoken.payloads` names it."""
     tried: tuple[TriedCount, ...] = ()
 
     @property
@@ -58,11 +58,11 @@ class TokenNaming:
     """How the server names tokens: by text, bytes or ids."""
 
     bytes: bool
-    """Their bytes are given."""
+    """Whether the tokens' bytes are given."""
     ids: Ids | None
-    """Their ids are given, without asking or on request."""
+    """Whether the tokens' ids are given without asking or on request; None: not at all."""
     id_fields: tuple[str, ...] = ()
-    """The fields that ask for them."""
+    """The fields of a request that ask for ids."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Streaming:
     streams: bool
     log_probs: bool = False
     complete: bool = False
-    """The stream has as many steps as the whole reply."""
+    """Whether the stream has as many steps as the same reply without a stream."""
     reason: str | None = None
 
 
@@ -82,11 +82,11 @@ class Tokenizer:
 
     fits: bool
     enough: bool
-    """Tokens enough were seen to call it the same tokenizer."""
+    """Whether enough tokens were seen to call it the same tokenizer."""
     n_tokens: int
     """How many distinct tokens were seen."""
     misfits: tuple[str, ...]
-    """Some that the vocabulary lacks."""
+    """Some of the tokens that the vocabulary lacks."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Trial:
     bounds: tuple[float, float] | None = None
     n_tokens: int | None = None
     reason: str | None = None
-    """Why there is no score."""
+    """Why the answer has no score; None if it has one."""
 
     @property
     def width(self) -> float | None:
@@ -128,7 +128,7 @@ class Diagnosis:
     """Name of the page that serves semtoken best, None if none does."""
     tokens: TokenNaming | None = None
     only_zeros: bool = False
-    """Every token of an answer is said to be certain."""
+    """Whether every token of an answer is said to be certain."""
     distribution: Distribution = "unknown"
     distribution_reason: str = "there are no log-probabilities"
     streaming: Streaming | None = None
@@ -138,7 +138,7 @@ class Diagnosis:
     """What was found out about the tokenizer; None without clusters or tokenizer, or if nothing could be compared."""
     trials: tuple[Trial, ...] = ()
     requests: int = 0
-    """How many were sent."""
+    """How many requests the examination sent."""
     verdicts: tuple[Finding, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""`examine`: an address -> Diagnosis, found out by asking: one function a question."""
+"""`examine`: an address -> Diagnosis, found out by asking: one function for each question."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
 
 
 def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
-    """Find out how the server names tokens; also returns the reply with the most names."""
+    """Find out how the server names tokens; also returns the reply to the request that did not ask for ids."""
     question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=count_to_ask(page), temperature=0.0)
     plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
@@ -144,7 +144,7 @@ def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]
 
 
 def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
-    """Find out whether the server streams, with log-probabilities, and with all of them."""
+    """Find out whether the server streams, and whether its streams hold all log-probabilities."""
     question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=count_to_ask(page), temperature=0.0)
     streamed = asker.stream(shape, question)
     if streamed.payload is None:
@@ -220,12 +220,13 @@ def examine(
     Parameters
     ----------
     base_url
-        Its address, such as http://127.0.0.1:8000/v1; without `/v1` both are tried.
+        The address of the endpoint, such as http://127.0.0.1:8000/v1; without `/v1` both are tried.
     model
         Name of a model there. Default: the only one that the server lists.
     vocabulary
-        That of the tokenizer that the model is thought to have: it is compared, and a few answers are scored with it;
-        without it they are scored from the reply alone. Clusters ask for the width of the intervals under `paper`.
+        The vocabulary of the tokenizer that the model is thought to have: it is compared, and a few answers are scored
+        with it; without it they are scored from the reply alone. Clusters ask for the width of the intervals under
+        `paper`.
     key_env
         Environment variable that holds the key, if one is needed. It is sent to the server and shown nowhere.
     timeout
@@ -236,7 +237,7 @@ def examine(
     Raises
     ------
     InvalidInput
-        The address is none, or the server lists several models and none was named.
+        The address is not one of HTTP or holds a password, or no model was named and the server does not list just one.
     BackendError
         The server cannot be reached, is silent, or refuses the key.
     """

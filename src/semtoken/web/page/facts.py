@@ -18,7 +18,7 @@ from semtoken.scoring.scorer import Scorer
 
 POINTS = 41
 FEWEST_LABELS = 20
-"""Labelled answers that a plot of their own is drawn for."""
+"""Fewest labelled answers that get a plot of their own."""
 
 
 def page_facts(
@@ -38,13 +38,13 @@ def page_facts(
     scorer, applied
         What answers are scored with, and the calibrator that decides now.
     review
-        There is a journal whose answers people label.
+        Whether there is a journal whose answers people label.
     model
         The model's name; None where the page has to ask the server behind for its models.
     upstream
         Address of the server behind a proxy.
     disputes
-        The server can ask the model what else it could have meant.
+        Whether the server can ask the model what else it could have meant.
     methods
         Numbers that a question may ask for in place of the headline.
     """

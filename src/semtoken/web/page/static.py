@@ -15,12 +15,12 @@ from semtoken.errors import InvalidInput
 
 MOST_BYTES = 20_000_000
 LIBRARY = "preact.js"
-"""The one module that we did not write."""
+"""The one module of the page that comes from another project."""
 MODULES = (
     *("strings.js", "helpers.js", "answer.js", "ask.js", "file.js", "fields.js", "compare.js", "calibration.js"),
     *("review.js", "app.js"),
 )
-"""Ours, each after those that it imports from."""
+"""The page's own modules, each after those that it imports from."""
 SERVED_ONLY = frozenset({"review.js"})
 """Modules of views that need a server's journal: a file never opens them."""
 FILES = frozenset({LIBRARY, *MODULES, "app.css"})
@@ -83,7 +83,7 @@ def _without_repetition(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @cache
 def page_file(name: str) -> str:
-    """Text of a file of the page."""
+    """The text of a file of the page, such as "index.html"."""
     return files("semtoken.web.page").joinpath("files").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -72,7 +72,7 @@ def proxy_app(
     settings
         The address of the upstream, and the limits.
     vocabulary
-        That of the upstream's model, for narrower intervals; the preset `paper` needs its `TokenClusters`.
+        The vocabulary of the upstream's model, for narrower intervals; the preset `paper` needs its `TokenClusters`.
     rules
         As for `score_logits`.
     calibrator
@@ -82,7 +82,7 @@ def proxy_app(
     reader
         Scores answers that come without log-probabilities.
     page
-        Show the page for people at `/`; the upstream's own is then at `/upstream/`.
+        Whether to show the page for people at `/`; the upstream's own is then at `/upstream/`.
     gate
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the proxy.

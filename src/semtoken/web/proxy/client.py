@@ -32,18 +32,18 @@ class Client:
         """The headers of the request, in order."""
         found = scope.get("client")
         self.address = str(found[0]) if found else ""
-        """Where the client is."""
+        """The client's address; empty where it is not known."""
         posted = self.method == "POST"
         self.shape = shape_at(self.path) if posted else None
-        """The API that it asks for an answer that can be scored."""
+        """The API that the client asks for an answer that can be scored; None for any other request."""
         self.wire = wire_at(self.path) if posted else None
-        """The format in which it asks typed questions."""
+        """The format in which the client asks typed questions; None for any other request."""
         self._receive = receive
         self._send = send
         self.status: int | None = None
         """The status of the answer, once it has begun."""
         self.ended = False
-        """The answer is complete."""
+        """Whether the answer is complete."""
 
     @property
     def target(self) -> bytes:

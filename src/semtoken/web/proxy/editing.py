@@ -12,7 +12,7 @@ from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.payloads.stream import Continuation, Frame
 
 Blocks = Mapping[int, Mapping[str, Any]]
-"""What to add to the choice of an index."""
+"""The block that each choice gets, by the choice's index."""
 Withheld = Callable[[Mapping[str, Any] | None], str | None]
 """The block of a choice -> the text to show in place of its answer; None: the answer itself."""
 HERE = "block"
@@ -27,7 +27,7 @@ class LocatedReply(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether a choice ends with it."""
+        """Whether a choice ends with this reply or event."""
         return any(place.ended for place in self.places)
 
 
@@ -42,7 +42,7 @@ class _Piece(NamedTuple):
 
 @dataclass
 class Editor:
-    """Edits the reply or the events of one answer: takes out what is `hidden`, and answers that are `withheld`."""
+    """Edits the reply or the events of one answer: removes what is `hidden`, replaces answers that are `withheld`."""
 
     shape: type[Shape]
     hidden: HiddenFields | None

@@ -28,7 +28,7 @@ from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, can_be_unp
 from semtoken.web.wire import ApiError
 
 DECODED = 3
-"""Times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
+"""How many times a path is decoded to see what it may mean: servers behind gateways decode more than once."""
 ANSWERING = frozenset(
     {"batch", "batches", "chat", "conversations", "edits", "infer", "infill", "interactions", "invocations", "messages"}
     | {"predict", "responses", "slots", "threads"}

@@ -21,7 +21,8 @@ from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.serve.requests import Message
 
 ALWAYS_TOKENISED = 2**16
-"""Characters of a text that is tokenised although so many tokens do not seem to fit: some tokenizers drop blanks."""
+"""A text of up to so many characters is tokenised even if it seems too long for the model: some tokenizers drop blanks.
+"""
 
 
 def is_silent(choice: PayloadChoice) -> bool:
@@ -51,7 +52,7 @@ class Reader:
     name
         The name of the model in the block.
     most_tokens
-        The longest prompt with its answer that is read, in tokens.
+        Prompt and answer must together have fewer tokens than this to be read.
     """
 
     def __init__(self, stc: STC, name: str, most_tokens: int = 8192) -> None:

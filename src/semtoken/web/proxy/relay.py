@@ -132,7 +132,7 @@ class Piece:
     done: bool = False
     """Whether the event says that the stream is complete."""
     ends = False
-    """As `LocatedReply.ends`, of what is still to be scored: a piece has been."""
+    """Always false, unlike `LocatedReply.ends`: a piece has its scores, so that no final score is left to compute."""
 
     def final_block(self, index: int | None) -> Block | None:
         """The block of a choice, if it ends with this event."""

@@ -28,15 +28,16 @@ class AnswerRequest:
     """A request whose answer can be scored, with the body that the upstream gets."""
 
     shape: type[Shape]
-    """The API that it asks."""
+    """The API that the request asks."""
     body: Mapping[str, Any]
     """What the client sent, without the field `semtoken`."""
     sent: bytes
     """The request as it goes to the upstream where nothing more is asked for."""
     options: BlockOptions
-    """What the client wants of the block."""
+    """What the client wants the `semtoken` block to hold."""
     kept: int | None
-    """Log-probabilities a token that the client asked for besides the chosen token's; None: it asked for none."""
+    """How many log-probabilities of other tokens the client asked for at each step besides the chosen token's; None: it
+    asked for none at all."""
 
     @property
     def endpoint(self) -> str:
@@ -102,7 +103,7 @@ def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     Raises
     ------
     ApiError
-        The field `semtoken`, which is ours, holds something else than is known.
+        The field `semtoken`, which is ours, holds something other than its options.
     """
     try:
         text = body.decode()

@@ -117,13 +117,13 @@ class ReplyScorer:
         self._failed = None if obstacle is None else UnscoredChoice("obstacle", obstacle)
         self._last: Mapping[str, Any] = {}
         self.seconds = 0.0
-        """Time that reading, scoring and editing have taken."""
+        """How many seconds reading, scoring and editing have taken."""
         self._begun = perf_counter()
         """When the work began that `seconds` does not count yet."""
         self.takes_long = bool(
             scoring.reader is not None or asked.options.parts or asked.options.methods or scoring.settings.methods
         )
-        """An answer may take long however short it is, so that it belongs in a thread."""
+        """Whether scoring may take long however short the answer is, so that it belongs in a thread."""
         self.gave_up: str | None = None
         """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
 

@@ -1,4 +1,4 @@
-"""What a proxy is given when it starts."""
+"""The settings that a proxy is given when it starts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class ProxySettings:
     """The settings of one proxy."""
 
     upstream: str
-    """Address of the server behind it: `http(s)://host[:port][/path]`, with or without `/v1` at its end."""
+    """Address of the server behind the proxy: `http(s)://host[:port][/path]`, with or without `/v1` at its end."""
     top_logprobs: int = 20
-    """How many best log-probabilities a token to ask for; an upstream that gives fewer is asked for fewer."""
+    """How many log-probabilities to ask for at each token; an upstream that gives fewer is asked for fewer."""
     methods: tuple[str, ...] = ()
     """Further methods of one pass, whose scores every block holds; a request may name others."""
     token_ids: bool = False
-    """Ask for token ids in the way of vLLM and SGLang. Other servers may refuse the fields."""
+    """Whether to ask for token ids in the way of vLLM and SGLang. Other servers may refuse the fields."""
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
     allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
@@ -33,36 +33,36 @@ class ProxySettings:
     allowed_origins: tuple[str, ...] = ()
     """Pages of other sites that may call it from a browser, such as https://chat.example.org; "*" for all."""
     hold: float = 0.25
-    """Seconds that a piece of a stream may be held back, so that the last one carries the final score; 0: none."""
+    """Seconds that a piece of a stream may be held back, so that the last one carries the final score. 0: none is."""
     decisions: str = "auto"
     """What becomes of typed questions: `pass` (the upstream answers them), the name of a shape (they are asked as texts
     in it), or `auto`: passed on where the upstream has a route for them, else asked as texts."""
     decision_requests: int = 8
-    """Typed questions that are asked as texts at one time."""
+    """How many requests of one proxy process may ask typed questions as texts at one time."""
     decision_fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of these requests, such as {"chat_template_kwargs": {"enable_thinking": false}}."""
 
     max_request_bytes: int = 32 * MEBIBYTE
-    """Longer requests are refused (413)."""
+    """Requests of more bytes than this are refused (413)."""
     max_scored_bytes: int = 64 * MEBIBYTE
-    """Replies or events of a stream that are longer pass unscored."""
+    """Replies, and events of a stream, of more bytes than this pass unscored."""
     max_scored_tokens: int = 32_768
-    """Longer answers pass unscored."""
+    """Answers of more tokens than this pass unscored."""
     max_scoring_seconds: float = 30.0
-    """Time that reading and scoring one reply may take; the rest of it passes unscored."""
+    """Seconds that reading and scoring one reply may take; the rest of it passes unscored."""
     scoring_threads: int = 2
     """How many threads score replies."""
     scoring_queue: int = 64
-    """Pieces of work that may wait for them; more pass unscored."""
+    """How many pieces of work may wait for these threads; further ones pass unscored."""
 
     max_connections: int = 1000
-    """Requests at one time; more are refused (503)."""
+    """How many requests may be under way at one time; further ones are refused (503)."""
     max_connections_per_client: int = 500
-    """Requests of one address at one time; more are refused (429)."""
+    """How many requests of one address may be under way at one time; further ones are refused (429)."""
     connect_timeout: float = 10.0
     """Seconds to wait for a connection with the upstream."""
     read_timeout: float = 600.0
-    """Seconds to wait for the next piece of its answer."""
+    """Seconds to wait for the next piece of the upstream's answer."""
     header_timeout: float = 30.0
     """Seconds that a client has for the head of a request."""
     body_timeout: float = 120.0
@@ -70,7 +70,7 @@ class ProxySettings:
     write_timeout: float = 120.0
     """Seconds in which a client must take some of its answer."""
     request_timeout: float = 3600.0
-    """Seconds for the whole of a request."""
+    """Seconds that a request may take from its beginning to the end of its answer."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.upstream)

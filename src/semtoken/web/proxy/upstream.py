@@ -41,7 +41,7 @@ class BrokenOff(Exception):
         super().__init__("stalled" if stalled else "broken off")
         self.stalled = stalled
         self.came = b""
-        """What of a whole body had come."""
+        """The bytes that had come before, where the whole body was waited for."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Answer:
         self._begun: list[bytes] = []
 
     def header(self, name: str) -> str:
-        """The value of a header, "" if it is not there."""
+        """The value of a header in lower case, "" if it is not there."""
         return str(self._response.headers.get(name, "")).strip().lower()
 
     @property
@@ -163,7 +163,7 @@ class Upstream:
         return self._sessions[fresh]
 
     async def aclose(self) -> None:
-        """Close all connections to the engine."""
+        """Close all connections to the upstream."""
         for session in self._sessions.values():
             await session.close()
 
@@ -236,7 +236,7 @@ def forwarded_headers(headers: Headers, *without: bytes) -> list[tuple[bytes, by
 
 
 PIECE = 2**16
-"""Bytes of the longest piece of an unpacked stream."""
+"""Most bytes of a piece of an unpacked stream."""
 
 
 def unpacked(raw: bytes, encoding: str, limit: int) -> bytes:

@@ -42,19 +42,19 @@ class ServeLimits:
     """
 
     request_bytes: int = 2 * MEBIBYTE
-    """Longer requests are refused (413)."""
+    """Requests of more bytes than this are refused (413)."""
     together: int = MOST_TOGETHER
-    """Answers that are written at one time; what comes beyond waits."""
+    """How many answers are written at one time; further ones wait."""
     requests: int = 500
-    """Requests at one time; more are refused (503)."""
+    """How many requests may be under way at one time; further ones are refused (503)."""
     body_timeout: float = 120.0
     """Seconds that a client has for the body of a request (408)."""
     prepared_inline_bytes: int = 2048
-    """Requests of this length at most are read and tokenised at once, within a millisecond or so."""
+    """Requests of at most this many bytes are read and tokenised in the event loop, which takes a millisecond or so."""
     prepared_at_once: int = 2
-    """Longer requests that are read and tokenised at one time, in threads of their own."""
+    """How many longer requests are read and tokenised at one time, in threads of their own."""
     prepared_later: int = 64
-    """Requests that may wait for that; more are refused (503)."""
+    """How many requests may wait for such a thread; more are refused (503)."""
 
 
 class Intake:
@@ -65,7 +65,13 @@ class Intake:
         self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
 
     async def body(self, request: Request) -> bytes:
-        """Read the body of a request, within limits of size and time."""
+        """Read the body of a request.
+
+        Raises
+        ------
+        ApiError
+            The body is too long (413), or takes too long (408).
+        """
         limit = self.limits.request_bytes
         body, size = bytearray(), 0
         try:
@@ -83,8 +89,13 @@ class Intake:
         return bytes(body)
 
     async def prepared(self, work: Callable[[], T], size: int | None) -> T:
-        """The result of `work`, done at once for small requests, else in a thread. `size` is the body's; None:
-        large.
+        """The result of `work`, which is done at once for a body of few bytes (`size`), and otherwise in a thread.
+        `size` None: always in a thread.
+
+        Raises
+        ------
+        ApiError
+            Too many requests wait for a thread (503).
         """
         if size is not None and size <= self.limits.prepared_inline_bytes:
             return work()

@@ -70,9 +70,9 @@ def serve_app(
     engine
         The model.
     offer
-        Its name and what requests may ask for.
+        The model's name, and what requests may ask for.
     page
-        Show the page for people at `/`.
+        Whether to show the page for people at `/`.
     recorder
         Keeps the answers in a journal.
     gate

@@ -77,7 +77,7 @@ class OpenDecisions:
         """When the model was last left to the answers that are being written."""
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether any questions are being read."""
         return bool(self._open)
 
     def take(self, orders: Sequence[DecisionOrder]) -> None:
@@ -164,7 +164,7 @@ class _Row:
 
     @property
     def prompt(self) -> Sequence[int]:
-        """The tokens of its prompt."""
+        """The tokens of the row's prompt."""
         return self.order.work.prompts[self.number]
 
     def arrival(self, answer: int) -> Arrival:
@@ -283,7 +283,7 @@ class _Rows(Observer):
         return work.stop_at_newline and "\n" in self._vocabulary.texts[token]
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Keep it in mind that a row is complete: those of one step are scored together."""
+        """Remember that a row is complete; all rows that end at one step are scored together."""
         self._complete[answer] = completion
 
     def settle(self) -> None:

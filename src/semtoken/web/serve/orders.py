@@ -27,18 +27,18 @@ class GenerationBatch:
     """Token ids of each row's prompt."""
     max_tokens: int
     sampling: Decoding = field(default_factory=Decoding)
-    """Temperature and the like."""
+    """How tokens are chosen: temperature, `top_p`, `top_k` and `min_p`."""
     seed: int | None = None
     stops: tuple[str, ...] = ()
     """Texts that end an answer; they are not shown."""
     stop_at_newline: bool = False
-    """End an answer at its first newline, which is not shown."""
+    """Whether an answer ends at its first newline, which is not shown."""
     log_probs: bool = False
-    """Report the log-probability of each token."""
+    """Whether to report the log-probability of each token."""
     top: int = 0
-    """Best tokens to report at each step."""
+    """How many best tokens to report at each step."""
     running: bool = True
-    """Report the score so far at each step."""
+    """Whether to report the score so far at each step."""
     methods: tuple[str, ...] = ()
     """Further methods of one pass, besides those of the server, whose scores each answer gets."""
     question: str = ""
@@ -54,22 +54,22 @@ class RowToken:
     row: int
     token: int
     log_prob: float
-    """Raw: temperature 1, before any processor. NaN if it was not asked for."""
+    """The raw log-probability: at temperature 1, before any processor. NaN if it was not asked for."""
     top: tuple[tuple[int, float], ...]
     """Ids and log-probabilities of the best tokens, best first."""
     text: str
-    """What the shown text gained."""
+    """The text that the shown answer gained."""
     running: Running | None
     """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
 
 
 @dataclass(frozen=True)
 class RowEnd:
-    """A row is complete."""
+    """The end of one row, with its score."""
 
     row: int
     text: str
-    """What the shown text gained at last."""
+    """The text that the shown answer gained at its end."""
     finish_reason: FinishReason
     result: ScoredResponse
     told: Any = None
@@ -81,7 +81,7 @@ class AwaitedOrder:
     """The common part of all orders: how the one who waits for it learns that it is done."""
 
     done: Callable[[SemtokenError | None], None]
-    """Called when all is complete, or with what went wrong."""
+    """Called once, with None when all is complete, or with what went wrong."""
     cancelled: Event = field(default_factory=Event)
     """Set by whoever no longer wants the answer."""
     is_done: bool = False
@@ -119,7 +119,7 @@ class DecisionOrder(AwaitedOrder):
     _: KW_ONLY
     inquiry: PreparedInquiry
     emit: Callable[[InquiryAnswers], None]
-    """Called once."""
+    """Called once, with the answers."""
 
     rows: ClassVar[int] = 0
 

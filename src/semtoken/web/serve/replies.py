@@ -26,7 +26,7 @@ class TokenSpelling:
     special: Mapping[int, str]
     """Names of the tokens that have no text."""
     as_ids: bool = False
-    """Spell every token "token_id:7", which names it even where several share a text."""
+    """Whether every token is spelled like "token_id:7", which names it even where several share a text."""
 
     def name(self, token: int) -> str:
         """The text of a token, or its id spelled as a text."""
@@ -148,7 +148,7 @@ class ChatReply(Reply):
     chunk_object = "chat.completion.chunk"
 
     def opening(self, index: int) -> dict[str, Any]:
-        """The first chunk of a choice says who speaks."""
+        """The first chunk of a choice, which says that the assistant speaks."""
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
 

@@ -21,7 +21,7 @@ IGNORED = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
     | {"parallel_tool_calls", "verbosity", "reasoning_effort"}
 )
-"""Fields that change no answer of this server."""
+"""Fields of a request that are ignored, since they change no answer of this server."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
@@ -88,7 +88,7 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """The text of the message, its parts joined; empty if it has none."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
@@ -143,7 +143,7 @@ class GenerationRequest(BaseModel):
 
     @property
     def question(self) -> str | None:
-        """The question as far as the form of the request shows it."""
+        """What was asked, where the form of the request shows it; otherwise None."""
         return None
 
     @property

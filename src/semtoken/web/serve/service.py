@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from semtoken.web.recorder import AnswerRecorder
 
 ALWAYS_TOKENISED = 2**16
-"""Bytes of a text that is tokenised although so many tokens do not seem to fit: some tokenizers leave blanks out."""
+"""A text of up to so many bytes is tokenised even if it seems too long for the model: some tokenizers leave blanks out.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class Offer:
     template: str | None = None
     """Text with `{question}` for the last message of a chat; None for the tokenizer's chat template."""
     stop_at_newline: bool = False
-    """Answers of a chat end at their first newline."""
+    """Whether answers of a chat end at their first newline."""
     max_logprobs: int = 20
-    """Most log-probabilities a token that a request may ask for."""
+    """Most log-probabilities that a request may ask for at each token."""
     calibrator: CalibratorInUse | CalibratorSlot[CalibratorInUse] | None = None
     """Adds the chance and the decision to every block; in a slot it can be exchanged."""
     decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None
@@ -205,8 +206,8 @@ class Service:
         return job.reply.whole(shown, blocks, usage(job, rows))
 
     async def stream(self, job: Job) -> AsyncGenerator[bytes, None]:
-        """The answer as server-sent events, in one piece those that are there at one time; a failure on the way is the
-        last of them. The end of the stream is in the piece with the end of the last choice.
+        """The answer as server-sent events. Those that are there at one time come in one piece; a failure on the way
+        is the last of them. The end of the stream is in the piece with the end of the last choice.
 
         The newest content of a choice is held back until more comes, so that the last of it carries the final score,
         too: gateways rebuild the chunk that ends a choice and lose what is in it. With a text for answers that are not
@@ -304,8 +305,8 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
 def probe(
     options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse, *, seconds: float = MAX_SECONDS
 ) -> ProbeResult:
-    """Ask the model about alternatives to its answer, as the options of a block want it, within some seconds for
-    parts.
+    """Ask the model about alternatives to its answer, as the options of a block want it. Finding the parts of the
+    answer may take `seconds`.
     """
     try:
         found = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)
@@ -337,7 +338,7 @@ def shown_of(request: AnyRequest) -> ShownFields:
 
 
 def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:
-    """The numbers of tokens; a prompt counts once, however many choices it has."""
+    """The numbers of tokens of prompts and answers; a prompt counts once, however many choices it has."""
     prompts = job.work.prompts[:: job.request.n or 1]
     prompt, completion = sum(map(len, prompts)), sum(len(row.steps) for row in rows)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

@@ -19,7 +19,7 @@ from semtoken.web.serve.orders import AnyOrder, DecisionOrder, GenerationBatch, 
 logger = logging.getLogger("semtoken.serve")
 
 MOST_TOGETHER = 64
-"""Answers that are written at one time."""
+"""Most answers that are written at one time."""
 
 Item: TypeAlias = RowToken | RowEnd | InquiryAnswers | SemtokenError | None
 
