@@ -33,7 +33,7 @@ class PlannedClustering:
     source: str | None
     """A directory or hub id of given clusters; None: made by `settings`."""
     settings: Mapping[str, Any]
-    """Arguments of `ClusterSettings`, those that are known; a number of clusters of None: the usual one."""
+    """The arguments of `ClusterSettings` that are known; `n_clusters` None stands for the usual number."""
 
     @property
     def key(self) -> str:

@@ -42,9 +42,9 @@ class Control:
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `ScoringRules` that differ from those of the run."""
     relabel: Relabel | None = None
-    """Other clusters than those of the run."""
+    """Gives other labels than the run's clusters have; None: the control scores with the run's own."""
     random: bool = False
-    """The labels are drawn, so the control is repeated with other random numbers."""
+    """Whether the labels are drawn at random, so that the control is repeated with other random numbers."""
 
 
 def _shuffled(clusters: TokenClusters, rng: np.random.Generator, bins: npt.NDArray[np.int64]) -> LabelArray:
@@ -154,9 +154,9 @@ def control_clusters(
     artifact
         One of `artifact_names`.
     seed
-        Of the shuffles; every control and repetition has random numbers of its own.
+        The seed of the shuffles; every control and repetition has random numbers of its own.
     n_bins
-        Bins of equally many tokens for the shuffle within bins of frequency.
+        How many bins of equally many tokens the shuffle within bins of frequency has.
     token_counts
         How often each token occurs in some text, [V]. Without: the token's id stands for its rank, since tokenizers
         that learn merges number frequent tokens first.

@@ -49,7 +49,7 @@ class Dataset:
 
     @cached_property
     def content_hash(self) -> str:
-        """A hash (SHA-256) of the above and of the accepted answers, on which judgements depend."""
+        """A hash (SHA-256) of all that `asked_hash` covers and of the accepted answers, on which judgements depend."""
         return _hash([self.asked_hash, [question.answers for question in self.questions]])
 
 
@@ -68,9 +68,9 @@ class KnownSet:
     config: str | None
     split: str
     count: int
-    """Questions of the whole set, with an id of their own."""
+    """How many questions the whole set has, each with an id of its own."""
     question_of: Callable[[int, Mapping[str, Any]], Question]
-    """Row number and row to a question."""
+    """Makes a question of a row's number and the row."""
 
 
 def _nq_question(number: int, row: Mapping[str, Any]) -> Question:
@@ -123,18 +123,17 @@ def read_dataset(
         repeated question ids, WebQuestions test. "almanac", "almanac-dev": those of the embedded model. Everything
         else: a file of JSON lines, `.gz` or not.
     path
-        For a set of the hub: a local copy instead of it. A file of JSON lines, or a folder with the layout of
-        the hub repository.
+        A local copy, for a set of the hub: a file of JSON lines, or a folder with the layout of the hub repository.
     format
         How the questions are asked. Without it: the set's own prompt; for a file of the user's, that of TriviaQA.
     label
         Name in tables, instead of the usual one.
     limit
-        So many questions, in the order of the set. None: all.
+        How many questions to take; they stay in the order of the set. None: all.
     seed
         The seed of the random choice of questions.
     first
-        The part is the first `limit` questions, not a random choice.
+        Whether to take the first `limit` questions instead of a random choice.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from semtoken.bench.run import require_all_done, run_benchmark
 from semtoken.bench.settings import RunSettings
 
 TRIAL = 8
-"""Questions of every data set."""
+"""How many questions of every data set the trial asks."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,11 @@ class RunEstimate:
     """The estimated duration of a whole run, and the space on disk that it takes."""
 
     questions: int
-    """Over all models and data sets."""
+    """How many questions are answered, over all models and data sets."""
     seconds: float
     """Time for answering, recording and scoring; loading models and clustering are `setup_seconds`."""
     setup_seconds: float
+    """Time for loading models and clustering."""
     n_bytes: int
     """Bytes that its files will take on disk."""
 
@@ -36,7 +37,7 @@ def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
     settings
         The settings of the run.
     counts
-        Label of a data set -> its questions.
+        Label of a data set -> how many questions it has.
 
     Raises
     ------

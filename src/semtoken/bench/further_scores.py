@@ -31,7 +31,7 @@ def with_scores(results: RunResults, path: Path) -> RunResults:
     results
         The results of a run.
     path
-        CSV, JSON lines or Parquet, one row a question: `id`, and a column for each score, whose name the tables show.
+        CSV, JSON lines or Parquet, a row for each question: `id`, and a column for each score, whose name tables show.
         Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer it is.
 
     Raises
@@ -100,7 +100,7 @@ def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
     results
         The results of a run.
     judge
-        Whose verdicts are the labels; default: the run's primary judge.
+        The judge whose verdicts are the labels; default: the run's primary judge.
 
     Raises
     ------

@@ -96,11 +96,11 @@ def session(settings: RunSettings, command: Sequence[str], directory: Path) -> d
     Parameters
     ----------
     settings
-        Of the run; only its seeds are taken.
+        The settings of the run, of which only the seeds are taken.
     command
         The command line.
     directory
-        Of the settings file, whose git state is recorded.
+        The folder of the settings file, whose git state is recorded.
     """
     return {
         "started": now(),

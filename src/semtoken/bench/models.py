@@ -40,7 +40,7 @@ class RunAnswerer:
 
     backend: Backend
     batch_size: int
-    """Prompts read or answered together, where the engine does not decide that itself."""
+    """How many prompts are read or answered together, where the engine does not decide that itself."""
 
     def __post_init__(self) -> None:
         if self.backend.distribution != "raw":

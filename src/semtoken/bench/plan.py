@@ -38,15 +38,15 @@ class PlannedStep:
     """A step of a run on one model and data set, which fills one set of files."""
 
     name: str
-    """"greedy", "samples", "p_true", ..., "stc:metric=euclidean", "score:perplexity", "judge:exact"."""
+    """The step's name, such as "greedy", "samples", "p_true", "stc:metric=euclidean" or "judge:exact"."""
     work: str
     """What computes it. Steps of one work share a pass over the questions."""
     key: str
-    """Hash of all that its numbers depend on."""
+    """A hash of all that its numbers depend on."""
     inputs: tuple[str, ...]
     """Names of the steps whose files it reads."""
     facts: Mapping[str, Any]
-    """What is in the key, besides the keys of the inputs."""
+    """What the key is a hash of, besides the keys of the inputs."""
 
     @property
     def subject(self) -> str:

@@ -38,9 +38,9 @@ class PromptFormat:
     template: str
     """Text with `{question}`, which may stand in it more than once. Other braces are left alone."""
     chat: bool = False
-    """The text is one message of a user, for the chat template of the tokenizer."""
+    """Whether the text is one message of a user, for the chat template of the tokenizer."""
     stop_at_newline: bool = True
-    """The template asks for one line: an answer ends at its first newline."""
+    """Whether an answer ends at its first newline, since the template asks for one line."""
     normalization: Literal["NFKD"] | None = "NFKD"
     """Unicode form of the whole prompt, as in the paper. None: as it is."""
 
@@ -76,7 +76,9 @@ BARE = PromptFormat(BLANK, stop_at_newline=False, normalization=None)
 
 
 def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
-    """The prompt format of a model: its own for the almanac, its chat template, or the paper's; `raw`: none."""
+    """The prompt format of a model: the almanac's own, a message for the model's chat template if it has one, or else
+    the paper's for TriviaQA. With `raw` it is the bare question.
+    """
     if raw:
         return BARE
     if model == ALMANAC:
@@ -117,5 +119,5 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
 
 
 def template_of(asking: PromptFormat) -> str | None:
-    """Our text around a question; None for a model that has a chat template of its own."""
+    """The text that is put around a question; None where the model's chat template is used."""
     return None if asking.chat else asking.template

@@ -32,7 +32,7 @@ from semtoken.statistics.timings import IN_MODEL
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""
 LARGEST_EXAMPLE = 16
-"""Tokens of a cluster that is shown; training leaves rare tokens of small models in a few huge clusters."""
+"""Most tokens of a cluster that is shown: training leaves rare tokens of small models in a few huge clusters."""
 
 
 def collect(path: str | Path) -> RunResults:

@@ -77,7 +77,7 @@ class CellWork:
     name: str
     """The name of the work, from the list at the head of this module."""
     steps: tuple[PlannedStep, ...]
-    """What it is to compute, of the steps of that name."""
+    """The steps of this work that are to be computed."""
 
     @property
     def title(self) -> str:
@@ -212,7 +212,7 @@ class StepRecords:
 
     step: PlannedStep
     table: Any
-    """`pyarrow.Table`, one row a question."""
+    """A `pyarrow.Table` with a row for each question."""
     seconds: Mapping[str, float]
     """How long the recording steps took, by name."""
     usage: Mapping[str, int] | None = None

@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class OfCell:
-    """Something about one model on one data set."""
+    """The base of what is known about one model on one data set."""
 
     model: str
     """What reports call the model, "Qwen2.5-7B" for example."""
@@ -45,7 +45,7 @@ class Cell(OfCell):
     variants: Mapping[str, FloatArray]
     """Name of a clustering of the sensitivity study -> [N] uncertainty of STC with it. Empty without a study."""
     greedy_seconds: float
-    """The greedy generation, which every method is given."""
+    """Seconds of the greedy generation, which every method is given."""
     seconds: Mapping[str, float]
     """Name of a method -> seconds beyond the greedy generation, shared steps charged to each that needs them."""
     steps: Mapping[str, float]
@@ -70,7 +70,7 @@ class ClusteringRecord:
     variant: str
     """Name in `Cell.variants`; "main" for the one that methods use."""
     settings: Mapping[str, Any]
-    """algorithm, linkage, metric, embedding, n_clusters."""
+    """The settings of the clustering: algorithm, linkage, metric, embedding, n_clusters."""
     seconds: float | None
     """Time that making it took; None where the clusters were given and do not say."""
     n_tokens: int
@@ -103,7 +103,7 @@ FILE = "answers.parquet"
 METADATA_KEY = b"semtoken.answers"
 VERSION = 2
 READABLE = (1, VERSION)
-"""Version 1 had neither log scores nor signatures."""
+"""Versions of the file's form that are read; version 1 had neither log scores nor signatures."""
 FACTS = ("model", "dataset", "greedy_seconds", "seconds", "steps", "signature")
 """Fields of a cell that are no columns."""
 LOG_SCORE = "stc_log_score"
@@ -117,7 +117,7 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     results
         The results of a run.
     texts
-        Keep questions and answers; without them the report can show no examples.
+        Whether to keep questions and answers; without them the report can show no examples.
     """
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")

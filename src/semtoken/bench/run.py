@@ -57,7 +57,7 @@ class Failure:
     where: str
     """Model, or model and data set."""
     what: str
-    """A cell's work or clustering."""
+    """The work, step or clustering that failed; "loading" for a model that cannot be used."""
     reason: str
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ def run_benchmark(
     Parameters
     ----------
     settings
-        Of the run. A run that is taken up with other settings computes what depends on them.
+        The settings of the run. A run that is taken up with other settings computes what depends on them.
     run
         The folder of the run.
     executor
@@ -159,7 +159,7 @@ def run_benchmark(
     watcher
         Called with the progress.
     directory
-        Of the settings file, for the git state in the manifest.
+        The folder of the settings file, for the git state in the manifest.
 
     Returns
     -------

@@ -77,20 +77,20 @@ class ModelSettings(Strict):
     """The settings of one model that answers questions."""
 
     name: str = Field(min_length=1)
-    """"almanac", a directory, or a hub id."""
+    """The model: "almanac", a directory, or a hub id."""
     label: str = ""
     """Its name in tables; by default the last part of `name`."""
     revision: str | None = None
     """Branch, tag or commit of a hub id."""
     dtype: DType = "auto"
     device: str | None = None
-    """"cpu", "cuda:1", ... By default a GPU where there is one. vLLM chooses for itself."""
+    """The torch device, such as "cuda:1". By default a GPU where there is one. vLLM chooses for itself."""
     backend: BackendName = "transformers"
-    """What generates. With vLLM samples are other ones, and no hidden states are recorded."""
+    """The engine that generates. With vLLM samples are other ones, and no hidden states are recorded."""
     engine: dict[str, Any] = Field(default_factory=dict)
     """Further options of `vllm.LLM`, such as `tensor_parallel_size`. Numbers depend on them in the last bits only."""
     batch_size: PositiveInt = 32
-    """Prompts answered together; their samples too. Numbers depend on it in the last bits only."""
+    """How many prompts are answered together, and sampled together. Numbers depend on it in the last bits only."""
     clusters: str | ClusteringSettings | None = None
     """A directory or hub id of clusters, or how to make them. By default those that ship for the model, else made the
     paper's way; none under a preset that counts none."""
@@ -113,17 +113,18 @@ class DatasetSettings(Strict):
     """The settings of one question set; see `semtoken.bench.datasets.read_dataset`."""
 
     name: str = Field(min_length=1)
-    """"nq", "tqa", "wq", "almanac", "almanac-dev", or a file of JSON lines."""
+    """The data set: "nq", "tqa", "wq", "almanac", "almanac-dev", or a file of JSON lines."""
     path: str | None = None
-    """A local copy of one of the paper's three."""
+    """A local copy of the data set, for one of the paper's three."""
     label: str | None = None
     """Its name in tables, instead of the usual one."""
     prompt: str | None = None
-    """A built-in format, a text with {question}, or a file that holds one. By default the set's own."""
+    """How questions are asked: a built-in format, a text with {question}, or a file that holds one. By default the
+    set's own."""
     chat: bool = False
-    """The prompt is one message for the chat template of the model."""
+    """With a prompt of your own: whether it is one message for the chat template of the model."""
     stop_at_newline: bool = True
-    """With a prompt of your own: an answer ends at its first newline."""
+    """With a prompt of your own: whether an answer ends at its first newline."""
 
 
 class DecodingSettings(Strict):
@@ -135,10 +136,11 @@ class DecodingSettings(Strict):
     seed: int = Field(default=0, ge=0)
     """The seed of the sampled answers."""
     top_k: PositiveInt = 10
-    """Best alternatives kept of each greedy step, which CCP reads."""
+    """How many best alternatives are kept of each greedy step, for CCP to read."""
     share_prefix: bool = False
-    """Read what all prompts of a shard begin with once for its greedy answers, with transformers. Faster with few-shot
-    prompts; the report then has no overhead in percent, since the generation that it is a part of is another one."""
+    """Whether what all prompts of a shard begin with is read only once for its greedy answers, with transformers. That
+    is faster with few-shot prompts, but the report then has no overhead in percent, since the generation that it is a
+    part of is another one."""
 
 
 class SensitivitySettings(Strict):
@@ -193,25 +195,26 @@ class RunSettings(Strict):
     nli: str = DEFAULT_NLI
     """The NLI model; by default the embedded one where every model is the almanac."""
     similarity: str = DEFAULT_SIMILARITY
-    """The almanac's own where every model is the almanac."""
+    """The similarity model; by default the embedded one where every model is the almanac."""
     pair_batch_size: PositiveInt = 64
-    """Pairs of texts that the NLI and similarity models read together."""
+    """How many pairs of texts the NLI and similarity models read together."""
     judges: tuple[JudgeChoice, ...] = Field(default=("exact",), min_length=1, validate_default=True)
-    """See `semtoken.bench.judges`. The first is the primary one unless `primary_judge` names another."""
+    """The judges; see `semtoken.bench.judges`. The first is the primary one unless `primary_judge` names another."""
     primary_judge: str = ""
     """Name of the judge whose verdicts the main tables use."""
     limit: PositiveInt | None = None
-    """A random part of so many questions of every data set, the same for the same seed."""
+    """How many questions of every data set are asked: a random part, the same for the same seed. None: all."""
     seed: int = Field(default=0, ge=0)
     """The seed by which that part is drawn."""
     sensitivity: SensitivitySettings = SensitivitySettings()
     states: bool = False
-    """Keep the hidden state at the end of every greedy answer, which `semtoken bench report --learn` reads. The
-    headline is then among the methods."""
+    """Whether to keep the hidden state at the end of every greedy answer, which `semtoken bench report --learn` reads.
+    The headline is then among the methods."""
     controls: Controls = None
-    """`true`, or settings. STC and sequence probability are then among the methods."""
+    """Controls of STC: `true` for the usual settings, or settings; None: no controls are scored. With controls, STC and
+    sequence probability are among the methods."""
     shard_size: PositiveInt = 256
-    """Questions that one file of a stage holds: what a killed run loses at most."""
+    """How many questions one file of a stage holds, which is what a killed run loses at most."""
 
     @model_validator(mode="before")
     @classmethod
@@ -355,7 +358,7 @@ def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
     content
         The settings from `read_settings` or from flags.
     where
-        For messages: the file, or "the options".
+        Where the settings come from, for messages: the file, or "the options".
 
     Raises
     ------

@@ -35,11 +35,11 @@ class Shard:
     """The columns of one file of a step, read and checked."""
 
     columns: Mapping[str, Sequence[Any]]
-    """Name of a column -> one plain value a question."""
+    """Name of a column -> a plain value for each question."""
     seconds: Mapping[str, float]
     """Seconds of the recording steps that made it."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """Replies and tokens of an endpoint behind it: the fields of `Usage`. Empty where none was asked."""
+    """How many replies and tokens an endpoint gave for it: the fields of `Usage`. Empty where none was asked."""
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -62,9 +62,9 @@ def write_shard(
     folder, number
         See `shard_path`; the folder is made where it is missing.
     key
-        Of the settings that the content depends on.
+        Hash of all that the content depends on.
     columns
-        A `pyarrow.Table`, one row a question.
+        A `pyarrow.Table` with a row for each question.
     seconds
         The seconds that the steps took.
     usage
@@ -93,7 +93,7 @@ def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[s
     folder, number, key
         As for `write_shard`.
     rows
-        Questions that it must hold.
+        How many questions it must hold.
     names
         Columns to read; by default all.
     """
@@ -289,7 +289,7 @@ def pack_states(states: npt.ArrayLike) -> FloatArray:
     Parameters
     ----------
     states : array of shape (M, H)
-        One hidden state a sample.
+        The hidden state of each sample.
 
     Returns
     -------
@@ -306,9 +306,9 @@ def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
     Parameters
     ----------
     coordinates : array of shape (M, k)
-        From `pack_states`.
+        The coordinates that `pack_states` gave.
     features
-        H.
+        H, the number of features of a state.
 
     Raises
     ------

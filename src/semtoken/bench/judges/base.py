@@ -27,7 +27,7 @@ class AnswerToJudge:
     """One answer for a judge, with its question and the accepted answers."""
 
     question: Question
-    """With its id and all accepted answers."""
+    """The question, with its id and all accepted answers."""
     answer: str
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record of a file that it was read from."""

@@ -26,7 +26,7 @@ from semtoken.support.installation import cache_root
 
 OPENAI = "https://api.openai.com/v1"
 GIVE_UP_AFTER = 5
-"""Requests that fail one after the other, each with all its retries, before nothing more is asked."""
+"""After so many requests in a row have failed, each with all its retries, nothing more is asked."""
 _HOPELESS = (401, 403, 404)
 """No other request will fare better: the key is wrong or may not do this, the model or the address is unknown."""
 
@@ -38,9 +38,10 @@ class Replies:
     replies: tuple[JudgeReply, ...]
     """One for each request, in their order."""
     spent: Usage
-    """What the replies took that were not on disk."""
+    """The number, and the tokens, of the replies that were not on disk."""
     relied_on: Usage
-    """What all replies took, those on disk when they first came. Equal requests count once."""
+    """The same of all replies; those on disk count with the tokens that they took when they came. Equal requests count
+    once."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +51,22 @@ class Endpoint:
     Raises
     ------
     InvalidInput
-        The address is none, or holds a user name or password.
+        The address is not one of HTTP, or holds a user name, a password or parameters.
     """
 
     base_url: str | None = None
-    """None: the environment's OPENAI_BASE_URL, else OpenAI."""
+    """The address of the API. None: that of the environment variable OPENAI_BASE_URL, else OpenAI's."""
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the key; only OpenAI itself must have one."""
     concurrency: int = 8
-    """Requests under way at a time."""
+    """Most requests that are under way at one time."""
     requests_per_minute: float | None = None
-    """Evenly spread, retries counted. None: no limit."""
+    """Most requests that are sent in a minute, evenly spread, retries included. None: no limit."""
     max_retries: int = 10
     """How often one request is repeated, after 408, 409, 429, 5xx and lost connections: half a second at first,
     doubling up to 8 seconds, or what the endpoint asks for (Retry-After)."""
     timeout: float = 60.0
-    """Seconds that an endpoint may be silent."""
+    """How many seconds the endpoint may be silent."""
     cache: Path | None = None
     """Folder of the replies. None: `verdicts` in the user's cache directory."""
 
@@ -314,7 +315,9 @@ def open_replies(folder: Path) -> Iterator[KeptReplies]:
     diskcache = require("diskcache", extra="bench")
 
     class PlainDisk(diskcache.JSONDisk):  # type: ignore[misc, name-defined]
-        """Texts as keys (`JSONDisk` compresses them, which not every build of zlib does alike); values only as JSON."""
+        """A store that keeps keys as texts and values only as JSON. `JSONDisk` compresses keys, too, which not every
+        build of zlib does alike.
+        """
 
         def put(self, key: Any) -> Any:
             return diskcache.Disk.put(self, key)

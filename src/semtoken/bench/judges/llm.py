@@ -28,16 +28,16 @@ _VERDICTS = {"true": 1.0, "false": 0.0}
 class LLMJudge:
     """Asks a language model whether an answer is correct; also about empty answers, as the paper names no exception.
 
-    The reference answers stand one a line, in the order of the question set. A reply counts as True or False in any
-    case and with blanks, quotes, full stops or commas around it; every other reply is NaN.
+    Each reference answer stands on a line of its own, in the order of the question set. A reply counts as True or False
+    in any case and with blanks, quotes, full stops or commas around it; every other reply is NaN.
     """
 
     model: str = DEFAULT_JUDGE_MODEL
     endpoint: Endpoint = field(default_factory=Endpoint)
     temperature: float | None = 0.0
-    """None: not sent, for models that refuse it."""
+    """Temperature of the reply. None: not sent, for models that refuse it."""
     max_tokens: int | None = 16
-    """Longest reply. None: not sent."""
+    """Most tokens of a reply. None: not sent."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """More fields of the request, such as `{"reasoning_effort": "low"}`."""
     name: str = "llm"

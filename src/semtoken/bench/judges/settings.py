@@ -79,7 +79,8 @@ class ImportedSettings(_Settings):
 
     kind: Literal["imported"] = "imported"
     path: str
-    """May hold `{model}` and `{dataset}`: verdicts are of one model's answers to one set."""
+    """The file of verdicts. The path may hold `{model}` and `{dataset}`: verdicts are of one model's answers to one
+    set."""
     column: str = "correct"
     others: Literal["refuse", "ignore"] = "refuse"
 
@@ -100,7 +101,7 @@ def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
     Raises
     ------
     InvalidInput
-        The kind or a key is unknown, or a value cannot be.
+        The kind or a key is unknown, or a value cannot be used.
     """
     given = {"kind": value} if isinstance(value, str) else dict(value)
     if given.get("kind") not in KINDS:
@@ -130,12 +131,12 @@ def judge_from(
     model, dataset
         What `{model}` and `{dataset}` stand for in the path of an imported file.
     ids
-        Of all questions that will be judged. An imported file is checked against them at once.
+        The ids of all questions that will be judged. An imported file is checked against them at once.
 
     Raises
     ------
     InvalidInput
-        The settings cannot be used, or an imported file.
+        The settings or an imported file cannot be used.
     """
     checked = settings if isinstance(settings, BaseModel) else judge_settings(settings)
     options = checked.model_dump(exclude={"kind", "name"})

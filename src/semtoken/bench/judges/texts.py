@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExactJudge:
-    """Correct if the answer equals an accepted one, lower-cased and without articles and punctuation."""
+    """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation."""
 
     name: str = "exact"
 
@@ -34,7 +34,7 @@ class ExactJudge:
 
 @dataclass(frozen=True)
 class ContainsJudge:
-    """Correct if the words of an accepted answer stand in the answer, normalised as by `ExactJudge`."""
+    """Calls an answer correct if the words of an accepted one stand in it, normalised as by `ExactJudge`."""
 
     name: str = "contains"
 
@@ -56,7 +56,7 @@ def _contains(item: AnswerToJudge) -> bool:
 
 @dataclass(frozen=True)
 class RougeJudge:
-    """Correct if the largest ROUGE-L F1 with an accepted answer is above a threshold.
+    """Calls an answer correct if its largest ROUGE-L F1 with an accepted answer is above a threshold.
 
     Uses Google's `rouge_score` without stemming. Its words are runs of the letters a to z and digits after
     lower-casing: a text without any, such as one in Greek, has a ROUGE-L of 0 with everything.
@@ -95,12 +95,12 @@ def _each(
 
 
 CHUNK = 256
-"""Answers between two reports of progress."""
+"""How many answers are compared between two reports of progress."""
 
 
 @dataclass(frozen=True)
 class SimilarityJudge:
-    """Correct if the largest similarity with an accepted answer is above a threshold.
+    """Calls an answer correct if its largest similarity with an accepted answer is above a threshold.
 
     Answer and accepted answer are compared as bare texts, without the question. An empty answer has quality 0.
     """

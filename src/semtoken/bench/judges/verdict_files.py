@@ -44,7 +44,7 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
 
 
 def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
-    """Write every judge's verdicts, one line an answer, whole or not at all.
+    """Write every judge's verdicts, a line for each answer, whole or not at all.
 
     Each has the fields of the record that was judged, `id`, `response`, for each judge a column of its name with 1, 0
     or nothing (null in JSON), with `NAME_quality` and `NAME_reply` where the judge gives them, and as `correct` the
@@ -99,7 +99,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ImportedJudge:
-    """Verdicts of a file, with a column `id` and one of verdicts; see `semtoken.files.record_files`.
+    """Gives the verdicts of a file, which has a column `id` and one of verdicts; see `semtoken.files.record_files`.
 
     A verdict is 1 or true, 0 or false; empty, null or NaN where there is none. A column `response` (or `answer`) is
     compared with the answers that are judged, so that verdicts on another model's answers are found out. Other columns
@@ -109,7 +109,8 @@ class ImportedJudge:
     path: Path
     column: str = "correct"
     others: Literal["refuse", "ignore"] = "refuse"
-    """Ids of no question: a file of another set, or one of more questions than are judged."""
+    """What `check` does with an id of no judged question: refuse the file, which is of another set, or ignore the id,
+    as in a file of verdicts on more questions than are judged."""
     name: str = "imported"
 
     @property
@@ -136,7 +137,7 @@ class ImportedJudge:
         Parameters
         ----------
         ids
-            Of all questions that will be judged, be it in one call of `judge` or in several.
+            The ids of all questions that will be judged, be it in one call of `judge` or in several.
 
         Raises
         ------
