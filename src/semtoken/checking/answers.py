@@ -46,7 +46,7 @@ class CheckedAnswer:
     from_block: bool = False
     """Whether the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
     rank: int = 0
-    """1 is the most doubtful of the answers at hand."""
+    """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
 
     @property
     def doubt(self) -> Doubt | None:
@@ -71,7 +71,7 @@ class CheckedReplies:
     refused: tuple[RefusedReply, ...]
     """Replies without a score, with the reason."""
     joined: str = ""
-    """How replies and questions were joined."""
+    """A sentence on how replies and questions were joined; empty where no file of questions was given."""
 
     @property
     def n_from_block(self) -> int:

@@ -24,11 +24,11 @@ class Doubt:
     """A stretch of an answer with its confidence and what else the model might have said there."""
 
     text: str
-    """The stretch as written."""
+    """The stretch as the answer has it."""
     start: int
-    """First character in the answer."""
+    """The number of its first character in the answer, from 0."""
     end: int
-    """One past its last character."""
+    """The number of its last character, plus one."""
     confidence: float
     """How sure the model was of it, in [0, 1]."""
     rivals: tuple[tuple[str, float], ...]

@@ -60,7 +60,7 @@ def field_records(
     schema
         A JSON Schema of the whole answer.
     calibrator
-        Fitted on labelled fields: gives chances, and decisions with a promise. Without one a field is to be checked
+        Fitted on labelled fields, it gives chances, and decisions with a promise. Without one a field is to be checked
         where its confidence is under `semtoken.parts.part.SOME_DOUBT`, where it does not fit the schema, or where
         it is missing.
 

@@ -20,7 +20,7 @@ from semtoken.payloads.reading import is_stream_text
 from semtoken.support.text import last_of_user
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
-"""Files of a folder that are read; others are passed over."""
+"""Endings of the files of a folder that are read; others are passed over."""
 REPLY_FIELDS = ("response", "reply", "body", "completion")
 """The names under which a saved line keeps the reply, beside an id, a question or a request."""
 ID_FIELDS = ("custom_id", "question_id", "id")
@@ -55,7 +55,7 @@ class FoundReply:
     value: Any
     """The reply with what was saved beside it, as plain values or the text of a stream; the text of a line of JSON."""
     is_line: bool = False
-    """It is a line of JSON."""
+    """Whether `value` is a line of JSON that has not been parsed yet."""
     asked: str | None = None
     """The question of the request that lies beside its file."""
 

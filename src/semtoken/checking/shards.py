@@ -65,17 +65,17 @@ def check_in_shards(
     Parameters
     ----------
     sources
-        As there, but for standard input. They must lie under the same paths wherever replies are checked.
+        As for `check_replies`, except standard input. Files must lie under the same paths wherever replies are checked.
     checking
-        How they are checked.
+        The settings of the check.
     executor
         The executor that checks the shards.
     folder
         A new folder for the files of shards, which is deleted at the end; under the same path, too.
     questions
-        As there. All replies are then read here first, to be joined with them.
+        As for `check_replies`. All replies are then read here first, to be joined with their questions.
     size
-        Replies in a shard.
+        How many replies a shard has.
 
     Raises
     ------

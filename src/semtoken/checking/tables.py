@@ -12,7 +12,7 @@ from semtoken.checking.fields import field_rows, sentence_of_field
 from semtoken.support.text import one_line
 
 MARKED = 12
-"""The most doubtful stretches of an answer that go into the page."""
+"""Most stretches of an answer that go into the page: its most doubtful ones."""
 
 
 def rows_of(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """What runs the shards of a work: here, one after another; elsewhere, many at a time.
 
 `LocalExecutor` runs them in this process, `RayExecutor` (ray.py) on the cores and GPUs of a machine or a cluster, and
-lines.py makes a file of lines shard by shard with either. The
-benchmark and the scoring of files enter by `Executor.run`; an executor of your own is a class with its members.
+lines.py makes a file of lines shard by shard with either. The benchmark and the scoring of files enter by
+`Executor.run`; an executor of your own is a class with its members.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Executor(Protocol):
         Parameters
         ----------
         work
-            To be opened (`Work.open`) wherever its shards are made.
+            The work, which is to be opened (`Work.open`) wherever its shards are made.
         shards
             The numbers of the shards.
         done
-            To be called with a shard's number once its files are there.
+            A function to call with a shard's number once its files are there.
         answered
-            May be called before that with how many lines of the shard at work are done so far.
+            A function that may be called before that with how many lines of the shard at work are done so far.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class LocalExecutor:
     Parameters
     ----------
     loader
-        Holds the models from one work to the next, and has `release`.
+        An object that loads models and holds them from one work to the next; its `release` frees them.
     """
 
     def __init__(self, loader: Any) -> None:

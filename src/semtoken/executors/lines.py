@@ -30,7 +30,7 @@ class LinesWork(ABC):
     folder: Path
     """Where the files of shards lie until their lines are appended."""
     size: int
-    """Lines in a shard."""
+    """How many lines a shard has."""
     load: Callable[[], Any]
     """Loads what makes the lines; sent to other processes."""
 
@@ -61,7 +61,7 @@ def append_in_order(
     Parameters
     ----------
     work
-        Its files must lie under the same paths wherever shards are made.
+        The shards to make; their files must lie under the same paths wherever shards are made.
     executor
         The executor that makes the shards.
     first, last
@@ -93,7 +93,7 @@ class InputLines(Generic[T]):
     Parameters
     ----------
     read
-        Begins to read the input.
+        A function that begins to read the input.
     """
 
     def __init__(self, read: Callable[[], Iterator[T]]) -> None:

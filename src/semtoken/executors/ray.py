@@ -13,7 +13,7 @@ from semtoken.executors import Work
 from semtoken.support.extras import require
 
 MOST_LOSSES = 3
-"""Workers that may be lost at the same shard, or while they start, before the work is given up."""
+"""How many workers may be lost at the same shard, or while they start, before the work is given up."""
 
 
 @dataclass
@@ -29,11 +29,11 @@ class RayExecutor:
     """
 
     workers: int = 1
-    """Shards that are made at the same time."""
+    """How many shards are made at the same time."""
     cpus_per_worker: float | None = None
     """Cores of each worker; by default those of the cluster are shared out among the workers."""
     gpus_per_worker: float = 0
-    """1 for a model on a GPU; 0.5 lets two workers share one."""
+    """GPUs of each worker: 1 for a model on a GPU; 0.5 lets two workers share one."""
     address: str | None = None
     """Address of a running cluster; "auto" is the one of this machine."""
     _started: list[Any] = field(default_factory=list, init=False, repr=False)

@@ -37,9 +37,9 @@ from semtoken.support.inputs import place, shown
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
-"""Version 1 had no checksum of the config."""
+"""Versions of the format that are read; version 1 had no checksum of the config."""
 CONFIG_CHECKSUM = "config_sha256"
-"""Entry of the config; see `semtoken.files.safe_files.seal`."""
+"""The entry of the config that holds its checksum; see `semtoken.files.safe_files.seal`."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 

@@ -70,7 +70,7 @@ VERDICTS: Mapping[str, int | None] = {
 
 ROWS_AT_ONCE = 4096
 ROWS_OF_A_GROUP = 16_384
-"""Rows of a Parquet file that are in memory at one time; smaller groups make files larger."""
+"""How many rows of a Parquet file are in memory at one time while it is written; smaller groups make files larger."""
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms of the first
 
 
@@ -284,7 +284,7 @@ def write_table(path: Path, records: Iterable[Mapping[str, Any]], schema: Any) -
     path
         The file.
     records
-        Read once; a few thousand are in memory at one time.
+        The records, which are read once; up to `ROWS_OF_A_GROUP` are in memory at one time.
     schema
         `pyarrow.Schema` of their fields; those that a record does not have are null.
 

@@ -1,4 +1,4 @@
-"""Writing and reading files so that nothing is ever half there: the one home for it.
+"""Writing and reading files so that nothing is ever half there, for all of semtoken.
 
 - `replacing_file` and `replacing_folder` put a finished file or folder in the place of a former one in one step.
 - `read_folder` reads files of a folder that another process may be replacing, all of them from one version.
@@ -88,11 +88,11 @@ def replacing_file(
     path
         The path that the file gets.
     private
-        Only this user may read it.
+        Whether only this user may read it.
     durable
-        Wait until it is on the disk, so that it outlives a power cut.
+        Whether to wait until it is on the disk, so that it outlives a power cut.
     parents
-        Make missing folders.
+        Whether to make missing folders.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
     busy
         The message if another process holds it.
     remove
-        Delete the lock file at the end. (filelock does not count a lock on a deleted file, so this is safe.)
+        Whether to delete the lock file at the end. (filelock does not count a lock on a deleted file, so this is safe.)
 
     Raises
     ------

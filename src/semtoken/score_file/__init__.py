@@ -77,9 +77,9 @@ class Progress:
     """How many lines a job has, and how many of them are done."""
 
     total: int
-    """Lines of the input, blank ones left out."""
+    """How many lines the input has, blank ones left out."""
     done: int
-    """Lines that the output holds."""
+    """How many lines the output holds."""
 
 
 @dataclass(frozen=True)
@@ -92,24 +92,25 @@ class ScoringJob:
     Parameters
     ----------
     source
-        Records with `question`, `prompt` or `messages`, and `response` if there is one, as
+        The input: records with `question`, `prompt` or `messages`, and `response` if there is one, as
         `semtoken.files.record_files` reads them.
     target
-        `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines beside it.
+        The output: `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines
+        beside it.
     settings
-        Whatever decides the numbers: a later run must name the same. Plain values.
+        Whatever decides the numbers, as plain values: a later run must name the same.
     batch_size
-        Lines scored together.
+        How many lines are scored together.
     parts
-        Kind of the parts of the answer to write with their confidence; see `ScoredResponse.parts`.
+        The kind of parts of the answer to write with their confidence; see `ScoredResponse.parts`. None: no parts.
     tokens
-        Write every token's scores too.
+        Whether to write every token's scores, too.
     skip_bad_lines
-        Write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop there.
+        Whether to write `{"line": number, "error": reason}` for a line that cannot be scored. False: stop there.
     overwrite
-        Start from the beginning, whatever the output holds.
+        Whether to start from the beginning, whatever the output holds.
     annotate
-        Further fields of a line, from its scored answer: chance and decision of a calibrator.
+        Gives further fields of a line from its scored answer, such as chance and decision of a calibrator.
     """
 
     source: Path
@@ -258,7 +259,7 @@ class ScoringJob:
             self.lines.remove()
 
     def stream(self, score: ScoreItems, write: Callable[[bytes], object]) -> Progress:
-        """Score all lines and yield each batch of output when it is ready; nothing is stored for a later run.
+        """Score all lines and give each batch of output to `write` when it is ready; nothing is stored for a later run.
 
         Raises
         ------

@@ -35,7 +35,7 @@ CALIBRATOR_FIELDS = (
     *("chance", "chance_lower", "chance_upper", "chance_at_ends", "n_labels"),
     *("decision", "reason", "promise", "calibrated_elsewhere"),
 )
-"""What a calibrator adds."""
+"""Fields that a calibrator adds to a scored line."""
 PART_FIELDS = (
     *("kind", "path", "start", "end", "text", "confidence", "product", "weakest", "mean", "closing", "equality"),
     *("present", "complete"),
@@ -45,7 +45,7 @@ REPLACED = frozenset(
     {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *(f"headline_{name}" for name in HEADLINE_FIELDS)}
     | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
 )
-"""What an earlier command wrote and this one writes again."""
+"""Fields that an earlier command wrote; they are not carried through, since they are written anew."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Item:
     response: Response | None
     """The answer to score; None to have one generated."""
     is_question: bool = False
-    """The prompt is a bare question, to be put into the form that the model knows."""
+    """Whether the prompt is a bare question, to be put into the form that the model knows."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def run_in_shards(
     on_progress
         Called when lines were written.
     lines
-        Lines in a shard, rounded up to whole batches.
+        How many lines a shard has, rounded up to whole batches.
 
     Raises
     ------

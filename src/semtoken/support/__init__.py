@@ -1,4 +1,4 @@
-"""Small helpers that every room uses and that know nothing of scores: arrays, checked arguments, texts, other packages.
+"""Small helpers for all packages, which know nothing of scores: arrays, checked arguments, texts, other packages.
 
 arrays.py        arrays of log-probabilities and ids, checked and normalised; entropies of their rows
 compiled.py      work of compiled loops shared among threads; their machine code

@@ -64,7 +64,7 @@ def as_rows(logits: Any) -> Rows:
 def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArray[Any]:
     """Real numbers of any form (lists, arrays, tensors with gradients or in bfloat16, series) as a numpy array.
 
-    The one place where arrays of users are turned or refused: nothing is dropped in silence.
+    The one place where arrays of users are converted or refused: nothing is dropped in silence.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def as_ids(token_ids: Any) -> list[int]:
     Raises
     ------
     InvalidInput
-        An item is no integer, for example a list.
+        An item is no integer, for example a list, or an array has masked entries.
     """
     ids: list[int] = []
     if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):
@@ -247,11 +247,11 @@ def columns_above(
     row_ids
         The rows to look at.
     size
-        Columns beyond are padding.
+        How many columns are tokens; further ones are padding.
     least
-        For each of these rows.
+        The least value, for each of these rows.
     most
-        Of rows on an accelerator, no more columns than these, the highest ones.
+        Most columns that are given of a row on an accelerator: the highest ones.
     """
     if row_ids and is_tensor(rows) and rows.device.type != "cpu":
         found = rows[list(row_ids), :size].topk(min(most, size), dim=-1)
@@ -272,7 +272,7 @@ def _columns_above(row: Any, least: float) -> tuple[IdArray, FloatArray]:
 
 
 LARGEST_VOCABULARY = 2**20
-"""Tokens; what is assumed of a vocabulary of unknown size. No model in use has as many."""
+"""How many tokens a vocabulary of unknown size is assumed to have. No model in use has as many."""
 _LEAST = -1e4
 """Stands for the logarithm of 0 in sums: its probability is 0 in every precision, and it is finite."""
 
@@ -287,7 +287,7 @@ def row_entropies(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
     normalizers
         [n] their log-sum-exp over the first `size` columns.
     size
-        Tokens; further columns are padding.
+        How many columns are tokens; further ones are padding.
     """
     part = widened(rows[:, :size])
     if is_tensor(part):

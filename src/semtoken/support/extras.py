@@ -120,13 +120,13 @@ def require(module: str, *, extra: str) -> ModuleType:
 
 
 METHODS = "semtoken.methods"
-"""Functions with `@method`, or modules of some."""
+"""The entry-point group of functions with `@method`, or of modules that hold some."""
 STATISTICS = "semtoken.statistics"
-"""Observers with `@statistic`, or modules of some."""
+"""The entry-point group of observers with `@statistic`, or of modules that hold some."""
 PAYLOAD_SHAPES = "semtoken.payload_shapes"
-"""Shapes of replies: subclasses of `semtoken.payloads.formats.base.Shape`."""
+"""The entry-point group of shapes of replies: subclasses of `semtoken.payloads.formats.base.Shape`."""
 DATASETS = "semtoken.datasets"
-"""Name -> a `semtoken.bench.datasets.KnownSet`."""
+"""The entry-point group of question sets: a `semtoken.bench.datasets.KnownSet` under each name."""
 
 
 @cache

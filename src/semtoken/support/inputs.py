@@ -1,4 +1,4 @@
-"""Options, texts and lists of users, turned or refused in one place; arrays are `semtoken.support.arrays`' business.
+"""Options, texts and lists of users, converted or refused in one place; arrays are `semtoken.support.arrays`' business.
 
 Every function takes the value and the name of the argument, for the message, and raises `InvalidInput`.
 """

@@ -33,7 +33,7 @@ INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 
 
 def installation_report() -> str:
-    """Versions, system, processor and extras of this installation, a fact a line.
+    """Versions, system, processor and extras of this installation, one fact on each line.
 
     Returns
     -------

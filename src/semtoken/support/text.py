@@ -29,7 +29,7 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """A text for one line: its beginning, where it is longer."""
+    """A text cut to at most `most` characters, with an ellipsis at the end of one that was longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -89,7 +89,7 @@ NOTE = "font-size:.9em;margin:.3em 0;opacity:.85"
 CELL = "text-align:left;vertical-align:top;padding:.2em .8em .2em 0"
 NUMBER = CELL.replace("left", "right", 1) + ";white-space:nowrap;font-variant-numeric:tabular-nums"
 MOST_ROWS = 50
-"""A longer table would bury the rest of the notebook."""
+"""Most rows that a table shows: a longer one would bury the rest of the notebook."""
 
 
 class Html(str):
