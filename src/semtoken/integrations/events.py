@@ -55,7 +55,7 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
     block
         The final `semtoken` block of a choice.
     content
-        Add the reason, which may quote the answer, and the `text`.
+        Whether to add the reason, which may quote the answer, and the `text`.
     **more
         `response_id`, `model`, `index` of the choice, and its `text`.
     """
@@ -117,7 +117,7 @@ def evaluations_of(reply: Any, *, content: bool = False) -> list[Attributes]:
     reply
         In OpenAI's form, or that of another server that the proxy scores: a mapping, an object of a client, or a list.
     content
-        Add the texts of the answers, and the reasons, which may quote them.
+        Whether to add the texts of the answers, and the reasons, which may quote them.
     """
     replies = (
         [as_mapping(one) for one in reply[:MOST_CHOICES]] if isinstance(reply, list | tuple) else [as_mapping(reply)]
@@ -171,7 +171,7 @@ class ReplyWatch:
 
     streamed: bool
     content: bool = False
-    """Add the texts of the answers, and the reasons, which may quote them."""
+    """Whether to add the texts of the answers, and the reasons, which may quote them."""
     longest: int = 2**24
     """Bytes of a whole reply, and characters of the texts of a stream, that are kept; nothing is reported of a longer
     one."""

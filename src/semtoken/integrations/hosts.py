@@ -28,9 +28,9 @@ class Host:
     below: str
     """The first version that is expected to be different."""
     tested: str
-    """The version of the last run of the live tests."""
+    """The version that the live tests last ran with."""
     also: tuple[str, ...] = ()
-    """What else its live test installs."""
+    """What else the live test of this tool installs."""
 
     @property
     def requirement(self) -> str:

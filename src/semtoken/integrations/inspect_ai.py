@@ -71,7 +71,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
     model_name
         A name that `STC.from_pretrained` takes, or that the server knows.
     base_url, api_key
-        Of the server. The key may be in SEMTOKEN_API_KEY.
+        Address and key of the server. The key may be in SEMTOKEN_API_KEY.
     config
         Inspect's settings.
     **model_args
@@ -126,7 +126,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         return isinstance(ex, httpx.TransportError)
 
     def max_connections(self) -> int:
-        """Requests at one time; those of a model in this process are answered in batches."""
+        """How many requests may be under way at one time; those of a model in this process are answered in batches."""
         return 64
 
     async def aclose(self) -> None:
@@ -268,8 +268,8 @@ def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = 
     Returns
     -------
     dict
-        `headline`, `uncertainty`, `lower` and `upper`, with a calibrator `chance` and `decision`. Else
-        `no_uncertainty`, a reason.
+        `headline`, `uncertainty`, `lower`, `upper`, `preset` and `method`; where the block has them `chance`,
+        `decision` and `new_word_confidence`. Or `no_uncertainty` alone: the reason why there is none.
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]

@@ -25,7 +25,7 @@ Block = Mapping[str, Any]
 
 
 class UncertaintyGate(CustomLogger):  # type: ignore[misc]
-    """Replaces answers that are too uncertain. Whole replies only, since a streamed answer has been seen already.
+    """Replaces answers that are too uncertain, in whole replies only, since a streamed answer has been seen already.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     Raises
     ------
     InvalidInput
-        The threshold is no number from 0 to 1.
+        The threshold is no number from 0 to 1, or `unscored` is neither "pass" nor "hold".
     """
 
     def __init__(self, threshold: float | None = None, instead: str = NOT_SURE, unscored: str = "pass") -> None:
@@ -77,7 +77,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
 
 
 class ScoreLog(CustomLogger):  # type: ignore[misc]
-    """Hands every score to a function of yours. Whole replies only: LiteLLM logs streams without their blocks.
+    """Hands every score to a function of yours, for whole replies only: LiteLLM logs streams without their blocks.
 
     Parameters
     ----------

@@ -46,9 +46,9 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     pretrained
         A name that `STC.from_pretrained` takes, or an `STC`.
     batch_size
-        Prompts answered together.
+        How many prompts are answered together.
     max_gen_toks
-        Longest answer, where a task names no length.
+        Most tokens of an answer, where a task names no length.
     on_progress
         Called with the number of answers that are there, and of all.
     **options
@@ -214,17 +214,17 @@ def evaluate(
     tasks
         Names of tasks or groups of the harness, or configurations of tasks.
     limit
-        Documents of each task; None for all.
+        How many documents of each task are asked; None: all.
     num_fewshot
-        Examples before each question; None: as the task has it.
+        How many examples come before each question; None: as many as the task has.
     chat
-        Ask in the model's chat template.
+        Whether to ask in the model's chat template.
     include_path
         A folder with further tasks.
     calibrator
         Adds how well its chances hold.
     **options
-        Of the harness's `simple_evaluate`.
+        Further arguments of the harness's `simple_evaluate`.
 
     Returns
     -------

@@ -32,7 +32,7 @@ from lm_polygraph.stat_calculators.stat_calculator import StatCalculator  # noqa
 from lm_polygraph.utils.factory_stat_calculator import StatCalculatorContainer  # noqa: E402
 
 LOG_SCORES = "stc_log_scores"
-"""The statistic: one float an answer, the log of the product over its steps, at most 0."""
+"""The statistic: for each answer the log of the product over its steps, a float of at most 0."""
 STATISTICS = [
     "input_tokens",
     "greedy_tokens",

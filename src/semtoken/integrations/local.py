@@ -26,7 +26,7 @@ class LocalChat:
     stc
         The model with its clusters.
     name
-        What it was loaded by: the embedded model has a prompt format of its own.
+        The name by which it was loaded: the embedded model has a prompt format of its own.
     calibrator
         Adds the chance and the decision to every block.
     """

@@ -59,7 +59,7 @@ def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MC
     stc
         The model.
     name
-        What it was loaded by: the embedded model has a prompt format of its own.
+        The name by which it was loaded: the embedded model has a prompt format of its own.
     calibrator
         Adds the chance and the decision.
     """

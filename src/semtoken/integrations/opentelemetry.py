@@ -47,7 +47,7 @@ class EvaluationEvents:
     provider
         Where events go. None: the provider that OpenTelemetry has, or one made from its environment variables.
     content
-        Send the texts of the answers, too, and the reasons, which may quote them.
+        Whether to send the texts of the answers, too, and the reasons, which may quote them.
     """
 
     def __init__(self, app: Any, provider: LoggerProvider | None = None, *, content: bool = False) -> None:

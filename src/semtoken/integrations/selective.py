@@ -36,7 +36,8 @@ def prr_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str,
 def risk_coverage_figures(
     uncertainty: npt.ArrayLike, quality: npt.ArrayLike, coverages: Sequence[float] = COVERAGES
 ) -> dict[str, float]:
-    """The share of wrong answers among the surest ones: the area over all coverages, and at some of them.
+    """The share of wrong answers among the surest ones: the area over all coverages, and the share at some of them and
+    at coverage 1.
 
     Parameters
     ----------
