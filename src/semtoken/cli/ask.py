@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from semtoken.results import ScoredResponse
 
 LEAST_DISAGREEMENT = 0.01
-"""Disputes of less are not worth a line."""
+"""A dispute with less disagreement than this gets no line."""
 
 
 @model_options()

@@ -205,7 +205,7 @@ def _default_folder(settings: Path | None) -> Path:
 
 
 def show_plan(settings: RunSettings, folder: Path) -> None:
-    """What a run would do, and what is already there."""
+    """Print what a run would do, and how much of it is already there."""
     from semtoken.bench.plan import make_plan
     from semtoken.bench.run import check_folder, read_datasets, survey
 
@@ -220,7 +220,7 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
 
 
 def show_estimate(settings: RunSettings) -> None:
-    """Time and disk of a run, from a trial on a few questions."""
+    """Print the time and the space on disk that a run will take, from a trial on a few questions."""
     from semtoken.bench.estimate import TRIAL, estimate
     from semtoken.bench.run import read_datasets
 
@@ -289,7 +289,7 @@ class RunBars:
         self._progress.reset(self._step, description=title, total=units)
 
     def advance(self, units: int) -> None:
-        """Show that some lines are done."""
+        """Show that so many questions of the step at work are done."""
         self._progress.advance(self._step, units)
         self._progress.advance(self._whole, units)
 
@@ -324,7 +324,7 @@ class RunLines:
         self._step_start = self._last = self._clock()
 
     def advance(self, units: int) -> None:
-        """Show that some lines are done."""
+        """Show that so many questions of the step at work are done."""
         self._done += units
         self._step_done += units
         now = self._clock()

@@ -59,7 +59,9 @@ def use_calibrator(
 def load_calibrator_for(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
-    """Load a calibrator for a model whose answers keep the number that they get now."""
+    """Load the calibrator that the option names, without having the model score by its learned number; None without the
+    option. Raises the errors of `load_calibrator`.
+    """
     if directory is None:
         return load_calibrator(None, None, abstain_text)
     from semtoken.calibration.apply import CalibratorInUse
@@ -97,7 +99,7 @@ def load_calibrator(
     directory, abstain_text
         The values of the two options.
     clusters
-        Those in use; a calibrator of others is refused.
+        The clusters in use; a calibrator of others is refused.
     **known
         Fields of `Fingerprint` of what will answer: `signature`, `scores`, `k`, `model`, `dtype`, `engine`.
 

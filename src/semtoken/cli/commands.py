@@ -132,9 +132,9 @@ class CommandPlace(NamedTuple):
     module: str
     """The name of its module in `semtoken.cli`."""
     name: str
-    """A function, or a `typer.Typer`."""
+    """The name, in that module, of a function or of a `typer.Typer`."""
     summary: str
-    """What it is for: the first paragraph of its help."""
+    """What the command is for: the first paragraph of its help."""
 
 
 PLACES: Mapping[str, CommandPlace] = {

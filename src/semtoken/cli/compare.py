@@ -183,7 +183,7 @@ def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | N
 def run_in_memory(
     settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None
 ) -> BenchReport:
-    """A run in a temporary folder and its report.
+    """Do a run in a temporary folder; returns its report.
 
     Raises
     ------

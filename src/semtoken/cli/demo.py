@@ -52,7 +52,7 @@ REAL_QUESTIONS = (
     DemoQuestion("What is the capital of Turkey?", ("Ankara",)),
     DemoQuestion("Which element has the atomic number 6?", ("carbon",)),
 )
-"""Chosen to _show_answer both: what a small model knows, and what it gets wrong but doubts."""
+"""Chosen to show both: what a small model knows, and what it gets wrong but doubts."""
 
 
 def demo_real(

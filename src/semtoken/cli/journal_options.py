@@ -91,7 +91,7 @@ class JournalChoice:
         Raises
         ------
         InvalidInput
-            Options that make no sense, or an address that is none.
+            Options that need --journal, without it; or an option or the address cannot be used.
         JournalError
             The database cannot be used.
         """

@@ -93,7 +93,7 @@ class ModelChoice:
         Parameters
         ----------
         states
-            Keep the hidden state at the end of every answer.
+            Whether to keep the hidden state at the end of every answer.
 
         Raises
         ------

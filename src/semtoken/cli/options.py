@@ -100,7 +100,7 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
     given
         Names, separated by commas, or "all".
     of_replies
-        "all" stands for those that can be known from the best tokens of each step, which is what replies list.
+        Whether "all" stands only for those methods that need the best tokens of each step alone, as replies list them.
 
     Raises
     ------

@@ -287,7 +287,9 @@ def _facts(stc: STC) -> dict[str, Any]:
 
 
 def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, questions: bool = False) -> ScoreItems:
-    """Scores a batch; bare questions are put into the model's form first: all prompts, with `questions`."""
+    """Make the function that scores a batch. Bare questions are put into the model's form first; with `questions` every
+    prompt counts as one.
+    """
     from semtoken.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
