@@ -38,7 +38,7 @@ MODELS = ("first", "second")
 
 
 class Generator(Protocol):
-    """A model that answers and scores: `semtoken.STC`, or anything alike."""
+    """A model that answers and scores: `semtoken.STC`, or any object with such a `generate`."""
 
     def generate(self, prompts: Any, max_new_tokens: int = ..., **options: Any) -> list[ScoredResponse]:
         """One scored answer for each prompt."""
@@ -51,9 +51,11 @@ class CascadeThreshold:
     first: float | None
     """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be promised."""
     second: float | None
-    """Largest uncertainty at which the second model answers the questions that the first one did not."""
+    """Largest uncertainty at which the second model answers the questions that the first one did not, in nats."""
     alpha: float
+    """The share of wrong answers that is promised not to be exceeded."""
     delta: float
+    """How likely the labelled answers may mislead."""
     statement: str
     """The promise in one sentence with its numbers, or why nothing can be promised."""
     n: int
@@ -103,6 +105,8 @@ class CascadeThreshold:
         ------
         InvalidInput
             Labels or scores that cannot be used, or too few scores without labels.
+        CalibratorMismatch
+            The unlabelled answers were scored in another way than the labelled ones.
         """
         alpha, delta = promises.check_level(alpha, "alpha"), promises.check_level(delta, "delta")
         method = _method_of(first, second, by)
@@ -157,7 +161,7 @@ class CascadeAnswer:
     response: ScoredResponse
     """The answer of the model that decided, the second one's where both abstained."""
     model: Literal["first", "second"]
-    """Whose answer it is."""
+    """The model whose answer it is."""
     decision: Decision
 
 
@@ -168,7 +172,7 @@ class Cascade:
     first: Generator
     """The small model: it answers every prompt."""
     second: Generator
-    """The large one: it answers where the small one abstains."""
+    """The large model: it answers where the small one abstains."""
     threshold: CascadeThreshold
 
     def answer(
@@ -181,8 +185,8 @@ class Cascade:
         prompts, max_new_tokens, **options
             As `generate` of both models takes them.
         stop_early
-            End answers that can only be rejected (`stop_above_product` of `STC.generate`). Decisions stay the same;
-            what the second model wrote of a rejected answer is then not the whole of it.
+            Whether to end answers that can only be rejected (`stop_above_product` of `STC.generate`). Decisions stay
+            the same; what the second model wrote of a rejected answer is then not the whole of it.
 
         Raises
         ------
@@ -219,9 +223,9 @@ def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCrit
     Parameters
     ----------
     recorder
-        The one that is given to the same `generate` as a logits processor.
+        The recorder that is given to the same `generate` as a logits processor.
     threshold
-        One that was fitted with `by="stc"`.
+        A threshold that was fitted with `by="stc"`.
 
     Raises
     ------

@@ -17,7 +17,7 @@ ModelOrigin = Literal["auto", "packages", "hub"]
 Algorithm = Literal["agglomerative", "kmeans"]
 Linkage = Literal["complete", "average", "single"]
 Metric = Literal["cosine", "euclidean"]
-"""Distance of two tokens."""
+"""How the distance of two tokens is measured."""
 Embedding = Literal["concatenated", "input", "output"]
 """Which matrices of a model make the table that is clustered; see `semtoken.clusters.tables`."""
 

@@ -1,14 +1,14 @@
-"""Everything semtoken raises on purpose.
+"""The errors that semtoken raises on purpose.
 
     SemtokenError
     ├── VocabularyError (ValueError)     a tokenizer or token id that cannot be used
-    │   └── VocabularyMismatch           clusters and tokenizer (or logits) disagree
+    │   └── VocabularyMismatch           clusters or a tokenizer that do not belong to the model
     ├── InvalidInput (ValueError)        an argument, a prompt or a line of a file that cannot be used
     │   └── InvalidLogits                NaN, +inf, empty distributions, numbers that are no log-probabilities
     ├── MissingStatistic (ValueError)    a method needs something that was not recorded of the answer
-    ├── ArtifactError (ValueError)       a clusters folder that is corrupt, truncated or of another version
+    ├── ArtifactError (ValueError)       saved clusters or a calibrator: missing, damaged or of another version
     ├── CalibratorMismatch (ValueError)  a calibrator that was fitted on scores of another kind
-    ├── ModelError (ValueError)          a checkpoint or model object without the tables we need
+    ├── ModelError (ValueError)          a model that is not there, is damaged, or lacks the tables we need
     ├── InsufficientMemory (MemoryError) refused before the work starts, with the figures
     ├── MissingExtra (ImportError)       an optional dependency, with the line that installs it
     ├── OverBudget (RuntimeError)        work on an answer that was ended since it took too long
@@ -30,7 +30,7 @@ class VocabularyError(SemtokenError, ValueError):
 
 
 class VocabularyMismatch(VocabularyError):
-    """Clusters were made for another vocabulary than the one in use."""
+    """Clusters or a tokenizer belong to another model than the one in use."""
 
 
 class InvalidInput(SemtokenError, ValueError):
@@ -46,15 +46,17 @@ class MissingStatistic(SemtokenError, ValueError):
 
 
 class ArtifactError(SemtokenError, ValueError):
-    """A saved folder that is missing, corrupt, truncated or of another format version."""
+    """Saved clusters, or a calibrator, that are missing, damaged, changed or of another format version."""
 
 
 class CalibratorMismatch(SemtokenError, ValueError):
-    """A calibrator was fitted on scores of other clusters, rules, distribution or exactness."""
+    """A calibrator was fitted on scores of another method, other clusters, rules, distribution or exactness, or learned
+    from another model.
+    """
 
 
 class ModelError(SemtokenError, ValueError):
-    """A checkpoint or a model object that lacks the tables that semtoken needs."""
+    """A model that is not there, cannot be fetched or loaded, is damaged, or lacks the tables that semtoken needs."""
 
 
 class InsufficientMemory(SemtokenError, MemoryError):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 OnResult = Callable[[int, ScoredResponse], None]
 
 MOST_SAMPLES = 10_000
-"""Answers to one prompt in one call: more would be a slip, and would fill the memory before the first is there."""
+"""Most answers to one prompt in one call: more would be a slip, and would fill the memory before the first is there."""
 
 
 class STC:
@@ -62,14 +62,14 @@ class STC:
         As in `score_logits`.
     methods
         Further methods of one pass (`semtoken.methods.METHODS`), such as `["mean_new_word", "trace"]`: each answer gets
-        their scores. What they read is recorded in the same pass, a few numbers a token.
+        their scores. What they read is recorded in the same pass, a few numbers for each token.
     calibrator
         A `Calibrator`, or a directory that holds one: every answer gets its chance of being right.
     threshold
         A `Threshold`, instead of the calibrator's: every answer gets a decision.
     states
-        Keep the hidden state at the end of every answer (`ScoredResponse.state`), to learn from: of the layer at .65 of
-        the depth, or at the depth given, in (0, 1]. Only transformers gives states.
+        Whether to keep the hidden state at the end of every answer (`ScoredResponse.state`), to learn from. True: of
+        the layer at .65 of the depth; a number in (0, 1]: of the layer at that depth. Only transformers gives states.
     progress
         Called with the progress of clustering; see `semtoken.clustering`.
 
@@ -201,8 +201,8 @@ class STC:
         revision, trust_remote_code
             As in transformers.
         **options
-            Of the engine: anything that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
-            `attn_implementation`, ...), or arguments of `vllm.LLM` or `llama_cpp.Llama`.
+            Options of the engine: anything that transformers' `from_pretrained` takes (`device_map`,
+            `quantization_config`, `attn_implementation`, ...), or arguments of `vllm.LLM` or `llama_cpp.Llama`.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class STC:
     def clusters(self) -> TokenClusters:
         """The clusters of the model: given by the user, from the cache, or computed now.
 
-        Rules that read clusters ask for them when a score is first needed. Under all others only you do.
+        Rules that read clusters ask for them when a score is first needed. Under other rules nothing but you does.
         """
         if self._shipped is not None:
             return load_clusters(self._shipped, self.backend)
@@ -291,13 +291,13 @@ class STC:
         prompts
             A string, a list of chat messages (rendered by the tokenizer's template), or a list of either.
         max_new_tokens
-            Tokens an answer may have.
+            How many tokens an answer may have.
         batch_size
-            Prompts decoded together (padded on the left).
+            How many prompts are decoded together (padded on the left).
         stop_at_newline
-            End an answer at the first token with a newline, as the paper's prompts ask for.
+            Whether an answer ends at its first token with a newline, as the paper's prompts ask for.
         stop_strings
-            End an answer where one of these is complete. The token that completes it belongs to the answer.
+            Texts that end an answer once one of them is complete. The token that completes it belongs to the answer.
         stop_above_product
             A threshold that was fitted with `by="stc"`, or -log_score in nats: end an answer once its own can only be
             above, since it would be rejected anyway. It carries the flag `stopped_early`. The product over the tokens
@@ -347,12 +347,12 @@ class STC:
         responses
             One text, or list of token ids, for each prompt. Text is scored as it stands: no terminator is added.
         batch_size
-            Responses scored together.
+            How many responses are scored together.
         on_result
             Called with (number of the response, result), in this order, as soon as it is there.
         **reading_kwargs
-            Of the engine. With transformers, `chunk_size` is the number of response tokens whose logits exist at one
-            time (32): batch_size x chunk_size x V numbers at most.
+            Options of the engine. With transformers, `chunk_size` is the number of response tokens whose logits exist
+            at one time (32): batch_size x chunk_size x V numbers at most.
 
         Returns
         -------
@@ -398,7 +398,7 @@ class STC:
         reading
             `labels`: the probability of an option's letter. `words`: of the option's own words. See docs/decisions.md.
         orders
-            Orders of the options that are averaged; None: all.
+            How many orders of the options are read and averaged; None: all.
 
         Returns
         -------
@@ -408,7 +408,7 @@ class STC:
         Raises
         ------
         InvalidInput
-            A question is none, or the prompts are longer than the model reads.
+            A question cannot be read as one, or the prompts are longer than the model reads.
         """
         from semtoken.decisions import ReadingOptions, decide_about
 
@@ -521,7 +521,7 @@ class _InOrder(Observer):
         self._waiting: dict[int, ScoredResponse] = {}
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Report the answer, if those before it were."""
+        """Score a complete answer, and report it once all answers before it have been reported."""
         prompt = self._prompts[answer]
         self._waiting[answer] = self._stc.result(self._scores, answer, completion, question_of(prompt), prompt)
         while len(self.found) in self._waiting:

@@ -30,7 +30,7 @@ class StreamedToken:
     """A token of an answer that is still being written, with the score so far."""
 
     id: int
-    """Id of the token in the vocabulary."""
+    """The id of the token in the vocabulary."""
     text: str
     """What the answer's text gained; empty while a character may not be whole. What is held back at the end of the
     answer is in the text of `AnswerStream.result` only."""

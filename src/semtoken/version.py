@@ -1,3 +1,3 @@
-"""The version of semtoken, on the ground floor: everything may say which one it was made with."""
+"""The version of semtoken, in a module of its own, so that every other module may name it."""
 
 __version__ = "0.1.0"
