@@ -20,12 +20,12 @@ ACCEPTED, CHECK = "Accepted", "Check this"
 
 
 def plain(text: str) -> str:
-    """The text of an answer, or a sign if it is blank."""
+    """The text of an answer without newlines at its end, or a sign for a newline or for the end if nothing is left."""
     return text.rstrip("\n") or (NEWLINE if text else END)
 
 
 def mark_phrases(text: str, doubtful: Sequence[Part]) -> Html:
-    """The text with its doubtful phrases marked in three ways: a tint, a line and a word."""
+    """The text with its doubtful phrases marked by a tint, an underline and their confidence."""
     pieces: list[str] = []
     position = 0
     for part in doubtful:
@@ -49,7 +49,7 @@ def mark_phrases(text: str, doubtful: Sequence[Part]) -> Html:
 def calibration_lines(
     chance: float | None, bounds: tuple[float, float] | None, verdict: str, promise: str
 ) -> Iterator[Html]:
-    """The verdict with its promise and the chance as sentences, as far as they are known."""
+    """A paragraph with the verdict and its promise, and one with the chance; none for what is not known."""
     if verdict:
         yield element("p", element("b", verdict), f": {promise}", style="margin:.3em 0")
     if chance is not None:

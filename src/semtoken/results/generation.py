@@ -25,7 +25,8 @@ FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
 
 DEPTH = 0.65
-"""Depth of the layer whose states are read: two thirds up. It is one choice for all models, and was made on one."""
+"""Depth of the layer whose states are read, two thirds up. One value serves all models; it was chosen on one of
+them."""
 STATE_FIELDS = ("state", "state_depth", "state_prompt", "state_weights", "state_vocabulary", "state_given")
 """Fields of a line that holds a hidden state."""
 
@@ -35,17 +36,17 @@ class HiddenState:
     """The hidden state of a model where it chose the last token of an answer, with what makes it comparable."""
 
     values: FloatArray
-    """[H] output of one layer."""
+    """[H] output of one layer at that position."""
     depth: float
-    """Depth of the layer, in (0, 1]."""
+    """Depth of the layer in (0, 1]: 0.5 is the middle layer, 1 the last one."""
     prompt: str = ""
     """What the model read before the answer, its template and special tokens included."""
     weights: str | None = None
     """Hash of samples of the model's weights; None where it is not known."""
     vocabulary: str | None = None
-    """Fingerprint of the tokenizer's tokens."""
+    """`Vocabulary.fingerprint` of the model's tokens; None where it is not known."""
     given: bool = False
-    """The answer was read from a text, which has no terminator, and not generated."""
+    """Whether the answer was read from a text, which has no terminator, and not generated."""
 
     def to_fields(self) -> dict[str, Any]:
         """The state as plain fields of a line; the values are float32 in base64."""
@@ -93,15 +94,17 @@ class Layout:
     kind: str
     """Type of one value, as pyarrow names it."""
     depth: int = 0
-    """Lists around it: 0 one value an answer, 1 one a token (or sample), ..."""
+    """How many lists a value lies in: 0 for one value an answer, 1 for a list, such as one value a token, 2 for a list
+    of lists, and so on."""
     per: Unit = ""
-    """The field has one entry per token of the answer, or per sample."""
+    """`token` or `sample` for a field with one entry for each token of the answer, or for each sample; "" for any
+    other field."""
     form: Literal["plain", "array", "arrays"] = "plain"
     """`plain` values and lists, one regular `array`, or a list of `arrays` of different lengths."""
 
 
 PER_TOKEN = Layout("float64", 1, "token", "array")
-"""One number a token."""
+"""Layout of a field with one number for each token."""
 
 
 def _layout(
@@ -113,7 +116,9 @@ def _layout(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Generation:
-    """One answer with everything recorded of it: n tokens, M samples of the same prompt. None: not recorded.
+    """One answer with everything recorded of it: n tokens, M samples of the same prompt.
+
+    A field that was not recorded is None.
 
     Raises
     ------
@@ -138,11 +143,11 @@ class Generation:
     log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] log-probability of each token."""
     top_ids: Sequence[IntArray] | None = field(default=None, metadata=_layout("int32", 2, "token", "arrays"))
-    """[n] arrays: the best alternatives of each step, the chosen token first."""
+    """[n] arrays: ids of the best tokens of each step, the chosen one first."""
     top_texts: Sequence[Sequence[str]] | None = field(default=None, metadata=_layout("string", 2, "token"))
-    """[n] lists: the same, each token decoded alone."""
+    """[n] lists: texts of the tokens in `top_ids`, each decoded alone."""
     top_log_probs: Sequence[FloatArray] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
-    """[n] arrays: their log-probabilities."""
+    """[n] arrays: log-probabilities of the tokens in `top_ids`."""
 
     sample_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "sample"))
     """[M] sampled answers; the greedy one is not among them."""
@@ -156,49 +161,54 @@ class Generation:
     p_true_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[2] log P("True") and log P("False") after the question whether the greedy answer is true."""
     nli_logits: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "sample", "array"))
-    """[M, M, 3] contradiction, neutral, entailment; row: premise, column: hypothesis; texts with the question."""
+    """[M, M, 3] logits of contradiction, neutral and entailment between samples, each read behind the question: the
+    row's sample is the premise, the column's the hypothesis."""
     similarity: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
-    """[M, M] similarity of "question answer" texts in [0, 1]."""
+    """[M, M] similarity, in [0, 1], of every two samples, each read behind the question."""
     token_similarity: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
-    """[n] similarity of the greedy answer with and without each token; 1 for special tokens."""
+    """[n] similarity, in [0, 1], of the greedy answer to the same answer without each token; 1 for special tokens."""
     sample_token_similarity: Sequence[FloatArray] | None = field(
         default=None, metadata=_layout("float64", 2, "sample", "arrays")
     )
-    """[M] arrays: the same for every sample."""
+    """[M] arrays: what `token_similarity` is, for every sample."""
     nli_chosen_to_alternative: Sequence[IntArray] | None = field(
         default=None, metadata=_layout("int8", 2, "token", "arrays")
     )
-    """[n] arrays: NLI class (0 contradiction, 1 neutral, 2 entailment), premise the chosen token, as `top_ids`."""
+    """[n] arrays in the order of `top_ids`: NLI class (0 contradiction, 1 neutral, 2 entailment) with the chosen token
+    as premise and the alternative as hypothesis."""
     nli_alternative_to_chosen: Sequence[IntArray] | None = field(
         default=None, metadata=_layout("int8", 2, "token", "arrays")
     )
-    """[n] arrays: the same with the alternative as premise."""
+    """[n] arrays: the same with the alternative as premise and the chosen token as hypothesis."""
     hidden_states: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
-    """[M, H] middle layer at the last content token of each sample."""
+    """[M, H] output of the middle layer at the position that chose the last token of each sample."""
 
     token_entropies: FloatArray | None = field(default=None, metadata={"layout": PER_TOKEN})
     """[n] entropy of the next-token distribution from which each token was chosen, in nats."""
     uniform_divergences: FloatArray | None = field(default=None, metadata={"layout": PER_TOKEN})
-    """[n] divergence of the uniform distribution from it, KL(U || p), in nats."""
+    """[n] divergence of the uniform distribution from the next-token distribution p of each step, KL(U || p), in
+    nats."""
     best_log_probs: Sequence[FloatArray] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
     """[n] arrays: log-probabilities of the 20 best tokens of each step, best first, whether chosen or not."""
     attention_to_previous: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "token", "array"))
-    """[n, L, heads] attention to the token before, by each head of each layer, where the token is chosen."""
+    """[n, L, heads] how much each head of each layer attends to the token before, where each token is chosen, in
+    [0, 1]. The first entry is about the prompt and means nothing."""
     new_word_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[words] log confidence of each word that the answer adds to the question, by the preset `default`."""
     phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[phrases] log confidence of each phrase of the answer, by the preset `default`."""
     answer_state: FloatArray | None = field(default=None, metadata=_layout("float32", 1, "", "array"))
-    """[H] hidden state where the last token was chosen, at .65 of the depth, to learn from."""
+    """[H] hidden state at the position that chose the last token, of the layer at `DEPTH`; calibration can learn from
+    it."""
 
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """`ScoredResponse.log_score` of the greedy answer."""
+    """`ScoredResponse.log_score` of the greedy answer, <= 0."""
     stc_no_clustering_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """Log score without embedding clusters."""
+    """`log_score` of the greedy answer under the same rules without embedding clusters, <= 0."""
     stc_no_prefix_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """Log score without prefix matching."""
+    """`log_score` of the greedy answer under the same rules without prefix matching, <= 0."""
     default_log_score: float | None = field(default=None, metadata=_layout("float64"))
-    """Log score under the preset `default`, whatever the preset of the others."""
+    """`log_score` of the greedy answer under the preset `default`, whatever the preset of the others, <= 0."""
 
     further: Mapping[str, Any] = field(default_factory=dict)
     """Fields that other packages have declared (`declare_field`), by name; they read like the others."""
@@ -222,7 +232,13 @@ class Generation:
         raise AttributeError(f"A Generation has no field {name!r}.")
 
     def with_fields(self, recorded: Mapping[str, Any]) -> Generation:
-        """A copy of the record with further fields."""
+        """A copy of the record with some fields set. Names that `Generation` does not have go into `further`.
+
+        Raises
+        ------
+        InvalidInput
+            This is no mapping of names, or a field does not have one entry per token, or per sample.
+        """
         if not isinstance(recorded, Mapping) or not all(isinstance(name, str) for name in recorded):
             raise InvalidInput(f"'recorded' must be a mapping of the names of fields, got {shown(recorded)}.")
         own = {name: value for name, value in recorded.items() if name in _OWN_FIELDS}
@@ -271,7 +287,7 @@ def declare_field(name: str, layout: Layout) -> None:
     Raises
     ------
     TypeError
-        The name is none, or that of a field with another layout.
+        It is no Python name, or there is a field of this name with another layout or with none.
     """
     if not name.isidentifier() or (name in _OWN_FIELDS and name not in _layouts):
         raise TypeError(f"{name!r} cannot be the name of a field of Generation.")

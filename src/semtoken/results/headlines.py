@@ -29,14 +29,16 @@ class Headline:
     name: str
     """The method, a key of `semtoken.methods.METHODS`: `stc` or `phrase_and_mean`."""
     value: float
-    """The answer's uncertainty by that method, as in `ScoredResponse.scores`: higher is riskier."""
+    """The answer's uncertainty by that method, as in `ScoredResponse.scores`; higher is riskier. In [0, 1] for `stc`,
+    at least 0 for `phrase_and_mean`."""
     confidence: float
     """The headline's confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It
     is no chance of being right: a calibrator gives that."""
     sentence: str
-    """What the confidence is."""
+    """What the confidence is, in one sentence for people."""
     confidence_bounds: tuple[float, float] | None = None
-    """Around the exact confidence where only the best tokens of each step are known; None where it is exact."""
+    """An interval around the exact confidence, where only the best tokens of each step are known; None where it is
+    exact."""
 
     @property
     def shown(self) -> str:
@@ -47,7 +49,7 @@ class Headline:
 
     @property
     def line(self) -> str:
-        """The confidence with its name, for a line of text."""
+        """The confidence and what it is, as one line of text."""
         return f"confidence {self.shown}: {self.sentence[0].lower()}{self.sentence[1:-1]}"
 
 
@@ -65,7 +67,7 @@ def headline_of(
     text
         The answer.
     marks
-        Gives its tokens; not asked for those of a short answer.
+        Gives its tokens. It is not called for a short answer.
     n_tokens
         How many they are.
     log_score, log_score_bounds

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 
 Distribution = Literal["raw", "processed", "unknown"]
-"""What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
-one of an engine that does not say."""
+"""What was scored. `raw`: the model's own distribution at temperature 1. `processed`: one after penalties, masks or
+temperature. `unknown`: that of an engine that does not say."""
 SLACK = 1e-6
-"""An answer in progress exceeds a limit only this far above it: sums of its steps are rounded."""
+"""How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over
+steps are rounded."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,18 @@ class Running:
     """The score of an unfinished answer, from its tokens so far."""
 
     uncertainty: float
-    """1 - product over the settled steps, in [0, 1]; where only the best tokens are known, of their mass alone."""
+    """1 - product of the agreeing probabilities of the settled steps, in [0, 1]. Where only the best tokens of a step
+    are known, its agreeing probability is what the listed ones add up to."""
     uncertainty_bounds: tuple[float, float]
-    """Around the uncertainty that the answer has if it ends here."""
+    """An interval (low, high) that contains the uncertainty of the answer if it ends here. The lower end holds whatever
+    follows."""
     n_settled: int
     """Steps in a row, from the first, whose agreeing probability no later token can change."""
     n_tokens: int
     """How many tokens there are so far."""
     log_score_bounds: tuple[float, float]
-    """Bounds of the log score, for long answers: their uncertainty is 1 to all digits. The upper one never rises
-    as the answer goes on."""
+    """The same interval for the log score, which still tells long answers apart when their uncertainty rounds to 1.
+    The upper end never rises as the answer goes on."""
 
     def exceeds(self, limit: float) -> bool:
         """Whether the uncertainty in units of -log_score is certain to exceed a limit, whatever follows.
@@ -81,9 +84,9 @@ class TokensLater:
     n_tokens: int
     make: Callable[[], tuple[ScoredToken, ...]]
     marks: Callable[[], Sequence[TokenMark]] | None = None
-    """Gives what is known without the records, if that costs less."""
+    """Gives `ScoredResponse.marks` without making the records; None where that would cost as much."""
     headline: Headline | None = None
-    """The headline of the answer, where there are no tokens to find it again."""
+    """The headline of the answer, kept where there are no tokens to compute it from; else None."""
 
     @classmethod
     def missing(cls, n_tokens: int, headline: Headline, why: str) -> TokensLater:
@@ -114,9 +117,9 @@ class Decision:
     """What to do with one answer."""
 
     action: Literal["answer", "abstain"]
-    """Give the answer, or do not."""
+    """`answer` to give the answer, `abstain` to withhold it."""
     reason: str
-    """`accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
+    """Why: `accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
     chance: float | None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
     statement: str
@@ -137,23 +140,27 @@ class ScoredResponse:
     tokens: tuple[ScoredToken, ...]
     """Its tokens in order, the terminator included."""
     log_score: float
-    """Sum of the tokens' log agreeing probabilities, <= 0; -inf for an empty answer."""
+    """Sum of the tokens' log agreeing probabilities, <= 0; -inf for a blank answer."""
     preset: str
     """`paper` or `default`; settings that were changed are in `signature`."""
     distribution: Distribution
     """Which distribution the probabilities come from. Published figures need `raw`."""
     neutral_only: bool
-    """The answer holds no content token. Under `default`, neutrality was then not applied to it."""
+    """Whether the answer is not blank and all its tokens are neutral under the rules, as function words may be. Under
+    the preset `default` they do not count as certain then."""
     signature: str
-    """Clusters and settings in one line; equal signatures mean comparable numbers."""
+    """The rules in one line, with the clusters if the rules read them. Numbers of one model are comparable if their
+    signatures are equal; those of two models are not, even then."""
     log_score_bounds: tuple[float, float] | None = None
     """An interval around the exact `log_score`, where only the k best tokens of each step are known; else None."""
     flags: tuple[Flag, ...] = ()
-    """What a reader of the score should know: about its log-probabilities, and where borrowed mass decides."""
+    """What a reader of the score should know: what is doubtful about its log-probabilities, and whether it rests on
+    tokens other than the chosen ones."""
     proxy_for: str | None = None
-    """The model that answered, where the clusters are those of another model with the same tokenizer."""
+    """Name of the model that answered, where the vocabulary or the clusters are those of another model with the same
+    tokenizer; else None."""
     truncated: bool | None = None
-    """The answer was cut off by the token limit; None where that is not known."""
+    """Whether the answer was cut off by the token limit; None where that is not known."""
     chance: float | None = None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator and for a blank answer."""
     chance_bounds: tuple[float, float] | None = None
@@ -161,14 +168,15 @@ class ScoredResponse:
     decision: Decision | None = None
     """Whether to give the answer, with the promise; None without a threshold."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """The answer's uncertainty by each method that was asked for; higher is riskier, in the method's own units."""
+    """Name of each method that was asked for -> the answer's uncertainty by it; higher is riskier, in the method's own
+    units."""
     score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """An interval around the exact value of each score that is not exact, since only the k best tokens of each step are
-    known."""
+    """Name of a method -> an interval around its exact score. Only scores that are not exact are here, since only the k
+    best tokens of each step are known."""
     question: str = field(default="", compare=False)
-    """What was asked, where that is known: its words are not new in the answer."""
+    """What was asked, "" where that is not known. Words of the question do not count as new in the answer."""
     state: HiddenState | None = field(default=None, compare=False)
-    """The hidden state at its end, where it was asked for: `STC(..., states=True)`."""
+    """The model's hidden state at the end of the answer, if it was asked for (`STC(..., states=True)`); else None."""
 
     def __repr__(self) -> str:
         low, high = map(_digits, self.uncertainty_bounds)
@@ -238,7 +246,9 @@ class ScoredResponse:
 
     @cached_property
     def marks(self) -> Sequence[TokenMark | ScoredToken]:
-        """Place and log-probability of each token; cheaper than `tokens` where no more is needed."""
+        """Place, log-probability and log agreeing probability of each token; cheaper than `tokens` where no more is
+        needed.
+        """
         found = vars(self)["tokens"]
         return found.marks() if isinstance(found, TokensLater) and found.marks is not None else self.tokens
 
@@ -257,7 +267,7 @@ class ScoredResponse:
 
     @property
     def confidence(self) -> float:
-        """The confidence, 1 - uncertainty, in [0, 1]."""
+        """Product of the agreeing probabilities, 1 - uncertainty, in [0, 1]; higher is surer."""
         return math.exp(self.log_score)
 
     @property
@@ -268,13 +278,15 @@ class ScoredResponse:
 
     @property
     def uncertainty_width(self) -> float:
-        """Width of `uncertainty_bounds`, in [0, 1]."""
+        """Width of `uncertainty_bounds`, in [0, 1]; 0 where the score is exact."""
         low, high = self.uncertainty_bounds
         return high - low
 
     @property
     def widest_steps(self) -> tuple[int, ...]:
-        """The steps that make the bounds wide, the widest first; empty where the score is exact."""
+        """Positions of the steps whose bounds differ, the widest on the log scale first; empty where the score is
+        exact.
+        """
         bounds = [token.log_agreeing_bounds or (0.0, 0.0) for token in self.tokens]
         ratios = [0.0 if high == low else high - low for low, high in bounds]
         return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
@@ -286,23 +298,23 @@ class ScoredResponse:
 
     @property
     def token_ids(self) -> list[int]:
-        """Ids of the tokens."""
+        """Ids of the tokens in the vocabulary, in order."""
         return [token.id for token in self.tokens]
 
     @property
     def log_probability(self) -> float:
-        """Log of the plain sequence probability, <= 0."""
+        """Natural log of the probability of exactly these tokens, <= 0."""
         return math.fsum(token.log_probability for token in self.tokens)
 
     def uncertainty_under(self, equality: Equality) -> float:
-        """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for an empty answer.
+        """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for a blank answer.
 
         Under `meaning` this is the score of the preset `paper`, under `exact` 1 - the sequence probability.
 
         Raises
         ------
         InvalidInput
-            `meaning`, if the answer was scored without clusters.
+            There is no such equality, or it is `meaning` and the answer was scored without clusters.
         """
         one_of("equality", equality, get_args(Equality))
         if self.empty:
@@ -311,7 +323,9 @@ class ScoredResponse:
 
     @property
     def equalities(self) -> tuple[Equality, ...]:
-        """The equalities that `uncertainty_under` can tell: `meaning` only where clusters were at hand."""
+        """The equalities that `uncertainty_under` takes for this answer: `meaning` only if it was scored with
+        clusters.
+        """
         known = not any(token.log_meaning_probability is None for token in self.tokens)
         return ("meaning", "surface", "exact") if known else ("surface", "exact")
 
@@ -326,7 +340,7 @@ class ScoredResponse:
         return -math.expm1(self.log_score / max(len(self.tokens), 1)) + 0.0
 
     def span_uncertainty(self, start: int, end: int) -> float:
-        """1 - product of the agreeing probabilities of the tokens that touch characters start..end of `text`.
+        """1 - product of the agreeing probabilities of the tokens that touch `text[start:end]`, in [0, 1].
 
         0 for a span that no token touches. Not the paper's score, which takes the whole answer.
         """
@@ -344,6 +358,11 @@ class ScoredResponse:
         **options
             `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`, `max_characters`,
             `max_seconds`, `max_parts`; see `semtoken.parts.parts_of`.
+
+        Raises
+        ------
+        InvalidInput, MissingExtra, OverBudget
+            See `semtoken.parts.parts_of`.
         """
         return parts_of(self, by, **options)
 
@@ -444,7 +463,7 @@ class ScoredResponse:
             raise InvalidInput(f"These options of `json.dumps` cannot be used: {error}.") from error
 
     def to_pandas(self) -> pd.DataFrame:
-        """A table with a row for each token.
+        """A table with a row for each token, whose columns are those of a token in `to_dict`.
 
         Raises
         ------
