@@ -16,9 +16,11 @@ from semtoken.scoring.steps import ReducedSteps, joined
 from semtoken.support.arrays import IdArray
 
 MOST_WAITING = 256
-"""Steps that are reduced and not yet taken in by their answers: a few hundred numbers of each sequence and step."""
+"""The most steps that wait, reduced and not yet taken in by their answers: a few hundred numbers of each sequence and
+step."""
 MOST_ROWS = 64
-"""Whole rows among them, of tokens that do not tell what the text begins with: 40 MB of a large vocabulary."""
+"""The most whole rows that are kept for these steps, where a token does not decide what the text begins with: 40 MB of
+a large vocabulary."""
 
 
 class AnswerBatch:
@@ -51,7 +53,7 @@ class AnswerBatch:
         return self._answer(number)
 
     def __setitem__(self, number: int, answer: LogitsAnswer) -> None:
-        """Put an answer in place of another, or go on from where it is now."""
+        """Put an answer under a number, in place of the one that is there; later steps are added to it."""
         self._take_in()
         self._reserve(number)
         self._answers[number] = answer

@@ -27,7 +27,7 @@ _VALUE_END = frozenset(b'"0123456789el]}')
 
 
 KINDS = ("number", "digit", "quote", "closes", "goes_on")
-"""The classes of `Endings`, in the order of its masses."""
+"""The classes of tokens that `Endings` tells apart, in the order of the masses that `Endings.from_masses` takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,9 @@ NO_END = EndRequest()
 class Endings:
     """Which tokens of a vocabulary end or continue a value, such as a number, that comes before them.
 
-    `digit`, `number`, `quote`, `closes` and `goes_on` say it of the token alone (bool [V]), `asks` of the token after
-    what was left before it.
+    Five masks (bool [V]) say how tokens begin: `digit` with a digit, `number` with a character of a JSON number,
+    `quote` with a quotation mark, `closes` with the bracket that closes an array (or they are blanks, which may come
+    before one), and `goes_on` with a comma. In the last two a quotation mark and blanks may come first.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -63,7 +64,8 @@ class Endings:
         closes_array = self.closes & _mask(b"]" in piece for piece in pieces)
         closes_line = self.closes & _mask(b"\n" in piece for piece in pieces)
         self.leaves = np.asarray(after_digit + 2 * after_value, dtype=np.int64)
-        """What a token, or none, leaves behind: 1 for a digit, 2 for the last character of a value ([V + 1])."""
+        """What each token leaves behind, [V + 1] sums of 1, if it ends in a digit, and 2, if it ends in a character
+        with which a JSON value may end. The last entry is for no token at all."""
         self.asks = np.stack(
             [
                 (behind & 1) * ~self.digit + 2 * self.quote + 4 * (closes_array | (closes_line & (behind >= 2)))
@@ -71,7 +73,8 @@ class Endings:
             ],
             axis=1,
         )
-        """What a step may end with a token, by what was left before it ([V, 4]); see `what_may_end`."""
+        """Which values may end at each token, by what the token before it left ([V, 4]), as sums like those of
+        `what_may_end`."""
         self._ids: dict[int, IdArray] = {}
 
     def what_may_end(self, before: IdArray, tokens: IdArray) -> IdArray:
@@ -100,7 +103,9 @@ class Endings:
         return self._ids[asked]
 
     def from_masses(self, asked: int, masses: Sequence[float]) -> ValueEnds | None:
-        """The probability of each end that is asked for, from the exact masses of the five `KINDS`."""
+        """The probability of each end that is asked for, from the exact masses of the five `KINDS`; None if nothing is
+        asked for.
+        """
         if not len(self.ids_asked(asked)):
             return None
         number, digit, quote, closes, goes_on = (min(mass, 1.0) for mass in masses)
@@ -116,7 +121,9 @@ class Endings:
     def from_list(
         self, request: EndRequest, ids: IdArray, probabilities: FloatArray, unseen: float
     ) -> ValueEnds | None:
-        """Bounds of the probability of each end, from a list of best tokens and the mass that it leaves open."""
+        """Bounds of the probability of each end, from a list of best tokens and the mass `unseen` that it leaves open;
+        None if no value can end there.
+        """
 
         def mass(tokens: BoolArray) -> float:
             return float(probabilities[tokens[ids]].sum())
@@ -140,7 +147,7 @@ class Endings:
 
 @lru_cache(maxsize=4)
 def endings_of(vocabulary: Vocabulary) -> Endings:
-    """The (cached) classes of a vocabulary's tokens."""
+    """The `Endings` of a vocabulary, kept for the last four."""
     return Endings(vocabulary)
 
 

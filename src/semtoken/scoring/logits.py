@@ -83,9 +83,10 @@ def score_logits(
     Raises
     ------
     InvalidInput
-        A preset that is not known, or rules that count clusters where there are none.
+        A preset or a distribution that is not known, or rules that count clusters where there are none.
     InvalidLogits
-        No rows, a wrong number of rows, or a row with NaN, +inf or no finite value (the message names the step).
+        No rows, a wrong number of rows, a row with NaN, +inf or no finite value (the message names the step), or rows
+        that are all probabilities instead of logits.
     VocabularyMismatch
         Fewer columns than the vocabulary has tokens.
     VocabularyError
@@ -112,7 +113,17 @@ def score_logits(
 
 
 def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary) -> None:
-    """Raise if logits of this shape and these ids cannot belong to one answer of this vocabulary."""
+    """Check that logits of this shape and these ids can belong to one answer of this vocabulary.
+
+    Raises
+    ------
+    InvalidLogits
+        The shape is not [n, columns] with one row for each of at least one id.
+    VocabularyMismatch
+        There are fewer columns than tokens.
+    VocabularyError, InvalidInput
+        An id lies outside the vocabulary, or is no whole number.
+    """
     if len(shape) != 2 or shape[0] != len(ids) or not ids:
         raise InvalidLogits(
             f"logits must have shape (n, V) with one row for each of the n >= 1 token ids. "

@@ -13,7 +13,7 @@ from semtoken.tokens.vocabulary import BoolArray
 
 
 class PrefixSet(NamedTuple):
-    """The tokens that spell the beginning of the text after a step, ascending, with their log-probabilities."""
+    """The tokens that spell the beginning of the text from a step on, ascending, with their log-probabilities."""
 
     ids: IdArray
     log_probs: FloatArray
@@ -32,19 +32,20 @@ class Masses(NamedTuple):
     """Natural logs of the agreeing probabilities of n steps, in total and by source, float64 [n] each."""
 
     own: FloatArray
-    """The chosen tokens alone."""
+    """The chosen tokens alone, <= 0."""
     cluster: FloatArray
     """The token's own and its cluster's mass, as far as the rules count it."""
     prefix: FloatArray
-    """Further tokens that spell the beginning of what follows."""
+    """Further tokens of the same spelling, and those that spell the beginning of the text from the token on, as far as
+    the rules count them."""
     neutral: FloatArray
-    """The mass of further neutral tokens."""
+    """Further neutral tokens; -inf where they do not count."""
     agreeing: FloatArray
-    """All of it, <= 0; 0 for a neutral token if neutrality counts."""
+    """Everything that agrees, in total, <= 0; 0 for a neutral chosen token if neutrality counts."""
     surface: FloatArray
     """What agrees under the equality `surface`."""
     meaning: FloatArray
-    """What agrees under the paper's rules; says nothing where there are no clusters."""
+    """What agrees under the paper's rules; not to be used where there are no clusters."""
 
 
 def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray) -> Masses:

@@ -1,9 +1,9 @@
-"""Which tokens spell the beginning of the text that is still to come.
+"""Which tokens spell the beginning of the text from a step on.
 
-The prefix set of step i holds every token whose normalised text is not empty and begins
+The prefix set of step i holds every token whose normalised text is not empty and is a beginning of
 `norm(text(y_i..y_n))`. The published code decodes each suffix whole, which is quadratic in the length of the
 answer. Normalised vocabulary strings are short, so a suffix is decoded only until no longer string can match.
-No probabilities and no clusters here.
+There are no probabilities and no clusters here.
 """
 
 from __future__ import annotations
@@ -33,19 +33,23 @@ NO_IDS: IdArray = np.empty(0, dtype=np.int64)
 
 
 def next_look(waited: int) -> int:
-    """After how many tokens an undecided suffix is looked at again: often at first, then ever less often."""
+    """How many tokens there have to be from a step on before its undecided suffix is looked at again.
+
+    It is looked at after each token at first, and later whenever their number has doubled.
+    """
     return waited + 1 if waited < EAGER_LOOKS else 2 * waited
 
 
 class Candidates(NamedTuple):
-    """For each different normalised string, the ids of the tokens that begin it or that it begins. The last list is
-    empty.
+    """For each distinct normalised string, the ids of the tokens whose text is a beginning of it or begins with it.
+
+    The lists stand one after the other, and one more, the last, is empty.
     """
 
     places: IdArray
     """Where each list begins (one more entry than lists)."""
     ids: IdArray
-    """Ascending in each list."""
+    """The ids of the tokens, ascending in each list."""
     longer: BoolArray
     """Whether some token's text is longer than the string and begins with it."""
 
@@ -106,7 +110,8 @@ class PrefixIndex:
     def tells(self) -> BoolArray:
         """Whether a token alone decides what the normalised text from there on begins with (bool [V]).
 
-        Not blanks, pieces of characters, or texts whose end a later token may still change.
+        Blanks, pieces of characters and texts whose end a later token may still change do not, and no token does where
+        decoding removes blanks before punctuation.
         """
         vocabulary = self.vocabulary
         if vocabulary.clean_up:
@@ -165,7 +170,7 @@ class PrefixIndex:
         return _numbered([text[:count] for text in self.vocabulary.normalized])
 
     def beginnings(self, head: str) -> IdArray:
-        """Ascending ids of the tokens whose normalised text begins `head` (`head` itself included)."""
+        """Ascending ids of the tokens whose normalised text is a beginning of `head`, or `head` itself."""
         parents, places, ids = self._beginnings
         k = bisect_right(self._strings, head) - 1
         while k >= 0 and not head.startswith(self._strings[k]):
@@ -193,14 +198,14 @@ class PrefixIndex:
         return [self.prefix_set(token_ids, step) for step in range(len(token_ids))]
 
     def prefix_set(self, token_ids: Sequence[int], step: int) -> IdArray:
-        """Ids of the tokens whose normalised text begins `norm(text(y_step..y_n))`."""
+        """Ascending ids of the tokens whose normalised text is a beginning of `norm(text(y_step..y_n))`."""
         heads, _ = self.look(token_ids, step, complete=True)
         return self.beginnings(heads[0])
 
     def look(self, token_ids: Sequence[int], step: int, *, complete: bool) -> tuple[tuple[str, ...], bool]:
         """The possible beginnings of the suffix from a step on, and whether its prefix set is decided.
 
-        No more tokens are decoded than it takes. If `complete`, the ids are the whole answer.
+        Tokens are decoded in growing windows until it is decided. If `complete`, the ids are the whole answer.
         """
         window = FIRST_WINDOW
         while True:

@@ -25,7 +25,7 @@ from semtoken.tokens.vocabulary import BoolArray
 def reduce_rows(
     scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
 ) -> tuple[ReducedSteps, dict[int, WholeRow]]:
-    """Reduce n steps; and copies, by place, of the rows of tokens that do not tell what the text begins with.
+    """Reduce n decoding steps to the few numbers of each that scoring needs.
 
     Parameters
     ----------
@@ -41,6 +41,14 @@ def reduce_rows(
         [n] the tokens before them, -1 for none.
     opening
         [n] only blanks come before.
+
+    Returns
+    -------
+    ReducedSteps
+        The numbers of the n steps.
+    dict
+        Place of a step -> a copy of its row, for each step whose token alone does not decide what the text from there
+        on begins with (`PrefixIndex.tells`).
     """
     size, normalizers = scorer.vocabulary.size, rows.log_normalizers[taken]
     if rows.readable is None or rows.likely is None:

@@ -36,20 +36,23 @@ LEAST_LISTED = 0.01  # the probability from which on they are
 LOG_LEAST = math.log(LEAST_LISTED)
 NO_COLUMNS = np.empty(0, dtype=np.int64)
 NUMBERS_EACH = 2_500_000
-"""Numbers of rows that a thread reads at least, 16 rows of a large vocabulary. To wake a thread takes as long as 80,000
-of them, and right after a step of torch its own threads still hold the processors for a moment."""
+"""The fewest numbers that a thread is given to read, 16 rows of a large vocabulary. To wake a thread takes as long as
+to read 80,000, and right after a step of torch its own threads still hold the processors for a moment."""
 COMPILED_FROM = 16_384
-"""Tokens of a vocabulary from which on compiled code pays for loading numba."""
+"""The number of tokens of a vocabulary from which on compiled code is worth the time to load numba."""
 
 
 @dataclass(frozen=True, eq=False)
 class Likely:
-    """The most probable tokens of n rows: at most `LISTED` and the chosen one, of at least `LEAST_LISTED`."""
+    """The most probable tokens of n rows, those of a probability of at least `LEAST_LISTED`.
+
+    There are at most `LISTED` + 1 of each row, since the chosen token may be among them.
+    """
 
     ids: IdArray
-    """[n, k], -1 where there are fewer."""
+    """[n, k] the ids of these tokens, -1 where there are fewer."""
     logits: FloatArray
-    """The largest logits of each row, falling, [n, k]."""
+    """[n, k] their logits, falling."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,21 +62,22 @@ class NormalizedRows:
     logits: Rows
     """The rows themselves, [m, columns]."""
     row_ids: IdArray
-    """[n] which rows of `logits` they are."""
+    """[n] the row of `logits` that each of them is."""
     numbers: IdArray
-    """[n] which rows of the batch they were, for messages."""
+    """[n] the row of the batch that each of them was, for messages."""
     log_normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; not finite for a row that holds no distribution."""
     entropies: FloatArray | None = None
-    """[n] what the kernel has found, in nats; see `entropies_of`."""
+    """[n] entropies in nats, if the kernel has read the rows; else None. `entropies_of` gives them in either case."""
     readable: Any = None
     """The rows as an array that the compiled kernel reads; else None."""
     likely: Likely | None = None
-    """What the kernel has found; it comes with `readable`."""
+    """The most probable tokens, if the kernel has read the rows; else None."""
     has_minus_infinity: BoolArray | None = None
-    """[n] of those columns, if it was looked for."""
+    """[n] whether some column of the vocabulary is -inf, if the kernel has read the rows; else None."""
     common: npt.NDArray[np.float32] | None = None
-    """[n, k] the logits of columns that every step needs; k is 0 if they were not asked for. With `readable`."""
+    """[n, k] the logits of columns that every step needs, if the kernel has read the rows; else None. k is 0 if they
+    were not asked for."""
 
     def of(self, places: slice) -> NormalizedRows:
         """The rows at these places, in this order."""
@@ -104,7 +108,7 @@ class WholeRow:
 
 
 def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | None = None) -> NormalizedRows:
-    """Read rows of logits.
+    """Read rows of logits: their normalisers, and where the kernel can read them also entropies and probable tokens.
 
     Parameters
     ----------
@@ -230,7 +234,7 @@ class KeptRows:
         self._steps = [(rows, self._found.at(place)) for place, rows in enumerate(self._rows)]
 
     def fits(self, steps: int, count: int, dtype: npt.DTypeLike) -> bool:
-        """Whether there is room for this many steps and rows, of the same vocabulary."""
+        """Whether there is room for exactly this many steps, as many rows of each, and this type of numbers."""
         return len(self._steps) == steps and self._numbers.shape[1] >= count and self._rows.dtype == dtype
 
     def read(self, readable: npt.NDArray[Any], row_ids: IdArray) -> int:

@@ -48,15 +48,15 @@ class ScoringRules:
     """`paper` reproduces the published code. `default` follows the evidence (docs/method.md), and does not call an
     answer of function words alone certain."""
     equality: Equality
-    """`meaning`, `surface` or `exact`."""
+    """`meaning`, `surface` or `exact`; the docstring of this module says what each counts."""
     function_words: FunctionWords
-    """`paper`: stopwords and blank tokens are neutral wherever they stand. `whole-word`: stopwords only where the
-    token starts a word and does not open the answer. `off`: no token is neutral."""
+    """`paper`: stopwords and blank tokens are neutral wherever they stand. `whole-word`: blank tokens are, and
+    stopwords only where the token starts a word and does not open the answer. `off`: no token is neutral."""
     clustering: bool
-    """Count the mass of the chosen token's cluster."""
+    """Whether the mass of the chosen token's cluster counts."""
     prefix_matching: bool
-    """Count the mass of tokens that spell the beginning of what follows. With this and `clustering` given as off, and
-    no equality, the rules are those of `exact`."""
+    """Whether the mass of tokens counts that spell the beginning of what follows. With this and `clustering` given as
+    off, and no equality, the rules are those of `exact`."""
     members: Members
     """Which members of the cluster count: `all`, or those whose `spelling` is related: the first three characters
     are the same, case and blanks aside (all of them, where a token has fewer)."""
@@ -95,7 +95,9 @@ class ScoringRules:
 
     @property
     def effective_function_words(self) -> FunctionWords:
-        """Function words; where nothing else counts, none: the score is the sequence probability then."""
+        """`function_words` as it is applied: `off` where the chosen token alone would count otherwise, so that the
+        score is the sequence probability.
+        """
         counts_others = self.clustering or self.prefix_matching or self.same_spelling
         return self.function_words if counts_others else "off"
 
@@ -121,7 +123,9 @@ class ScoringRules:
 
     @property
     def lending(self) -> bool:
-        """Whether the probability of tokens other than the chosen one counts, so that `borrowed_flags` apply."""
+        """Whether clusters or function words count beside the chosen token, so that `borrowed_flags` apply. Other
+        spellings of it, and beginnings of what follows, are no reason for a flag.
+        """
         return self.clustering or self.effective_function_words != "off"
 
     @property

@@ -153,7 +153,7 @@ class RunningAnswer(ABC, Generic[O]):
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
 
-        A step of which later tokens decide counts with all that they can lead to. Before the first content token
+        The bounds allow for every prefix set that later tokens can still give a step. Before the first content token
         nothing is settled under the preset `default`.
         """
         return self._running_with(self._masses_at(self._unsettled()))

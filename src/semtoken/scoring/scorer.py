@@ -33,7 +33,7 @@ class StepTables(NamedTuple):
     labels: npt.NDArray[np.int32]
     """[V] the cluster of each token."""
     numeral: BoolArray
-    """[V] tokens that spell a number."""
+    """[V] which tokens hold a digit."""
     spelled: IdArray
     """[V] ids sorted by their spelling."""
     spelling_of: IdArray
@@ -41,39 +41,43 @@ class StepTables(NamedTuple):
     letters: IdArray
     """[V] a number for the first letters of each token."""
     neutral: BoolArray
-    """[2, V] neutral under the rules where they open an answer, and elsewhere."""
+    """[2, V] which tokens are neutral under the rules where they open an answer, and elsewhere."""
     paper_neutral: BoolArray
-    """[V] neutral under the paper's rules."""
+    """[V] which tokens are neutral under the paper's rules."""
     neutral_ids: IdArray
     """The neutral tokens, if the rules or clusters ask for them; else none."""
     neutral_weights: npt.NDArray[np.float32]
-    """1 for those of them that are neutral under the rules where they open an answer, and elsewhere; else 0 [2, n]."""
+    """[2, n] 1 for those of the n `neutral_ids` that are neutral under the rules where they open an answer, and
+    elsewhere; 0 for the others."""
     candidates: IdArray
     """The tokens that may be in the prefix set of a step, ascending, list by list."""
     candidates_of: IdArray
-    """[V, 2] where the list of each token begins and ends; empty for a token that does not tell by itself."""
+    """[V, 2] where the list of each token begins and ends in `candidates`; empty for a token that does not decide by
+    itself what the text from there on begins with."""
     tells: BoolArray
-    """[V] tokens whose own text is what the text from there on surely begins with."""
+    """[V] which tokens decide by themselves what the text from there on begins with (`PrefixIndex.tells`); all of them
+    where that is not asked."""
     decided: BoolArray
-    """[V] those of them whose prefix set no later token can change."""
+    """[V] which of these have a prefix set that no later token can change."""
     end_ids: IdArray
     """Tokens that end a value or go on with it, list by list."""
     end_places: IdArray
-    """Where each of the eight lists begins, by what a step may end (`Endings.what_may_end`)."""
+    """[9] where each of the eight lists begins and the one before it ends, by what may end at a step
+    (`Endings.what_may_end`)."""
     leaves: IdArray
-    """What each token, or none, leaves behind, as in `Endings`."""
+    """[V + 1] what each token, or none, leaves behind, as in `Endings.leaves`."""
     asks: IdArray
-    """What each token asks for after that, as in `Endings`."""
+    """[V, 4] which values may end at each token, by what is left behind before it, as in `Endings.asks`."""
     end_kinds: IdArray
     """[V] the classes of `Endings` that a token is in, as bits."""
     clustering: bool
     same_spelling: bool
     same_letters: bool
-    """Only members of the same first letters count."""
+    """Whether only those members of a cluster count that have the same first letters."""
 
 
 def lists_of_equals(numbers: npt.NDArray[np.integer]) -> tuple[IdArray, IdArray]:
-    """Ids sorted by a number, and the range of ids with the same number for each id [V, 2]."""
+    """Ids sorted by their number, [V], and where among them those with the number of each id begin and end, [V, 2]."""
     order = np.argsort(numbers, kind="stable").astype(np.int64)
     ordered = numbers[order]
     sides = [np.searchsorted(ordered, numbers, side=side) for side in ("left", "right")]
@@ -86,9 +90,10 @@ if TYPE_CHECKING:
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
 """Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
 ANY_NUMBER = 2**53
-"""Tokens that may agree with a chosen one where the vocabulary is not known."""
+"""How many tokens may agree with a chosen one where the vocabulary is not known: more than any vocabulary has."""
 TOKENS_KEPT = 4096
-"""Chosen tokens whose columns are kept: an answer chooses few tokens often. A few kilobytes each."""
+"""For how many chosen tokens it is kept which others are related to them, a few kilobytes each: an answer chooses few
+tokens often."""
 
 
 @lru_cache(maxsize=16)
@@ -208,11 +213,15 @@ class Scorer:
 
     @cached_property
     def endings(self) -> Endings:
-        """Which tokens of the vocabulary end or continue a value, such as a number, that comes before them."""
+        """The classes of the vocabulary's tokens from which it is seen whether a number, a string or an array that
+        comes before them ends.
+        """
         return endings_of(self.vocabulary)
 
     def cluster_of(self, token: int) -> IdArray:
-        """T^e: the ids that share the token's label and count; a numeral (or any token without clustering) is alone."""
+        """The ids of the token's cluster that count, its own included (T^e in the paper); a numeral is alone in its
+        cluster, and so is every token where the rules do not cluster.
+        """
         if self.clusters is None or not self.rules.clustering or self.vocabulary.numeral[token]:
             return np.array([token], dtype=np.int64)
         members = self.clusters.cluster_ids(token)
@@ -241,10 +250,10 @@ class Scorer:
 
     @cached_property
     def related_count(self) -> Callable[[int, bool, bool], int]:
-        """How many tokens count apart from the prefix set of a token: its cluster, and equal spellings.
+        """A function (cached) that counts the tokens that agree with a chosen one, its prefix set left out.
 
-        Takes the token, whether only blanks come before it, and whether neutral tokens count; then these are all of
-        the neutral tokens there, and the related ones that are not neutral (cached).
+        It takes the token, whether only blanks come before it, and whether neutral tokens count. Counted are the
+        members of its cluster, the tokens of the same spelling, and all neutral tokens if these count.
         """
         return lru_cache(maxsize=TOKENS_KEPT)(self._related_count)
 
@@ -264,9 +273,9 @@ class Scorer:
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
-        """The tokens that count apart from the prefix set of a token, and why, as `kinds` without neutral ones.
+        """A function (cached) from a chosen token to the tokens of its cluster and of its spelling that count.
 
-        Cached.
+        It gives their ids, each with an index into `SOURCES` that says why it counts.
         """
         return lru_cache(maxsize=TOKENS_KEPT)(self._related_kinds)
 

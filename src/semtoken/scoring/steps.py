@@ -33,7 +33,7 @@ meaning
 
 
 LEAST_ROOM = 8
-"""Steps of an answer that have room from the beginning."""
+"""For how many steps of an answer there is room from the beginning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +43,16 @@ class ReducedSteps:
     tokens: IdArray
     """[n] the chosen tokens."""
     opening: BoolArray
-    """[n] only blanks come before."""
+    """[n] whether only blanks come before the step."""
     neutral: BoolArray
-    """[n] the chosen tokens are neutral under the rules."""
+    """[n] whether the chosen token is neutral under the rules."""
     logs: FloatArray
     """[n, 8] natural logs of the `MASSES`, all <= 0 up to rounding."""
     asked: IdArray
-    """[n] what the steps may end, as `Endings.what_may_end` says."""
+    """[n] which values may end at the step, as `Endings.what_may_end` says."""
     ends: FloatArray
-    """[n, 5] masses of the kinds of end tokens."""
+    """[n, 5] probabilities of the five classes of tokens in `semtoken.scoring.endings.KINDS`, in [0, 1] up to
+    rounding."""
     likely_ids: IdArray
     """[n, LISTED + 1] the most probable tokens of at least `LEAST_LISTED`, -1 where there are fewer; the chosen one may
     be among them."""
@@ -60,8 +61,8 @@ class ReducedSteps:
     counts: IdArray
     """[n] how many of `candidates` belong to each step."""
     candidates: FloatArray
-    """Log-probabilities of the tokens that may be in the prefix sets, step after step; those of a token that does not
-    tell are not among them."""
+    """Log-probabilities of the tokens that may be in the prefix sets, step after step. A step has none if its token
+    does not decide by itself what the text begins with (`PrefixIndex.tells`)."""
 
     def __len__(self) -> int:
         return len(self.tokens)

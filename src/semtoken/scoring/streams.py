@@ -1,8 +1,9 @@
 """Scores of answers that are still being written: one token in, the running uncertainty out.
 
-A step is settled once no later token can change its agreeing probability. Only its prefix set looks ahead, and that
-no further than the longest normalised string of the vocabulary: so much the settled part lags behind the answer, and
-by the answer's first tokens as long as all of them are neutral. The final result is that of the whole answer.
+A step is settled once no later token can change its agreeing probability. Only its prefix set depends on later tokens,
+and only on as much text as the longest normalised string of the vocabulary, so the settled part lags behind the answer
+by no more. Under the preset `default` nothing is settled as long as all tokens are neutral. `finish` gives what scoring
+the whole answer at once gives.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class TopLogprobsStream(_Stream[TopkAnswer]):
 
         Raises
         ------
-        InvalidInput, InvalidLogits, VocabularyMismatch
+        InvalidInput, InvalidLogits, VocabularyMismatch, BackendError
             As `score_top_logprobs`.
         """
         [read] = self._names.without(as_top_steps([step]))
@@ -89,5 +90,11 @@ class TopLogprobsStream(_Stream[TopkAnswer]):
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
-        """The score of the answer, once it is complete."""
+        """The score of the answer, once it is complete.
+
+        Raises
+        ------
+        BackendError
+            All log-probabilities are zero, or names lack the blanks that tokens begin with.
+        """
         return self._answer.finish(distribution, proxy_for=proxy_for)

@@ -3,7 +3,7 @@
 Of the mass that is consistent with a token, the listed part is known: a lower bound. What is not listed can add at
 most the mass that is missing from the list, and at most as many times the smallest listed probability as the
 consistent set has members that are not listed. The product over the steps gives an interval around the exact
-uncertainty. Engines round their numbers; the interval is wider for that (`topk_bounds.rounding`).
+uncertainty. Engines round their numbers, so the interval is a little wider (`semtoken.engine_tokens.precision`).
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ def score_top_logprobs(
     Raises
     ------
     InvalidInput
-        No steps, steps of an unknown form, or a chosen token that is unknown or not clear.
+        No steps, steps of an unknown form, a chosen token that is unknown or not clear, a preset that is not known, or
+        rules that need a vocabulary or clusters where there are none.
     InvalidLogits
         Numbers that are no log-probabilities; the message names the step.
     VocabularyMismatch
         Ids and names of the tokens disagree with the vocabulary.
+    BackendError
+        A step lacks its log-probability, all of them are zero, or names lack the blanks that tokens begin with.
     """
     rules = as_rules(preset)
     scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)

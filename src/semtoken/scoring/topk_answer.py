@@ -70,7 +70,9 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._take_in([listed.token], [neutral], waiting)
 
     def running(self) -> Running:
-        """The running score, after the waiting steps have been added; see `RunningAnswer.running`."""
+        """The score from the tokens so far, as `RunningAnswer.running` gives it. Prefix sets are brought up to date
+        first.
+        """
         self.advance()
         return super().running()
 
@@ -166,7 +168,7 @@ class _NoneNeutral(bytes):
 
 
 class ListedScorer(Scorer):
-    """The scorer of an answer without a vocabulary: its vocabulary are the tokens that the lists have named."""
+    """The scorer of an answer without a vocabulary: its tokens are those that the lists have named."""
 
     def __init__(self, vocabulary: Vocabulary, rules: ScoringRules, names: ListedNames) -> None:
         super().__init__(vocabulary, rules, PrefixIndex(vocabulary), open_ended=True)
@@ -181,7 +183,7 @@ class GrowingScorer(ListedScorer):
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
-        """The kinds of the tokens so far; see `Scorer`."""
+        """A function from a token to those named so far that agree with it, and why, as in `Scorer.related_kinds`."""
         return self._related_kinds
 
     def _related_kinds(self, token: int) -> Mapping[int, int]:

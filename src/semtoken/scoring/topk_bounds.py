@@ -31,9 +31,9 @@ class PlacedStep(NamedTuple):
 
     listed: ListedStep
     opening: bool
-    """Only blanks come before."""
+    """Whether only blanks come before the step."""
     neutral: bool
-    """The chosen token is neutral there under the rules."""
+    """Whether the chosen token is neutral there under the rules."""
 
     @property
     def token(self) -> int:
@@ -48,15 +48,15 @@ class Bounds(NamedTuple):
     estimate: FloatArray
     upper: FloatArray
     certain: BoolArray
-    """The chosen token is neutral, so the step counts as 1."""
+    """[n] whether the chosen token is neutral, so that the step counts as 1."""
     cluster: FloatArray
     prefix: FloatArray
     neutral: FloatArray
     ambiguous: FloatArray
-    """Mass of entries that may be consistent or not."""
+    """[n] mass of the entries whose names fit both tokens that count and tokens that do not."""
 
     def intervals(self) -> list[tuple[float, float]]:
-        """Lower and upper bound of each step."""
+        """Lower and upper bound of the log agreeing probability of each step."""
         return list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
 
 
@@ -65,7 +65,7 @@ class Entries:
     """Tokens in the lists or prefix sets of n steps, concatenated, with the step of each."""
 
     steps: IdArray
-    """The step of each."""
+    """The step that each token belongs to."""
     ids: IdArray
 
     @classmethod
@@ -93,7 +93,7 @@ class StepLists:
     opening: BoolArray
     """Whether only blanks come before the step, [n]."""
     listed: Entries
-    """The tokens that are clear."""
+    """The listed tokens whose names fit one token alone."""
     probabilities: FloatArray
     """The probabilities of these tokens."""
     begins: BoolArray
@@ -101,11 +101,11 @@ class StepLists:
     beginnings: Entries
     """The tokens of the prefix sets."""
     log_probs: FloatArray
-    """[n] of the chosen tokens."""
+    """[n] the log-probabilities of the chosen tokens."""
     totals: FloatArray
-    """The mass of all listed tokens, [n]."""
+    """The sum of all listed probabilities, [n]."""
     smallest: FloatArray
-    """The smallest listed probability, [n]."""
+    """The highest probability that a token outside the list can have, [n]."""
     unmapped: FloatArray
     """The mass of names that fit no token, [n]."""
     complete: BoolArray
@@ -115,7 +115,7 @@ class StepLists:
     unclear_steps: IdArray
     """The step of each unclear entry."""
     unclear_probabilities: FloatArray
-    """The probabilities of these names."""
+    """The probability of each unclear entry."""
 
     @property
     def size(self) -> int:
@@ -198,9 +198,11 @@ def step_bounds(
 def usual_masses(
     scorer: Scorer, steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], *, neutrality: bool, off: float = ROUNDING
 ) -> list[LogMass] | None:
-    """The agreeing probabilities of steps whose names are unambiguous, as `step_bounds` gives them; else None.
+    """The agreeing probabilities of some steps, computed one by one; None if a name in them is unclear.
 
-    It is for few steps at a time, such as those of answers in progress, for which arrays cost ten times as much.
+    The results are those of `step_bounds`, which also takes names that fit several tokens or none. For few steps at a
+    time, such as those of answers in progress, the arrays of that function cost ten times as much. `off` is how far
+    each log-probability may be off.
     """
     found: list[tuple[float, float, float]] = []
     for step, prefix_set in zip(steps, prefixes, strict=True):

@@ -244,7 +244,7 @@ def _steps(where: Sequence[int], count: int) -> str:
 
 
 def text_flags(spelled: str, said: str) -> tuple[Flag, ...]:
-    """A flag if the steps do not spell the answer, blanks and pieces of characters aside."""
+    """The flag `other_text` if the steps do not spell what the engine said, blanks and pieces of characters aside."""
     ours, theirs = ("".join(text.replace(REPLACEMENT, "").split()) for text in (spelled, said))
     if ours == theirs:
         return ()
