@@ -44,8 +44,9 @@ class Alternative:
     probability: float
     """Its next-token probability, in [0, 1]."""
     source: Source
-    """What it is to the chosen token: in the same cluster, spells the beginning of what follows, says nothing
-    (neutral: function words, white space, special tokens), or none of these (other)."""
+    """What it is to the chosen token. `cluster`: it is in the same cluster. `prefix`: it is spelled alike, or spells
+    the beginning of the text from the chosen token on. `neutral`: it is a function word, white space or a special
+    token. `other`: none of these."""
     counted: bool = True
     """Whether its probability is part of the chosen token's agreeing probability."""
 
@@ -63,7 +64,8 @@ class MassShares:
     cluster: float
     """The probability of other tokens in the clusters of the chosen ones."""
     prefix: float
-    """The probability of tokens that spell the beginning of the text that follows."""
+    """The probability of tokens that are spelled like the chosen ones, or spell the beginning of the text from these
+    on."""
     function_words: float
     """The probability of function words, white space and special tokens. A chosen token of these kinds counts as
     certain; all that its own probability lacks of 1 is here."""
@@ -84,7 +86,7 @@ class ValueEnds:
     quote: tuple[float, float] | None = None
     """A string ends: a quotation mark follows."""
     array: tuple[float, float] | None = None
-    """An array ends: a bracket follows, not a comma."""
+    """An array ends: a bracket follows, given that a bracket or a comma does."""
 
 
 class TokenMark(NamedTuple):
@@ -99,7 +101,7 @@ class TokenMark(NamedTuple):
 
 @dataclass(frozen=True, repr=False, slots=True)
 class ScoredToken:
-    """One token of an answer."""
+    """One token of an answer, with its probabilities, what counted as agreeing with it, and what else was likely."""
 
     id: int
     """Id of the token in the vocabulary."""
@@ -114,34 +116,38 @@ class ScoredToken:
     log_agreeing_probability: float
     """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
     log_surface_probability: float
-    """Log-probability of all tokens of the same spelling up to case and blanks (the equality `surface`)."""
+    """Natural log of the probability of all tokens of the same spelling up to case and blanks (the equality `surface`),
+    <= 0."""
     log_meaning_probability: float | None
     """Log-probability of all that counts as the token under the paper's rules: its cluster, the beginnings of what
     follows, and function words. None if the answer was scored without clusters."""
     neutral: bool
-    """Counted as certain since it is a function word, white space or a special token."""
+    """Whether it counts as certain under the rules, since it is a function word, white space or a special token."""
     cluster_probability: float
     """Mass of the token and of those of its cluster that count, in [0, 1]."""
     prefix_probability: float
-    """Further mass of tokens that spell the beginning of what follows."""
+    """Further mass, in [0, 1], of tokens that are spelled alike, or spell the beginning of the text from this token
+    on."""
     neutral_probability: float
-    """Further mass of neutral tokens."""
+    """Further mass, in [0, 1], of function words, white space and special tokens."""
     alternatives: tuple[Alternative, ...]
     """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
     value_ends: ValueEnds | None = None
-    """How probable it was that a number, a string or an array ends here, where one comes before."""
+    """How probable it was that a number, a string or an array ends before this token; None where none can end."""
     log_agreeing_bounds: tuple[float, float] | None = None
-    """An interval around the exact `log_agreeing_probability`, where only the k best tokens of the step are known."""
+    """An interval around the exact `log_agreeing_probability`, where only the k best tokens of the step are known;
+    else None."""
     log_surface_bounds: tuple[float, float] | None = None
-    """An interval around the exact `log_surface_probability`."""
+    """The same around the exact `log_surface_probability`."""
     log_meaning_bounds: tuple[float, float] | None = None
-    """An interval around the exact `log_meaning_probability`."""
+    """The same around the exact `log_meaning_probability`; None without clusters, too."""
     ambiguous_probability: float = 0.0
     """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
     unmapped_probability: float = 0.0
     """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
     function_word: bool = False
-    """A function word, white space or a special token, which the paper's rules call certain wherever it stands."""
+    """Whether it is a function word, white space or a special token, which the paper's rules call certain wherever it
+    stands."""
 
     def __repr__(self) -> str:
         counted = "neutral" if self.neutral else f"counted={self.agreeing_probability:.4g}"
@@ -173,7 +179,7 @@ class ScoredToken:
         Raises
         ------
         InvalidInput
-            `meaning`, if the answer was scored without clusters.
+            There is no such equality, or it is `meaning` and the answer was scored without clusters.
         """
         match equality if isinstance(equality, str) else None:
             case "exact":

@@ -21,5 +21,5 @@ def is_function_word(word: str) -> bool:
 
 
 def plain_word(word: str) -> str:
-    """A word in lower case, without the marks of emphasis around it and with a plain apostrophe."""
+    """A word in lower case, without underscores around it, which mark emphasis, and with plain apostrophes."""
     return word.strip("_").lower().translate(_APOSTROPHES)

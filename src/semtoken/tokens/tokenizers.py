@@ -30,7 +30,13 @@ class RawTokens:
 
 
 def read_tokens(tokenizer: Any) -> RawTokens:
-    """Texts and pieces of every token, by decoding each one alone and behind an ordinary letter."""
+    """Texts and pieces of every token, by decoding each one alone and behind an ordinary letter.
+
+    Raises
+    ------
+    VocabularyError
+        This is no tokenizer, it is empty, or it has no token for a single letter.
+    """
     size, decode, token_string = _adapt(tokenizer)
     if size == 0:
         raise VocabularyError("The tokenizer has no tokens.")
@@ -61,7 +67,7 @@ def _piece(text: str, string: str | bytes | None, is_byte: bool) -> bytes:
 
 @cache
 def byte_alphabet() -> dict[str, int]:
-    """The printable characters in which byte-level BPE spells the 256 bytes."""
+    """Each of the 256 printable characters in which byte-level BPE spells bytes -> the byte that it stands for."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in set(printable)]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}

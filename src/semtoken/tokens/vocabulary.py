@@ -73,7 +73,7 @@ class Vocabulary:
     """How bytes that are no whole character are decoded: one replacement character for each broken character, for each
     byte of a broken run of byte tokens, or for each broken byte."""
     clean_up: bool = False
-    """Decoding removes blanks before punctuation (word-piece tokenizers of transformers)."""
+    """Whether decoding removes blanks before punctuation, as that of word-piece tokenizers of transformers does."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any, stopwords: Collection[str] | None = None) -> Vocabulary:
@@ -167,7 +167,9 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all token texts and pieces: equal if and only if two vocabularies score alike."""
+        """SHA-256 of all token texts and pieces and of the rules for decoding them; equal for vocabularies of the same
+        tokenizer. Which tokens are `neutral` is not part of it.
+        """
         digest = hashlib.sha256(f"{self.byte_errors}|{self.clean_up}|{self.size}".encode())
         for text, piece in zip(self.texts, self.pieces, strict=True):
             encoded = text.encode("utf-8", "surrogatepass")
@@ -296,7 +298,13 @@ def decode_run(run: bytes) -> str:
 
 
 def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
-    """Which texts are a stopword or empty once stripped (bool [V])."""
+    """Which texts are a stopword or empty once stripped (bool [V]).
+
+    Raises
+    ------
+    InvalidInput
+        `stopwords` is no collection of words.
+    """
     try:
         words = frozenset(stopwords) | {""}
     except Exception as error:
@@ -399,6 +407,8 @@ def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, npt.NDArray[Any]]:
 
 def unpack_vocabulary(arrays: Mapping[str, npt.NDArray[Any]], config: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary that `pack_vocabulary` packed.
+
+    `config` has its `size`, `drops_blank`, `byte_errors` and `clean_up`.
 
     Raises
     ------
