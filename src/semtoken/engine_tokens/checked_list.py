@@ -24,27 +24,28 @@ class ListedStep(NamedTuple):
     log_prob: float
     """Its log-probability, <= 0; -inf where the engine does not tell it."""
     ids: Sequence[int]
-    """The listed tokens that are clear, each once, the chosen one included where its probability is known."""
+    """Ids of the listed tokens whose names fit one token alone, each once. The chosen one is among them where its
+    probability is known."""
     probabilities: Sequence[float]
     """The probabilities of these tokens, in the same order."""
     total: float
-    """Probability that is listed, that of unclear entries included."""
+    """Sum of the listed probabilities, those of unclear entries included."""
     smallest: float
-    """What a token that is not listed has at most; 1 where the list does not tell."""
+    """The highest probability that a token outside the list can have; 1 where the list does not tell."""
     complete: bool
-    """Every token of the vocabulary is listed."""
+    """Whether every token of the vocabulary is listed."""
     listed: int
-    """Entries beside the chosen token that have a probability."""
+    """How many entries beside the chosen token have a probability."""
     with_blank: int
-    """Entries whose name begins with a blank."""
+    """How many names begin with a blank."""
     without_blank: int
-    """Entries whose name is another token's, too, if the engine leaves out the blank that a token begins with."""
+    """How many names would be another token's, too, if the engine left out the blank that a token begins with."""
     ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
-    """Tokens that each entry may mean, and its probability."""
+    """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
     unmapped: float = 0.0
-    """Probability of entries whose name fits no token."""
+    """Sum of the probabilities of entries whose names fit no token."""
     stands_for: tuple[int, ...] = ()
-    """The chosen token is one of these, the special ones, and its name does not say which; `token` is the first."""
+    """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
 
 
 class ListReader:
@@ -238,7 +239,7 @@ def overfull(total: float, position: int) -> InvalidLogits:
 
 
 def check_number(token: TopToken, position: int) -> None:
-    """Raise `InvalidLogits` for what is no log-probability."""
+    """Raise `InvalidLogits` if the number that a token comes with is no log-probability."""
     if math.isnan(token.log_prob) or token.log_prob > ABOVE_ZERO:
         raise InvalidLogits(
             f"At step {position} the token {token.name} has the log-probability {token.log_prob}: it must be at most "

@@ -24,7 +24,8 @@ from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
 BLANKS = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", SENTENCEPIECE_BLANK)
 """How tokenizers' files spell the blank that a token begins with."""
 NOBODY = 0
-"""Number of a token that agrees with no other: what an entry may be that perhaps agrees."""
+"""Number of a token that agrees with no other. An entry that perhaps agrees with the chosen token may be this one
+instead."""
 
 
 class ListedNames:
@@ -39,18 +40,20 @@ class ListedNames:
         self.ids: list[int] = [-1]
         """The ids that the engine gives, -1 where it gives none."""
         self.blank: list[bool] = [True]
-        """White space, and nothing at all."""
+        """Whether the text is white space or empty."""
         self.alone: list[bool] = [True]
-        """Blanks and pieces of characters, which are spelled like no other token."""
+        """Whether a token is spelled like no other, as blanks and pieces of characters are."""
         self.markup: list[bool] = [False]
-        """Written as special tokens are, or not at all: text, a special token, or a piece of a character."""
+        """Whether a token is written as special tokens are, or has no text: it may be text, a special token, or a piece
+        of a character."""
         self.nameless: list[bool] = [False]
-        """Named by no text of their own, so that they may be spelled as any other token is."""
+        """Whether a token has no usable name, so that it may be spelled as any other token is."""
         self._spellings: list[tuple[str, str]] = [("", "")]
         self._decoded = False
         """Some name begins with a blank, as none does in a tokenizer's files."""
         self.spelled = False
-        """Some entry of a list has a text, so that those without one are special tokens and pieces of characters."""
+        """Whether some entry of a list has a text; then those without one are special tokens or pieces of
+        characters."""
         self._numbers: dict[Name, int] = {}
         self._others: dict[int, int] = {}
         self._by_spelling: dict[str, list[int]] = {}
@@ -59,7 +62,7 @@ class ListedNames:
         return len(self.texts)
 
     def number(self, name: Name) -> int | None:
-        """The number of a token; None if its name does not say how it is spelled."""
+        """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
         found = self._numbers.get(name)
         if found is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
             found = self._numbers[name] = self._add(name)

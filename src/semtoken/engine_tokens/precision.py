@@ -27,11 +27,12 @@ class Rounding:
     """The largest error that rounding can have caused in a log-probability: the sum of three parts."""
 
     off: float = ROUNDING
-    """How far any of them may be off."""
+    """How far any log-probability may be off, whatever its size."""
     digits: int | None = None
-    """Significant digits that they are written with: a unit of the last one."""
+    """The number of significant digits that log-probabilities are rounded to: each may be off by a unit of the last
+    one. None if they are not."""
     relative: float = 0.0
-    """The share of itself that a number may be off: numbers in half precision."""
+    """By what share of itself a log-probability may be off, where they are in half precision; else 0."""
 
     @property
     def even(self) -> bool:

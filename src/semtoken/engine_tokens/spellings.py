@@ -51,7 +51,8 @@ def token_named(
     """A token as its engine names it: by text, id, bytes, or several of them.
 
     Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
-    token without any text is a piece of a character, or a special token: its text becomes U+FFFD.
+    token without any text is a piece of a character, or a special token: its text becomes U+FFFD, or None if its id is
+    known.
     """
     return TopToken(log_prob, *_NAMES[text, token_id, spelled])
 
@@ -92,7 +93,8 @@ def spelling(name: Name) -> bytes | None:
 
 
 def steps_from_items(items: Any, where: str) -> StepList:
-    """Chat items `{token, logprob, bytes, top_logprobs}`; llama.cpp adds `id` and may give `prob`, `top_probs`.
+    """The steps in chat items `{token, logprob, bytes, top_logprobs}`; llama.cpp adds `id` and may give `prob`,
+    `top_probs`.
 
     Raises
     ------
@@ -179,7 +181,11 @@ def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
 
 
 def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
-    """Legacy completions: `{tokens, token_logprobs, top_logprobs}`, the best of each step a dict by text."""
+    """The steps in the lists of legacy completions, `{tokens, token_logprobs, top_logprobs}`.
+
+    The best tokens of a step are a dict from text to log-probability. Lists of different lengths give a `fault` and no
+    steps.
+    """
     tokens = as_list(logprobs.get("tokens"), f"{where}.tokens")
     chosen = as_list(logprobs.get("token_logprobs"), f"{where}.token_logprobs")
     tops = logprobs.get("top_logprobs")
@@ -279,7 +285,7 @@ class BorrowedNames:
         """The last step ends inside a character."""
 
     def without(self, steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
-        """Steps whose tokens have the names without the mark."""
+        """The next steps of an answer, with borrowed names taken away."""
         return tuple(map(self._one, steps))
 
     def _one(self, step: TopStep) -> TopStep:

@@ -27,7 +27,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def is_markup(name: str | bytes | None) -> bool:
-    """Whether a name is written as those of special tokens are."""
+    """Whether a name is written as those of special tokens are, such as `<|im_end|>` or `[INST]`."""
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
     return text is not None and MARKUP.fullmatch(text) is not None
 
@@ -41,15 +41,15 @@ class NameMatches:
     likely: tuple[int, ...]
     """The likely ones among them; see `TokenNames.likely`."""
     any_special: bool
-    """The name says only that the token is special."""
+    """Whether the name says only that the token is special."""
     fits: bool
-    """The name agrees with the id that is given beside it."""
+    """Whether the name agrees with the id that is given beside it; true where there is none."""
     shared: bool
-    """The name is a text alone, which several tokens share."""
+    """Whether the name is a text alone, without id and bytes, which several tokens share."""
     blanks: Literal["begins", "lacks", "left_out"] | None
-    """What the engine does with blanks; `TokenNames.about_blanks` finds it out."""
+    """What the name shows about the blanks that tokens begin with; see `TokenNames.about_blanks`."""
     clear: int
-    """The token, if the name can mean no other one and nothing has to be said about it but its blank; -1 if not."""
+    """The id of the token, if the name has one likely meaning, fits its id and is not shared; else -1."""
 
 
 @lru_cache(maxsize=4)
@@ -79,12 +79,12 @@ class TokenNames:
 
     @cached_property
     def matches(self) -> KeptByName[NameMatches]:
-        """The tokens that a name (id, text, bytes) may stand for; see `candidates` for what each part says."""
+        """The tokens that a name (id, text, bytes) may stand for, looked up as in a dictionary; see `candidates`."""
         return KeptByName(self._matches_of)
 
     @cached_property
     def matches_without_blank(self) -> KeptByName[NameMatches]:
-        """Whether a name fits a token, for engines that leave out the blank that it begins with."""
+        """The same as `matches`, for engines that leave out the blank that a token begins with."""
         return KeptByName(partial(self._matches_of, blanks_left_out=True))
 
     def _matches_of(
@@ -145,8 +145,9 @@ class TokenNames:
     ) -> Literal["begins", "lacks", "left_out"] | None:
         """What a name shows about the blanks that tokens of this vocabulary begin with.
 
-        It begins with a blank; or is the name of two tokens if engines leave blanks out; or, the id being known, is
-        that of a token whose blank was left out.
+        `begins`: the name begins with a blank. `lacks`: it would also be the name of a token that begins with a blank,
+        if the engine left blanks out. `left_out`: its id is that of such a token, so the engine does. None: it shows
+        nothing.
         """
         name = spelled if spelled is not None else (text or "").encode("utf-8", "replace")
         if name.startswith((b" ", SENTENCEPIECE_BLANK.encode())):
@@ -191,7 +192,8 @@ class TokenNames:
     def fits(self, token: int, text: str | None, spelled: bytes | None) -> bool:
         """Whether the text and bytes in a name agree with the token that its id names.
 
-        Special tokens and pieces of characters have no names that could be compared: they fit.
+        Special tokens, and pieces of characters that come without bytes, have no names that could be compared: they
+        fit.
         """
         vocabulary = self.vocabulary
         if not 0 <= token < vocabulary.size:
@@ -219,7 +221,8 @@ Name = tuple[Any, ...]
 
 NAMES_KEPT = 2**17
 LONGEST_KEPT = 100
-"""Characters or bytes of the longest part of a name that is kept; what upstreams send must not fill the memory."""
+"""Names with a part of more characters or bytes than this are not kept, so that what upstreams send cannot fill the
+memory."""
 
 
 class KeptByName(dict[Name, T]):
@@ -268,7 +271,9 @@ class SharedVocabulary:
 
     @property
     def enough(self) -> bool:
-        """Whether enough tokens, among them long ones, were compared to conclude that the tokenizers are the same."""
+        """Whether all tokens fit, and are enough to conclude that the tokenizers are the same: 20 or more, a quarter of
+        them long.
+        """
         return self.fits and self.n_tokens >= ENOUGH and self.n_long * 4 >= self.n_tokens
 
     def require(self, model: str) -> None:

@@ -19,7 +19,10 @@ ABOVE_ZERO = 1e-3
 
 
 def is_given(log_prob: float) -> bool:
-    """Whether a log-probability is one: engines write -9999 for "very unlikely" and for "not known"."""
+    """Whether a log-probability says something: engines write -9999 for "very unlikely" and for "not known".
+
+    False for minus infinity, too.
+    """
     return log_prob > NOT_GIVEN + 1
 
 
@@ -31,10 +34,13 @@ class TopToken(NamedTuple):
     """One token of a step, named as its engine named it: by id, by bytes, by text, or by several of them."""
 
     log_prob: float
-    """Natural log of its next-token probability."""
+    """Natural log of its next-token probability, <= 0; `NOT_GIVEN` where the engine does not give it."""
     id: int | None = None
+    """Its id in the model's vocabulary; None where the engine does not give it."""
     text: str | None = None
+    """Its text as the engine spells it; None where the engine does not give it."""
     bytes: bytes | None = None
+    """The UTF-8 bytes that it spells; None where the engine does not give them."""
 
     @property
     def name(self) -> str:
@@ -152,14 +158,14 @@ def as_text(value: Any, where: str) -> str:
 
 
 def as_id(value: Any, where: str) -> int:
-    """Return a value that must be a token id or an index, a whole number of at least 0."""
+    """Return a value that must be a token id or an index, a whole number of at least 0; raise `InvalidInput` if not."""
     if isinstance(value, int | SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 0:
         return operator.index(value)
     raise _not("an integer from 0", value, where)
 
 
 def as_bytes(value: Any, where: str) -> bytes:
-    """Convert bytes, or a JSON array of numbers from 0 to 255, to bytes."""
+    """Convert bytes, or a JSON array of numbers from 0 to 255, to bytes; raise `InvalidInput` for anything else."""
     if isinstance(value, bytes):
         return value
     try:
@@ -169,7 +175,17 @@ def as_bytes(value: Any, where: str) -> bytes:
 
 
 def as_log_prob(value: Any, where: str) -> float:
-    """Return a value that must be a natural log of a probability, which may be minus infinity."""
+    """Return a value that must be a natural log of a probability, which may be minus infinity.
+
+    A value above 0 by no more than rounding (`ABOVE_ZERO`) becomes 0.
+
+    Raises
+    ------
+    InvalidLogits
+        The value is NaN or above that.
+    InvalidInput
+        It is no number.
+    """
     if isinstance(value, float) and math.isnan(value):
         raise InvalidLogits(f"{where} must be a log-probability, at most 0. Got nan instead.")
     number = as_number(value, where)
@@ -182,7 +198,7 @@ def as_log_prob(value: Any, where: str) -> float:
 
 
 def as_number(value: Any, where: str) -> float:
-    """Return a value that must be a JSON number other than NaN."""
+    """Return a value that must be a JSON number other than NaN; raise `InvalidInput` if it is none."""
     if type(value) is float and value == value:
         return value
     if isinstance(value, float | int | SupportsFloat) and not isinstance(value, bool):
