@@ -25,7 +25,7 @@ Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = str | Sequence[Message] | Sequence[int]
 """Text, chat messages (`{"role": ..., "content": ...}`) for the tokenizer's own template, or token ids."""
 Response: TypeAlias = str | Sequence[int]
-"""Text, or the token ids of an answer."""
+"""An answer as text or as token ids."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,18 @@ class Decoding:
     """How a backend generates answers. Greedy unless a temperature says otherwise."""
 
     max_new_tokens: int = 256
+    """The most tokens of an answer."""
     n: int = 1
-    """Answers to each prompt; samples of it if there is a temperature."""
+    """How many answers each prompt gets; they are samples if there is a temperature."""
     temperature: float = 0.0
     """0: greedy decoding. Otherwise tokens are drawn from the distribution at this temperature. What observers see is
     the distribution at temperature 1 either way."""
     top_p: float = 1.0
+    """Tokens are drawn only from the most probable ones that together have this probability; 1: from all."""
     top_k: int = 0
+    """Tokens are drawn only from so many of the most probable ones; 0: from all."""
     min_p: float = 0.0
+    """Tokens are drawn only from those with at least this share of the highest probability; 0: from all."""
     seed: int | None = None
     """The seed of sampled answers. Each answer has its own stream of random numbers, made from the seed, its prompt
     and its number, so that it does not depend on what else is generated. None: different answers every time."""
@@ -49,7 +53,7 @@ class Decoding:
     stop_strings: tuple[str, ...] = ()
     """End an answer where one of these is complete. The token that completes it belongs to the answer."""
     batch_size: int = 8
-    """Prompts decoded together, where the engine does not decide that itself."""
+    """How many prompts are decoded together, where the engine does not decide that itself."""
     share_prefix: bool = False
     """Read the tokens that all prompts begin with (the examples of a few-shot prompt) once. Prompts of equal length
     are then decoded together; log-probabilities agree with those of prompts read whole up to rounding."""
@@ -86,7 +90,7 @@ class Arrival:
     """The number that observers know its answer by; none that is being written has it."""
     prompt_ids: Sequence[int]
     decoding: Decoding
-    """`n` must be 1, and there are no `options`."""
+    """How its answer is generated: `n` must be 1, and there can be no `options`."""
     is_wanted: Callable[[], bool] = lambda: True
     """Asked before more of its prompt is read; an answer that is not wanted any more ends without a token."""
 

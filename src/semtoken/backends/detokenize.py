@@ -21,7 +21,7 @@ class AnswerText:
 
     def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
         self.stopped = False
-        """A stop text has come."""
+        """Whether a stop text has come."""
         self._vocabulary = vocabulary
         self._stops = tuple(stops)
         self._ids: list[int] = []

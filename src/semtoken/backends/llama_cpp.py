@@ -30,7 +30,7 @@ from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.vocabulary import Vocabulary, neutral_mask
 
 LONGEST_CONTEXT = 4096
-"""Tokens of a context whose length was not given, if the model was trained for as many."""
+"""The length of the context, in tokens, if none is given; it is shorter for a model that was trained for fewer."""
 
 
 def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
@@ -162,6 +162,13 @@ class LlamaCppBackend(OneByOne):
 
         `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further
         tokens that end an answer.
+
+        Raises
+        ------
+        InvalidInput
+            An empty prompt, one that leaves no room for an answer, or chat messages that cannot be rendered.
+        BackendError
+            An observer reads what this engine does not give.
         """
         require_readings(self, observers)
         decodings = as_decodings(decoding, len(prompts))

@@ -81,7 +81,7 @@ class OneByOne(ABC):
         Raises
         ------
         InvalidInput
-            An empty prompt, chat messages that cannot be rendered, or no room for an answer.
+            An empty prompt, one that is longer than the model reads, or chat messages that cannot be rendered.
         BackendError
             Samples, stop strings or options of another engine.
         """

@@ -6,24 +6,27 @@ from collections import deque
 from statistics import median
 
 WHOLE = 64
-"""Tokens; prompts of which no more are to be read are read together, since many of them would take longer in pieces."""
+"""Prompts of which at most this many tokens are to be read are read whole and together: in pieces, many of them would
+take longer."""
 FEWEST = 4
-"""Tokens of a longer prompt that are read before a step, however slow that is: whoever waits must get on."""
+"""The fewest tokens of a longer prompt that are read before a step, however slow that is: whoever waits must get on."""
 MOST = 512
-"""Tokens; a pass over more is hardly faster for each of them, and whoever comes meanwhile waits for all of it."""
+"""The most tokens of prompts that are read in one pass: a pass over more is hardly faster for each of them, and whoever
+comes meanwhile waits for all of it."""
 SLOW, FAST = 1.5, 0.75
-"""Time of reading in steps. Above the first, half as much is read before the next step; below the second, twice as
-much, which takes at most twice as long. So a token usually comes at most 2.5 steps after the one before it, and within
-3 if a piece takes a third longer than usual.
+"""Bounds of the time that reading takes, in units of a decoding step. Above the first, half as much is read before the
+next step; below the second, twice as much, which takes at most twice as long. So a token usually comes at most 2.5
+steps after the one before it, and within 3 if a piece takes a third longer than usual.
 """
 STEPS = 9
-"""The last steps of the answers; their median is what a step takes."""
+"""How many of the last decoding steps are remembered; the median of their times is what a step takes."""
 
 
 class Pace:
-    """Limits how much of waiting prompts is read before a step, so that running answers wait a step and a half more.
+    """Limits how much of waiting prompts is read before a step, so that running answers usually wait for no more than
+    the time of a step and a half.
 
-    Where more answers wait than are being written, reading may take as many times longer: it is the others who are few.
+    Where more answers wait than are being written, reading may take longer in the same proportion.
     """
 
     def __init__(self) -> None:
@@ -58,7 +61,7 @@ def _share(waiting: int, running: int) -> float:
 
 
 def has_room(tokens: int, before: int, budget: int) -> bool:
-    """Whether a prompt of this many tokens is read whole before the next step, after those of other prompts."""
+    """Whether a prompt of this many tokens is read whole before the next step, after `before` tokens of others."""
     return before + tokens <= (MOST if tokens <= WHOLE else budget)
 
 

@@ -1,4 +1,4 @@
-"""Prompts as batches of token ids for transformers models: encoding, padding, and where an answer ends."""
+"""Prompts and responses as token ids: encoding, padding, batches, and where an answer ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PaddedBatch:
     ids: npt.NDArray[np.int64]
     """Token ids, padded, [B, T]."""
     mask: npt.NDArray[np.int64]
-    """[B, T], 0 where padded."""
+    """[B, T] 1 for tokens, 0 for padding."""
 
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
@@ -109,7 +109,7 @@ def _sequence(given: Any) -> list[Any]:
 
 def question_of(prompt: Prompt) -> str:
     """What a person asked: the last message of a user, or the last paragraph of a text, which leaves out examples that
-    stand before it. Nothing where only token ids are known.
+    stand before it. It is "" where only token ids are known.
     """
     if isinstance(prompt, str):
         return prompt.strip().replace("\r\n", "\n").rpartition("\n\n")[2]
@@ -159,7 +159,13 @@ def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
-    """Token ids of a prompt; a chat template writes its special tokens itself."""
+    """Token ids of a prompt; a chat template writes its special tokens itself.
+
+    Raises
+    ------
+    InvalidInput
+        As `prompt_text`; `number` names the prompt in the message.
+    """
     if is_ids(prompt):
         return [int(token) for token in prompt]
     return encode_text(tokenizer, prompt_text(tokenizer, prompt, number), special=isinstance(prompt, str))
@@ -171,7 +177,7 @@ def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]
 
 
 def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
-    """Token ids of a prompt's text, with the tokenizer's special tokens around it where the text has none."""
+    """Token ids of a prompt's text, with the tokenizer's special tokens around it if `special`."""
     return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
@@ -271,7 +277,13 @@ def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[i
 
 
 def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
-    """An id to pad with: the tokenizer's own, or one that ends a sequence."""
+    """An id to pad with: the tokenizer's own, or one that ends a sequence.
+
+    Raises
+    ------
+    VocabularyError
+        There is neither.
+    """
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)
     if stop_ids:

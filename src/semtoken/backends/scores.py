@@ -97,6 +97,8 @@ class StoppingScores(AnswerScores):
         Clusters and rules.
     limit
         In units of -log_score: an answer ends once its own can only be above.
+    methods, depth
+        As in `AnswerScores`.
     """
 
     def __init__(self, scorer: Scorer, limit: float, methods: Sequence[str] = (), depth: float | None = None) -> None:

@@ -27,7 +27,7 @@ REPEATABLE = (DynamicLayer, DynamicSlidingWindowLayer)
 """Kinds of cache layers, exactly, that hold nothing but keys and values and so can be repeated."""
 
 SHORTEST_PREFIX = 16
-"""Tokens; a shorter beginning is not worth a pass of its own."""
+"""The fewest tokens of a shared beginning that are worth a pass of their own."""
 
 
 @dataclass(frozen=True, eq=False)

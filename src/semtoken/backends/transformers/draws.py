@@ -26,9 +26,10 @@ from transformers import (  # noqa: E402
 )
 
 FAN = 16
-"""Branches of the tree in which a token is drawn."""
+"""How many branches each node has of the tree in which a token is drawn."""
 ROWS = 16
-"""Drawn together on a processor: copies of so few rows stay in its cache, which is four times as fast."""
+"""For how many rows tokens are drawn together on the CPU: copies of so few stay in its cache, which is four times as
+fast."""
 
 
 class SeededDraws:
@@ -152,7 +153,7 @@ class AnswerChoices:
     settings: tuple[float, float, int, float] | None
     """Temperature, top-p, top-k and min-p; None for the best token."""
     stream: np.random.Generator | None
-    """None: nothing is drawn."""
+    """The answer's own random numbers; None where nothing is drawn."""
 
     @classmethod
     def of(cls, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> AnswerChoices:

@@ -25,9 +25,9 @@ require("torch", extra="transformers")
 import torch  # noqa: E402
 
 MOST_NODES = 512
-"""Tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
+"""The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
 CHUNK = 512
-"""Tokens of a shared beginning that are read at one time."""
+"""How many tokens of a shared beginning are read at one time, if nobody says otherwise."""
 ROOT = -1
 
 

@@ -205,7 +205,7 @@ def plain_attention(model: Any) -> Iterator[None]:
 
 
 SAMPLED = 64
-"""Numbers of each matrix that stand for it."""
+"""The most numbers of each matrix that stand for it in a hash of the weights."""
 
 
 def weights_hash(model: Any) -> str | None:

@@ -44,10 +44,11 @@ USUAL = frozenset(
 """Settings of a model for generation that change nothing here: requests say how tokens are chosen."""
 
 LEAST_KNOWN = 4
-"""Tokens; a shorter beginning is read again."""
+"""The fewest tokens of a known beginning that are used again; a shorter one is read again."""
 
 MOST_SEEN = 2**18
-"""Pairs of a token and what it may see. Of more, a tree costs more than the padding that it does without."""
+"""The most pairs of a token and one that it may see for which a tree is read: with more of them, it costs more than the
+padding that it does without."""
 
 
 def only_usual(config: Any) -> bool:

@@ -120,7 +120,15 @@ def check_device(device: str | None) -> torch.device:
 
 
 def check_options(model_or_path: str, options: dict[str, Any], source: dict[str, Any]) -> None:
-    """Raise `InvalidInput` for an option that transformers does not take, before any weights are read."""
+    """Check the options of a model before any weights are read.
+
+    Raises
+    ------
+    InvalidInput
+        Neither transformers nor the configuration of the model has an option of that name.
+    ModelError
+        The configuration of the model cannot be read.
+    """
     named = signature(PreTrainedModel.from_pretrained).parameters.values()
     known = {p.name for p in named if p.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)}
     known = known - {"pretrained_model_name_or_path"} | FURTHER_OPTIONS

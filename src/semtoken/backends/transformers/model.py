@@ -60,7 +60,7 @@ require("transformers", extra="transformers")
 import torch  # noqa: E402
 
 CHUNK = 32
-"""Tokens of a reply whose logits exist at one time: batch size x CHUNK x V numbers at most."""
+"""For how many tokens of a reply the logits exist at one time: batch size x CHUNK x V numbers at most."""
 
 COLDEST = 1e-30
 """The lowest temperature whose quotients with logits stay far from the largest float32."""
@@ -95,7 +95,7 @@ class TransformersBackend:
         self.tokenizer = tokenizer
         self._prefix: SharedPrefix | None = None
         self.last_prompt: SharedPrefix | None = None
-        """What `generate_joining` read last."""
+        """The prompt that `generate_joining` read last, for those that begin like it."""
         self.last_trunk: SharedPrefix | None = None
         """What all prompts of the last `GrowingTree` begin with."""
 
@@ -124,7 +124,9 @@ class TransformersBackend:
 
     @property
     def gives(self) -> frozenset[Readable]:
-        """Rows of logits always; hidden states and attention if the model's layers can be read."""
+        """Rows of logits always; hidden states if the model's layers are found, and attention if they can compute it in
+        the plain way, which shows the weights.
+        """
         found: set[Readable] = {"log_probability", "entropy", "best", "row", "logits"}
         if gives_attention(self.model):
             found.add("attention")
@@ -164,7 +166,8 @@ class TransformersBackend:
         Raises
         ------
         InvalidInput
-            An empty prompt, chat messages without a template, or no room for an answer.
+            An empty prompt, one that is longer than the model reads, chat messages without a template, or an option
+            that transformers refuses.
         BackendError
             Beam search or assisted decoding was asked for.
         """
@@ -213,7 +216,7 @@ class TransformersBackend:
         Raises
         ------
         InvalidInput
-            An empty prompt, or no room for an answer.
+            A prompt that is longer than the model reads.
         """
         require_readings(self, observers)
         inside = Inside(observers)

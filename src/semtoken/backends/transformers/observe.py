@@ -43,7 +43,7 @@ class BatchRow:
     """Texts that end the answer where they are complete."""
     token_ids: list[int] = field(default_factory=list)
     text: AnswerText | None = None
-    """Looks out for the stop strings."""
+    """The text of the answer, in which stop strings are looked for; None before the first token, or without them."""
 
     def take(self, token: int, vocabulary: Vocabulary) -> bool:
         """Add a token to the answer; returns whether the answer ends with it."""
@@ -129,7 +129,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             yield
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
-        """Take in one step; returns which rows are complete (bool [B]), or that `generate` is to end."""
+        """Take in one step; returns which rows are complete (bool [B]), all of them if `generate` is to end."""
         active = [row for row, done in enumerate(self._done) if not done]
         if active:
             tokens = input_ids[:, -1].tolist()

@@ -42,7 +42,7 @@ from semtoken.support.inputs import listed, shown, whole
 
 LOOP, ASSISTED = "_sample", "_assisted_decoding"
 FRAMES = 8
-"""Calls between the loop and a processor at most: its list, and what wraps the processor."""
+"""The most calls between the loop and a processor: those of the list of processors, and of what wraps this one."""
 WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_processor")
 
 
@@ -53,7 +53,7 @@ class LoopStep:
     logits: Any
     """[B, columns] the model's own, before any processor."""
     unfinished: list[bool]
-    """[B] the answers that have not ended; the others are being padded."""
+    """[B] whether each answer has not ended; those that have are being padded."""
     stop_ids: frozenset[int]
     """Tokens that end an answer. Others may be ended by texts and by criteria of the caller."""
     first: Any
@@ -124,8 +124,8 @@ UNKNOWN_END = Flag(
 GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
 """What a logits processor sees of a step."""
 ROWS_TOGETHER = 8
-"""Rows of steps whose tokens are known that wait for each other, if the steps are so small. Between two steps the
-model empties the processor's caches: what one step needs of memory and code, the next ones find at hand."""
+"""Rows of logits that are kept and then taken in together, several steps of a small batch at once. Between two steps
+the model empties the processor's caches; steps that are taken in together find memory and code there."""
 
 
 class Recorder(LogitsProcessor):  # type: ignore[misc]

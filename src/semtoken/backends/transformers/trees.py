@@ -21,7 +21,7 @@ class PromptTree:
     ids: IdArray
     """Token ids of the tree's nodes, [N]."""
     positions: IdArray
-    """[N] places in their prompts."""
+    """[N] the place of each token in its prompt."""
     seen: BoolArray
     """[N, K + N] which of the known tokens, and of those of the tree, each of them sees: itself and those before it."""
     columns: Sequence[Sequence[int]]

@@ -37,7 +37,8 @@ from semtoken.support.arrays import FloatArray
 
 FORMAT = 5
 CHECKSUM = 9
-"""Bytes at the beginning of a file: eight hexadecimal digits, which tell accidents, and a blank."""
+"""Bytes of the checksum at the beginning of a file: eight hexadecimal digits, which show accidental damage, and a
+blank."""
 ALIGNED = 16  # bytes: what an array in memory begins at a multiple of
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 ENDING = ".semtoken.json"
@@ -50,7 +51,7 @@ def check_request_id(request_id: object) -> str:
     Raises
     ------
     InvalidInput
-        It is no string, or has other characters than letters, digits, "-" and "_", or more than 100 of them.
+        It is not a string of 1 to 100 letters, digits, "-" and "_", the first of them a letter or digit.
     """
     if not isinstance(request_id, str) or not REQUEST_ID.fullmatch(request_id):
         raise InvalidInput(
@@ -66,7 +67,7 @@ class ChannelRecord:
 
     request_id: str
     signature: str
-    """`Scorer.identity` of the engine's."""
+    """`Scorer.identity` of the scorer in the engine's process."""
     rules: ScoringRules
     distribution: Distribution
     answer: dict[str, Any]
@@ -185,7 +186,8 @@ def read_channels(
 ) -> list[ScoredResponse]:
     """Read the scores of several answers, given the id and tokens of each; faster than `read_channel` for each.
 
-    An answer that ends with an error leaves the files of those after it.
+    The files of the answers are deleted as they are read. An answer that ends with an error leaves the files of those
+    after it. The errors are those of `read_channel`.
     """
     found = [_read(folder, name, [int(token) for token in ids], vocabulary, timeout) for name, ids in answers]
     results: list[ScoredResponse] = []
@@ -218,7 +220,15 @@ def _read(
 
 
 def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> LogitsAnswer | None:
-    """The answer if the record covers all its tokens; None if the engine still has to write some."""
+    """The answer if the record covers all its tokens; None if the engine still has to write some.
+
+    Raises
+    ------
+    VocabularyMismatch
+        The engine uses another vocabulary, or other clusters.
+    BackendError
+        The engine recorded other tokens, or the record is damaged.
+    """
     scorer = scorer_for(vocabulary, record.rules)
     if scorer.identity != record.signature:
         raise VocabularyMismatch(

@@ -153,6 +153,10 @@ class VLLMBackend:
 
         Raises
         ------
+        InvalidInput
+            An empty prompt, one that is longer than the engine reads, or chat messages that cannot be rendered.
+        BackendError
+            An observer reads what the engine does not give.
         InsufficientMemory
             The whole vocabulary is needed, and one answer alone may take more than `memory_budget`.
         """

@@ -103,7 +103,13 @@ def completions(output: Any) -> Sequence[Any]:
 def score_steps(
     ids: Sequence[int], logprobs: Any, vocabulary: Tokens, rules: ScoringRules, mode: LogprobsMode
 ) -> ScoredResponse:
-    """Score ids by vLLM's log-probabilities, one position of its list for each id."""
+    """Score ids by vLLM's log-probabilities, one position of its list for each id.
+
+    Raises
+    ------
+    BackendError
+        The mode is not known or lists logits of a part of the vocabulary, or the list does not fit the ids.
+    """
     if mode not in DISTRIBUTIONS:
         raise BackendError(f"logprobs_mode {mode!r} is not known; known are {', '.join(DISTRIBUTIONS)}.")
     if len(logprobs) != len(ids):
@@ -218,7 +224,10 @@ def sampling_params(*, exact: bool = False, top_k: int = 20, **kwargs: Any) -> A
 
 
 def memory_groups(tokens: Sequence[int], columns: int, budget: int) -> Iterator[list[int]]:
-    """Numbers of the prompts that may run together, given the tokens that each has whole rows of log-probabilities of.
+    """Divide prompts into groups whose log-probabilities fit into memory; gives the numbers of each group's prompts.
+
+    `tokens` says for how many tokens each prompt gets whole rows of `columns` log-probabilities, and `budget` how many
+    bytes there are for them.
 
     Raises
     ------

@@ -38,23 +38,23 @@ class WatchedRequest:
     output_ids: list[int] | None
     """The engine's own list of the tokens chosen so far, where it has one."""
     number: int
-    """The number of its answer."""
+    """The number of its answer among those that are scored together."""
     length: int = 0
-    """Tokens of the answer that are taken in."""
+    """How many tokens of the answer have been taken in."""
     held: NormalizedRows | None = None
     """Logits of the batch in which the request was last stepped; the token chosen from them is not known yet."""
     held_row: int = 0
-    """Its place among them."""
+    """The place of the request's row among them."""
     stepped: float = 0.0
-    """When that was (monotonic seconds)."""
+    """When the request was last stepped, in seconds of the monotonic clock."""
     pace: float = IDLE_SECONDS
-    """Seconds from one step to the next, lately."""
+    """Seconds between the last two steps of the request, at most `LONGEST_STEP`."""
     unwritten: bool = False
-    """Something has changed since its record was written."""
+    """Whether something has changed since its record was written."""
     left: bool = False
-    """The request has left the batch."""
+    """Whether the request has left the batch."""
     error: str | None = None
-    """Why it was given up."""
+    """Why it is no longer scored; None if it is."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class WatchedRow:
     row: int
     watched: WatchedRequest
     chosen: int
-    """Tokens of the answer so far."""
+    """How many tokens of the answer have been chosen so far."""
     last: int
-    """The last of them, `PLACEHOLDER` if there is none or it is not known yet."""
+    """Id of the last of them; `PLACEHOLDER` if there is none or it is not known yet."""
 
 
 class Watch:
