@@ -3,7 +3,7 @@
 steps.py           what a backend shows: `Step`, what may be read of it, `Observer`
 table.py           `@statistic`: an observer that fills one field, and the table of all of them
 token_numbers.py   numbers of every step: entropy, divergence from uniform, the best log-probabilities
-inside.py          what stands inside the model: attention to the token before
+inside.py          what stands inside the model: attention to the token before, hidden states
 method_scores.py   any methods of one pass, applied to answers as they come (`STC(..., methods=[...])`), and what these
                    read of a scored answer: confidence of its new words and of its phrases
 

@@ -74,7 +74,7 @@ class LastStates(Observer):
 
 @statistic("answer_state", Layout("float32", 1, "", "array"))
 class AnswerState(LastStates, Statistic):
-    """The statistic that records the hidden states from which numbers are learned."""
+    """Records the hidden state at the end of every answer, [H], from which calibration can learn."""
 
     reads = frozenset({states(DEPTH)})
 

@@ -61,7 +61,7 @@ PLAIN: Mapping[str, OfAnswer] = MappingProxyType(
         "log_probs": lambda answer, question: np.array([token.log_probability for token in answer.tokens]),
     }
 )
-"""Fields that a scored answer has exactly."""
+"""Field of `Generation` -> what reads it from a scored answer, for fields that the answer has exactly."""
 BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyType(
     {
         "new_word_log_probs": new_word_log_probs,
@@ -70,14 +70,15 @@ BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyTy
         "default_log_score": log_score,
     }
 )
-"""Fields that lie between bounds where only the best tokens of each step are known."""
+"""The same for fields that lie between bounds where only the best tokens of each step are known."""
 OF_ANSWERS = frozenset({*PLAIN, *BOUNDED})
 """All fields of `Generation` that a scored answer has."""
 
 
 FROM_BEST = frozenset({"log_probability", "entropy", "best", "row"})
 FROM_LOGITS = FROM_BEST | {"logits"}
-"""What can be read of a step whose best tokens are known, in bounds or exactly, and of one whose logits are."""
+"""What observers can read of a step of which only the best tokens are known (some of it as bounds), and of one of which
+all logits are."""
 
 
 def one_pass_methods() -> list[str]:
@@ -176,7 +177,13 @@ class MethodScores(Observer):
         response
             The answer.
         question
-            What was asked: its words are no news.
+            What was asked: its words do not count as new in the answer.
+
+        Raises
+        ------
+        InvalidInput
+            The engine gave too little of the answer for a method, or the method cannot be bounded and only the best
+            tokens of each step are known.
         """
         response = response.with_fields(question=question)
         if self.states is not None and (values := self.states.of(answer)) is not None:

@@ -106,12 +106,12 @@ _CALLED: Mapping[Readable, str] = {
 
 @dataclass(frozen=True)
 class Completion:
-    """An answer that a backend has generated."""
+    """An answer that a backend has generated, or a reply that it has read."""
 
     token_ids: list[int]
     """The tokens that were written, with the one that ended the answer."""
     truncated: bool | None
-    """The limit on new tokens cut it off; None of a reply that was read."""
+    """Whether the limit on new tokens cut it off; None for a reply that was read and not generated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class Step:
     means nothing."""
 
     read: NormalizedRows | None = None
-    """[n] the row of each answer, if it was read before."""
+    """[n] the normalised row of each answer, if somebody has read it before; else None."""
 
     @cached_property
     def normalized(self) -> NormalizedRows:

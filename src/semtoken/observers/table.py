@@ -65,7 +65,9 @@ def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
 
 
 class PerStep(Statistic):
-    """One value of every step. Override `values`, and `of`, which makes the field of a record from them."""
+    """A statistic with one value for every step. Override `values`, and `of`, which makes the field of a record from
+    them.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, list[Any]] = {}
@@ -89,7 +91,9 @@ class PerStep(Statistic):
 
 
 class TokenNumbers(PerStep):
-    """One number of every step. Override `numbers`, which is all that a new statistic of this kind needs."""
+    """A statistic with one number for every step. Override `numbers`, which is all that a new statistic of this kind
+    needs.
+    """
 
     def numbers(self, step: Step) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The number of each of the n answers in a step, [n]; or its lower and upper bounds."""

@@ -10,7 +10,7 @@ from semtoken.results.generation import Layout
 from semtoken.support.arrays import FloatArray, row_divergences
 
 MOST = 20
-"""Best log-probabilities that are kept of each step: as many as APIs list, and as any method here reads."""
+"""How many of the best log-probabilities of each step are kept: as many as APIs list, and as any method here reads."""
 
 
 @statistic("token_entropies")
