@@ -51,6 +51,11 @@ def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
 def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
     """Check the natural-log probabilities of one answer's tokens; -inf is allowed, positive rounding errors
     become 0.
+
+    Raises
+    ------
+    InvalidInput
+        A value is NaN or positive, or there is none; the message calls them `name`.
     """
     array = numbers(values, name, dimensions=1)
     if array.max() > _ROUNDING:
@@ -62,7 +67,7 @@ def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
 
 
 def sample_log_probs(values: Rows) -> list[FloatArray]:
-    """One array of log-probabilities per sample, at least one sample."""
+    """One checked array of log-probabilities per sample; `InvalidInput` if there is no sample or one is bad."""
     rows = listed(values, "sample_logprobs")
     if not rows:
         raise InvalidInput("'sample_logprobs' is empty: give at least one sample.")
@@ -70,7 +75,7 @@ def sample_log_probs(values: Rows) -> list[FloatArray]:
 
 
 def booleans(values: npt.ArrayLike, name: str) -> npt.NDArray[np.bool_]:
-    """Convert values to booleans [n]; 1 and 0 count as true and false."""
+    """Convert values to booleans [n]; 1 and 0 count as true and false, anything else raises `InvalidInput`."""
     array = real_numbers(values, name, booleans=True)
     if array.ndim != 1 or not np.isin(array, (0, 1)).all():
         raise InvalidInput(f"'{name}' must be a list of true and false, got {shown(values)}.")
@@ -78,7 +83,7 @@ def booleans(values: npt.ArrayLike, name: str) -> npt.NDArray[np.bool_]:
 
 
 def square(values: npt.ArrayLike, name: str, *, low: float, high: float) -> FloatArray:
-    """A matrix [M, M] with values in [low, high]."""
+    """Convert values to a matrix [M, M]; `InvalidInput` if it is not square or a value lies outside [low, high]."""
     matrix = numbers(values, name, dimensions=2)
     if matrix.shape[0] != matrix.shape[1]:
         raise InvalidInput(f"'{name}' must be square, one row and column per sample, got {matrix.shape}.")
@@ -108,7 +113,13 @@ def same_count(name: str, count: int, other: str, other_count: int) -> None:
 
 
 def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> IntArray:
-    """Convert values to an array of whole numbers of at least 0, not empty."""
+    """Convert values to an array of whole numbers of at least 0 and below `below`, if that is given.
+
+    Raises
+    ------
+    InvalidInput
+        There are no values, or one of them is not such a number.
+    """
     array = numbers(values, name, dimensions=1)
     if np.abs(array).max() > 2**53:
         raise InvalidInput(f"'{name}' holds numbers beyond 2^53, which are not exact.")
@@ -121,7 +132,10 @@ def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> In
 
 
 def nli_classes(values: Iterable[Any], name: str) -> IntArray:
-    """Convert NLI classes, given as numbers or names, to 0 (contradiction), 1 (neutral) and 2 (entailment)."""
+    """Convert NLI classes, given as numbers or names, to 0 (contradiction), 1 (neutral) and 2 (entailment).
+
+    Anything else raises `InvalidInput`.
+    """
     classes = []
     for value in listed(values, name):
         found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value

@@ -21,12 +21,12 @@ from semtoken.support.inputs import listed, real, whole
 from semtoken.support.inputs import text as text_of
 
 WINDOW, GROUP = 4, 8
-"""Steps of the windows of TRACE and of DeepConf."""
+"""How many steps a window of TRACE and a group of DeepConf have."""
 CONTENT_BEST, GROUP_BEST, EPR_BEST = 20, 20, 15
-"""Best tokens that the published methods read of each step."""
+"""How many of the best tokens of each step the published methods read: first content entropy, DeepConf and EPR."""
 ROUNDING, NEGLIGIBLE = 1e-9, 1e-6
-"""How far from 1 the probabilities of a step may sum that is taken to be listed whole, and of one whose unlisted tokens
-add next to nothing to the entropy."""
+"""How far from 1 the listed probabilities of a step may sum: the first for a step that counts as listed whole, the
+second for one whose unlisted tokens add next to nothing to the entropy."""
 
 
 @method(
@@ -242,7 +242,7 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
     Raises
     ------
     InvalidInput
-        Fewer than K log-probabilities are known of the step.
+        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1.
 
     References
     ----------
@@ -302,7 +302,7 @@ def lowest_group_confidence(best_log_probs: Rows, *, width: int = GROUP, best: i
     Raises
     ------
     InvalidInput
-        Fewer than K log-probabilities are known of a step.
+        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1.
 
     References
     ----------
@@ -337,7 +337,7 @@ def epr(best_log_probs: Rows, *, best: int = EPR_BEST) -> float:
     Raises
     ------
     InvalidInput
-        Fewer than K log-probabilities are known of a step.
+        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1.
 
     References
     ----------
@@ -366,6 +366,12 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
     -------
     float in [0, 1]
         Higher is riskier.
+
+    Raises
+    ------
+    InvalidInput
+        Too few log-probabilities are known of a step, there are not two weights for each rank, or the weights are too
+        large.
 
     References
     ----------

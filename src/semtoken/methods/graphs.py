@@ -47,6 +47,12 @@ def affinity_matrix(
     Returns
     -------
     float array of shape (M, M)
+        Values in [0, 1]; higher means more agreement.
+
+    Raises
+    ------
+    InvalidInput
+        Neither or both of probabilities and logits, or values that cannot be used.
 
     References
     ----------
@@ -110,7 +116,7 @@ def eigv(
     temperature: float = 1.0,
     affinity: str = "entailment",
 ) -> float:
-    """A continuous number of meanings, U = sum_k max(0, 1 - lambda_k).
+    """How many meanings the samples have, as a real number: U = sum_k max(0, 1 - lambda_k).
 
     lambda_k are the eigenvalues of the normalised Laplacian L = I - D^(-1/2) W D^(-1/2).
 

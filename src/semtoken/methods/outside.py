@@ -23,9 +23,9 @@ from semtoken.support import extras
 from semtoken.support.text import did_you_mean
 
 _MODULES = "semtoken_methods_"
-"""What the modules of files are called begin with this."""
+"""The names of the modules that are made from files begin with this."""
 OWN = "own"
-"""Family of a plain function of a file."""
+"""The family of a method that is a plain function in a file."""
 
 
 def known_methods(names: Iterable[str]) -> list[str]:
@@ -65,7 +65,7 @@ def is_outside(name: str) -> bool:
 
 
 def source_of(name: str) -> Path | None:
-    """The file that a method comes from; None of a method of a package."""
+    """The file that a method comes from; None for a method of a package."""
     module = sys.modules.get(METHODS[name].function.__module__)
     return Path(str(module.__file__)) if module is not None and module.__name__.startswith(_MODULES) else None
 

@@ -60,7 +60,13 @@ def nli_labels(nli_logits_contra_neutral_entail: npt.ArrayLike) -> IntArray:
 
 
 def pair_logits(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Three finite logits for every ordered pair, [U, U, 3]."""
+    """Check the three NLI logits of every ordered pair of texts, [U, U, 3]; -inf is allowed.
+
+    Raises
+    ------
+    InvalidInput
+        The shape is another one, or a pair has NaN, +inf or no finite logit; the message calls them `name`.
+    """
     logits = numbers(values, name, dimensions=3)
     if logits.shape[0] != logits.shape[1] or logits.shape[2] != 3:
         raise InvalidInput(f"'{name}' must have the shape (U, U, 3), got {logits.shape}.")
@@ -148,7 +154,7 @@ def semantic_entropy(
     *,
     variant: str = "rao_normalised_length_mean",
 ) -> float:
-    """Entropy over the meaning classes of sampled answers, at least 0; higher is less certain.
+    """Entropy over the meaning classes of sampled answers, by default at least 0; higher is less certain.
 
     Default: w_m = exp(mean log-probability of m) / sum of these, P_c = sum of w in class c,
     U = -sum_c P_c log P_c.

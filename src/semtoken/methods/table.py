@@ -22,7 +22,10 @@ Formula = TypeVar("Formula", bound=Callable[..., float])
 
 @dataclass(frozen=True)
 class Method:
-    """One way to give an answer an uncertainty. The last four fields are the columns of the paper's Table 1."""
+    """One way to give an answer an uncertainty.
+
+    The fields from `semantic_aware` to `overhead` are the columns of the paper's Table 1.
+    """
 
     name: str
     """Key in `METHODS`; for the methods that STC is compared with, also the name of the function."""
@@ -33,23 +36,25 @@ class Method:
     function: Callable[..., float]
     """Arrays -> uncertainty, higher is riskier."""
     needs: tuple[str, ...]
-    """Fields of `Generation` that must be recorded; the function gets them in this order."""
+    """Fields of `Generation` that must be recorded. The function gets them in this order, unless there are
+    `arguments`."""
     range: tuple[float, float]
-    """Smallest and largest value."""
+    """The smallest and the largest value that the function can give."""
     reference: str
     """Where it was published."""
     semantic_aware: bool
-    """Knows that different words can mean the same."""
+    """Whether it knows that different words can mean the same."""
     single_sample: bool
-    """Reads the one answer, no further samples."""
+    """Whether it reads the one answer alone, without further samples."""
     external_model_free: bool
-    """Needs no model but the one that answered."""
+    """Whether it needs no model but the one that answered."""
     overhead: Overhead
-    """Cost beyond the greedy generation."""
+    """What it costs beyond the greedy generation: `low`, `medium` or `high`."""
     arguments: Arguments | None = None
     """Turns a generation into the arguments of a function that does not take the fields themselves, by name."""
     monotone: bool = True
-    """The uncertainty moves one way with each array that it reads, so bounds of the array give bounds of it."""
+    """Whether the uncertainty only rises, or only falls, with the numbers in each array that it reads. Then bounds of
+    the arrays give bounds of it."""
 
     def of(self, generation: Generation, **options: Any) -> float:
         """The uncertainty of a recorded answer by this method."""
@@ -80,7 +85,7 @@ def _enter(entry: Method) -> None:
 
 
 def withdraw(name: str) -> None:
-    """Remove a method from the table that was tried and does not work."""
+    """Remove a method from the table, such as one that was tried and does not work."""
     _methods.pop(name, None)
 
 
