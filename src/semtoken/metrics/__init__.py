@@ -7,7 +7,7 @@ Every metric takes an uncertainty per answer (higher is riskier) and a judgement
 name                       range              better    undefined, so NaN with a reason, when
 ========================== ================== ========= ==============================================
 auroc                      [0, 1]             higher    no answer, or only right or only wrong ones
-prr                        (-inf, 1]          higher    no answer, or all of one quality
+prr                        (-inf, 1]          higher    no answer, all of one quality or none rejected
 aurc                       [0, 1]             lower     no answer
 expected_calibration_error [0, 1]             lower     no answer
 ========================== ================== ========= ==============================================

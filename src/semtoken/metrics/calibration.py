@@ -54,7 +54,7 @@ def expected_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike
 
 
 def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike, *, n_bins: int = 15) -> PreparedMetric:
-    """`expected_calibration_error` as a function of multiplicities."""
+    """`expected_calibration_error` as a function of how often each answer counts, for resampling."""
     whole(n_bins, "n_bins", low=1, high=MOST_BINS)
     answers = _with_confidence(confidence, correct)
     bins = np.clip(np.ceil(answers.score * n_bins).astype(int) - 1, 0, n_bins - 1)

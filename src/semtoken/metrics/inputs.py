@@ -28,16 +28,16 @@ class UndefinedMetric(RuntimeWarning):
 
 @dataclass(frozen=True)
 class JudgedAnswers:
-    """The uncertainties and correctness of answers, checked and ready to be ranked."""
+    """The scores of answers and their judgements, checked and ready for a metric."""
 
     score: FloatArray
     """The metric's first argument, [n]. As an uncertainty it may hold infinities, never NaN."""
     target: FloatArray
     """`correct` or `quality`, [n], finite."""
     n_left_out: int
-    """Answers without a judgement."""
+    """How many answers have no judgement."""
     n_non_finite: int
-    """Uncertainties of NaN or +inf, which share the worst rank."""
+    """How many uncertainties are NaN or +inf; they share the worst rank."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class PreparedMetric:
 
     answers: JudgedAnswers
     weighted: Callable[[FloatArray], FloatArray]
-    """Multiplicities [b, n] -> the metric [b], NaN where it is undefined. Row of ones: the data as given."""
+    """How often each answer counts, [b, n] -> the metric, [b], NaN where it is undefined. A row of ones stands for the
+    data as given."""
     undefined: str
     """Why the metric has no value on the data as given; empty if it has one."""
 
@@ -83,6 +84,11 @@ def judged_answers(
 
     `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST
     certain, and +inf becomes 1e7.
+
+    Raises
+    ------
+    InvalidInput
+        The arrays differ in length or cannot be read, or a label is infinite.
     """
     score = vector(uncertainty, "uncertainty")
     labels = vector(target, target_name)

@@ -32,7 +32,7 @@ class RejectionAreas:
     oracle: float
     """The area for the best possible order."""
     random: float
-    """Expected for an uncertainty that knows nothing."""
+    """The area that is expected of an uncertainty that knows nothing."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str 
 
 
 def prepare_auroc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> PreparedMetric:
-    """`auroc` as a function of multiplicities."""
+    """`auroc` as a function of how often each answer counts, for resampling."""
     answers = judged_answers(uncertainty, correct, target_name="correct", non_finite=non_finite)
     require_binary(answers.target, "correct")
     order, starts = tied_groups(answers.score)
@@ -222,7 +222,7 @@ def prepare_prr(
     random: str = "expected",
     non_finite: str = "worst",
 ) -> PreparedMetric:
-    """`prr` as a function of multiplicities."""
+    """`prr` as a function of how often each answer counts, for resampling."""
     max_rejection = _checked_options(max_rejection, ties, random)
     answers = judged_answers(uncertainty, quality, target_name="quality", non_finite=non_finite)
     rescaled = _rescaled(answers)
@@ -241,7 +241,7 @@ def prepare_prr(
 
 
 def prepare_aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> PreparedMetric:
-    """`aurc` as a function of multiplicities."""
+    """`aurc` as a function of how often each answer counts, for resampling."""
     answers = _graded(uncertainty, correct, non_finite)
     order, starts = tied_groups(answers.score)
 

@@ -46,15 +46,15 @@ class Estimate:
     n: int
     """How many answers counted."""
     n_left_out: int
-    """Answers that were not judged."""
+    """How many answers were not judged."""
     n_non_finite: int
-    """Uncertainties of NaN or +inf, which shared the worst rank."""
+    """How many uncertainties are NaN or +inf; they shared the worst rank."""
     n_resamples: int
     """How many resamples were drawn."""
     n_undefined: int
-    """Resamples without a value (one class only, say); they are not in the interval."""
+    """How many resamples have no value (only right or only wrong answers, say); they are not in the interval."""
     confidence_level: float
-    """How often such an interval holds the true value, in (0, 1)."""
+    """The share of the resampled values that lies inside the interval, in (0, 1)."""
     reason: str
     """Why there is no value; empty if there is one."""
 
@@ -74,15 +74,15 @@ class Difference:
     n: int
     """How many answers counted."""
     n_left_out: int
-    """Answers that were not judged."""
+    """How many answers were not judged."""
     n_non_finite: int
-    """Non-finite uncertainties in a and in b together."""
+    """How many uncertainties are NaN or +inf, in a and in b together."""
     n_resamples: int
     """How many resamples were drawn."""
     n_undefined: int
-    """Resamples without a value."""
+    """How many resamples have no value."""
     confidence_level: float
-    """How often such an interval holds the true value, in (0, 1)."""
+    """The share of the resampled values that lies inside the interval, in (0, 1)."""
     reason: str
     """Why there is no value; empty if there is one."""
 
@@ -98,9 +98,9 @@ class ResampledMetric:
     n: int
     """How many answers counted."""
     n_left_out: int
-    """Answers that were not judged."""
+    """How many answers were not judged."""
     n_non_finite: int
-    """Uncertainties of NaN or +inf, which shared the worst rank."""
+    """How many uncertainties are NaN or +inf; they shared the worst rank."""
     n_resamples: int
     """How many resamples were asked for."""
     reason: str
