@@ -4,7 +4,8 @@
 steps                                    what they record                               model
 ======================================== ============================================== ====================
 greedy, likelihoods, alternatives        answer, log-probabilities, best tokens         the one that answers
-stc, stc_no_clustering, stc_no_prefix    STC scores, in the same pass                   none
+stc, stc_no_clustering, stc_no_prefix,   STC scores, confidence of words and phrases,   none
+words                                    in the same pass
 sampling, sample_likelihoods,            sampled answers, their log-probabilities,      the one that answers
 hidden_states                            middle layer at their end
 p_true                                   log P("True"), asked whether the answer is so  the one that answers
@@ -13,7 +14,8 @@ similarity, token_relevance,             of samples, and of answers with and wit
 sample_token_relevance                   each token
 ======================================== ============================================== ====================
 
-Enter by `record`; `steps.STEPS` is the table of the steps, and decoding.py has the observers that they use.
+Observers with `@statistic` are steps, too (`semtoken.observers`). Enter by `record`; `steps.STEPS` is the table of the
+steps, and decoding.py has the observers that they use.
 Every model is called in batches, on different pairs of texts only. `Timings` keeps the seconds of each step.
 """
 

@@ -19,7 +19,7 @@ from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
 
 READING = "reading"
-"""What the seconds of a pass over answers that exist are called."""
+"""The name under which `Timings` keeps the seconds of a pass over answers that exist."""
 
 
 def backend_of(model: STC | Backend) -> Backend:
@@ -191,7 +191,7 @@ def watched_statistics(
 
 
 NORMALIZERS = "normalizers"
-"""What the seconds of the log normalisers are called, which all scorers share."""
+"""The name under which `Timings` keeps the seconds of the log normalisers, which all scorers share."""
 
 
 def clustered_scores(
@@ -220,6 +220,11 @@ def clustered_scores(
     -------
     dict
         Name of a scorer -> one scored response for each answer.
+
+    Raises
+    ------
+    VocabularyMismatch
+        A scorer has the vocabulary of another model. Nothing was read.
     """
     backend = backend_of(model)
     for scorer in scorers.values():

@@ -24,9 +24,9 @@ from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, real, whole
 
 SHARED_PREFIX = "shared_prefix"
-"""What the seconds of reading the common beginning of all prompts are called in `Timings`."""
+"""The name under which `Timings` keeps the seconds of reading the common beginning of all prompts."""
 Progress = Callable[[str, int, int], None]
-"""Called with (step, done, of how many)."""
+"""Called with the name of a step, how many questions are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,19 @@ class AnswerSettings:
     """How the answers that are recorded are generated. The defaults are the paper's."""
 
     max_new_tokens: int = 256
+    """The most tokens of an answer."""
     stop_at_newline: bool = True
     """End an answer at the first token with a newline, besides end-of-sequence tokens."""
     n_samples: int = 5
+    """How many answers to each prompt are sampled."""
     temperature: float = 0.5
     """The temperature of the samples; no top-k, no top-p. Their log-probabilities are recorded at temperature 1."""
     seed: int = 0
     """The seed of the samples. Each has its own stream, made from the seed, the prompt and the number of the sample."""
     batch_size: int = 32
-    """Prompts decoded together; for samples, their prompts."""
+    """How many prompts are decoded together. All samples of a prompt are decoded in its batch."""
     top_k: int = 10
-    """Best alternatives of each step of the greedy answer."""
+    """How many of the best tokens of each step of the greedy answer are recorded, the chosen one included."""
     share_prefix: bool = False
     """Read what all prompts begin with once; see `semtoken.backends.base.Decoding`. Leave it off where the time that a
     method takes is measured."""
@@ -94,7 +96,12 @@ def record_greedy(
         How to generate; where the seconds of `shared_prefix`, `greedy`, `likelihoods`, `alternatives`, `stc`,
         `stc_no_clustering` and `stc_no_prefix` go; called with the progress.
     questions
-        One for each prompt: their words are not new in an answer.
+        One for each prompt: their words do not count as new in an answer.
+
+    Raises
+    ------
+    InvalidInput
+        STC scores are needed, and the model is a backend without rules.
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()

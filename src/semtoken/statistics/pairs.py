@@ -13,7 +13,7 @@ from semtoken.methods import token_text
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
 AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
-"""Pairs of texts -> one row (or number) for each."""
+"""Puts pairs of texts to a model: n pairs -> its answers, one row of numbers or one number for each pair."""
 
 
 class UniquePairs:
@@ -124,6 +124,7 @@ def token_similarities(
     Returns
     -------
     list of float arrays of shapes (T_m,)
+        One similarity for each token of an answer, in the order of its tokens.
 
     References
     ----------
@@ -143,7 +144,7 @@ def token_similarities(
 
 
 def special_token_ids(tokenizer: Any) -> frozenset[int]:
-    """Ids in the tokenizer's table of added tokens."""
+    """Ids in the tokenizer's table of added tokens; where there is none, those of its special tokens."""
     return frozenset(map(int, getattr(tokenizer, "added_tokens_decoder", None) or tokenizer.all_special_ids))
 
 

@@ -82,12 +82,13 @@ class RecordingStep:
     watch: type[Statistic] | None = None
     """The observer of the answering model that records the field, in the pass that gives the answer or in another."""
     rules: Mapping[str, Any] | None = None
-    """Fields of `ScoringRules` that differ from those of the run, for what a scored answer holds."""
+    """For a step that reads a scored answer: the fields of `ScoringRules` in which its rules differ from those of the
+    run. None for other steps."""
     of_answer: OfAnswer = _log_score
-    """With rules: a scored answer and its question -> the fields that it adds."""
+    """For a step with `rules`: a scored answer and its question -> the fields that the step fills."""
 
     inside: frozenset[Readable] = frozenset()
-    """What a step without `watch` reads that not every backend gives."""
+    """For a step without `watch`: the data that it reads and that not every backend gives."""
 
     @property
     def reads(self) -> frozenset[Readable]:

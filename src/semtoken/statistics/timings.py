@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 IN_MODEL = "in_model"
-"""What the seconds of passes of the model are called; the steps that they are part of are charged with them, too."""
+"""The name under which the seconds of passes of the model are kept; the steps that these are part of are charged with
+them, too."""
 
 
 class Timings:
-    """Seconds of wall clock by step. A step inside another is taken out of the outer one.
+    """Seconds of wall clock by step. The time of a step inside another one counts for the inner one only.
 
     >>> timings = Timings()
     >>> with timings.measure("greedy"):
