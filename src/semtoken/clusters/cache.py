@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CachedClusters:
-    """One entry of the cache."""
+    """One entry of the cache of clusters."""
 
     name: str
-    """Name of its folder, for `remove`."""
+    """Name of the entry's folder, which `remove` takes."""
     path: Path
     model: str | None
     """The model that the clusters were made for, as far as known."""
     settings: Mapping[str, Any]
-    """Embedding, algorithm, linkage, metric and number of clusters."""
+    """The `ClusterSettings` that affect the labels, by name."""
     vocabulary_size: int
     size: int
     """How many bytes it takes on disk."""

@@ -57,7 +57,7 @@ class Origin:
     """Name for people: a hub id, or the name of a directory without its path."""
     hub_id: str | None = None
     commit: str | None = None
-    """Commit of the hub id."""
+    """Commit of the hub id; None for a folder, a file or a model in memory."""
     quantization: str | None = None
     """How the embeddings were stored before they were made float32, such as "Q8_0"."""
 
@@ -71,10 +71,10 @@ class EmbeddingTable:
     once: rows concatenated with themselves have the same cosine distances, at twice the arithmetic."""
     origin: Origin
     tied: bool = False
-    """Input and output embeddings are the same matrix."""
+    """Whether input and output embeddings are the same matrix."""
     least_cosine: float | None = None
-    """Where the two are one matrix that was quantised twice: the least cosine between its rows. The output's copy,
-    which files keep with more bits, stands for both."""
+    """Where the two are one matrix that was quantised twice: the least cosine between its rows; else None. The output's
+    copy, which files keep with more bits, stands for both."""
 
     @property
     def n_rows(self) -> int:
@@ -98,7 +98,13 @@ class EmbeddingTable:
         return TableParts(tuple(_widest(part[:size]) for part in self.parts))
 
     def normalized(self) -> npt.NDArray[np.float32]:
-        """All rows in float32, each part of a row divided by its Euclidean norm (zeros stay zeros)."""
+        """All rows in float32, each part of a row divided by its Euclidean norm (zeros stay zeros).
+
+        Raises
+        ------
+        ModelError
+            A row holds NaN or infinity.
+        """
         out = np.empty((self.n_rows, sum(part.shape[1] for part in self.parts)), np.float32)
         column = 0
         for part in self.parts:

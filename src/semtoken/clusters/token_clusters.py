@@ -49,11 +49,17 @@ class ClusterSettings:
     """How clusters are made from a token table. The defaults are those of the paper; see `TokenClusters.from_model`."""
 
     n_clusters: int = 16_000
+    """How many clusters there are to be, at most as many as tokens."""
     algorithm: Algorithm = "agglomerative"
+    """`agglomerative` or `kmeans`."""
     linkage: Linkage = "complete"
+    """Distance of two clusters, for `agglomerative`: `complete`, `average` or `single`."""
     metric: Metric = "cosine"
+    """Distance of two tokens: `cosine` or `euclidean`."""
     embedding: Embedding = "concatenated"
+    """Which rows are clustered: `input` or `output` embeddings, or both, `concatenated`."""
     seed: int = 0
+    """The seed of `kmeans`; nothing else is drawn."""
 
     def facts(self) -> dict[str, Any]:
         """The settings that affect the labels: k-means has no linkage, and a hierarchy has no seed."""
@@ -61,7 +67,7 @@ class ClusterSettings:
         return {name: value for name, value in asdict(self).items() if name != unused}
 
     def check(self, vocabulary: Vocabulary) -> None:
-        """Raise `InvalidInput` if there are fewer tokens than clusters."""
+        """Raise `InvalidInput` unless there is at least one cluster, and no more clusters than tokens."""
         if not 1 <= self.n_clusters <= vocabulary.size:
             raise InvalidInput(
                 f"n_clusters must be between 1 and the {vocabulary.size:,} tokens of this vocabulary, got "
@@ -305,7 +311,13 @@ class TokenClusters:
         return [self.vocabulary.texts[i] for i in joined]
 
     def find(self, text: str) -> list[int]:
-        """The ids of the tokens that a text names; `members` says how texts are matched."""
+        """The ids of the tokens that a text names; `members` says how texts are matched.
+
+        Raises
+        ------
+        InvalidInput
+            No token is spelled so; the message names similar ones.
+        """
         if not isinstance(text, str):
             raise InvalidInput(f"'text' must be a text, got {shown(text)}.")
         texts = self.vocabulary.texts
@@ -415,7 +427,13 @@ def cluster_vocabulary(
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> TokenClusters:
-    """Cluster the tokens of a vocabulary by the embeddings that belong to it."""
+    """Cluster the tokens of a vocabulary by the embeddings that belong to it.
+
+    Raises
+    ------
+    ModelError, InvalidInput, InsufficientMemory
+        As `TokenClusters.from_model`.
+    """
     clustering = cluster_table(
         table.rows(vocabulary.size),
         settings.n_clusters,
@@ -448,7 +466,15 @@ def vocabulary_of(
     stopwords: Collection[str] | None = None,
     revision: str | None = None,
 ) -> Vocabulary:
-    """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights."""
+    """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights.
+
+    Raises
+    ------
+    InvalidInput
+        A model in memory was given without its tokenizer.
+    VocabularyError
+        The tokenizer cannot be loaded or read.
+    """
     if isinstance(tokenizer, Vocabulary):
         return tokenizer
     if tokenizer is None:
