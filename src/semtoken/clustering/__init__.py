@@ -123,7 +123,7 @@ def cluster_table(
     metric : {"cosine", "euclidean"}
         Cosine distance is in [0, 2]; a row of zeros is at distance 1 from every row, as in scikit-learn.
     seed : int
-        For k-means; agglomerative clustering knows no chance.
+        The seed of k-means; agglomerative clustering draws nothing.
     memory_budget : int, optional
         Bytes that may be taken beyond the table. Default: 70 % of the memory that is free.
     progress : callable, optional

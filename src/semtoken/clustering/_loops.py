@@ -33,7 +33,7 @@ def compiled_fast(function: Function) -> Function:
 
 @compiled
 def gather_float32(table, index, factor, out, column):
-    """out[r, column:] = table[index[r]] * factor[r]."""
+    """out[r, column : column + d] = table[index[r]] * factor[r], for a float32 table of d columns."""
     for r in range(len(index)):
         row, f = table[index[r]], factor[r]
         target = out[r, column : column + table.shape[1]]

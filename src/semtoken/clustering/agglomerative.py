@@ -1,7 +1,8 @@
 """From checked rows to merges: the order of events that complete, average and single linkage share.
 
 Equal rows merge first, at distance 0, and go on as one row. (Rows of zeros, too: under cosine they are at
-distance 1 from everything and from each other, so they merge at height 1, but nothing can come before.)
+distance 1 from everything and from each other, so they merge at height 1, but nothing can come before. Average linkage
+under euclidean distance is the exception: there every row goes on by itself.)
 What remains is handed to the engine of the linkage, and the merges it gives are put together with those.
 """
 
@@ -30,9 +31,10 @@ log = logging.getLogger(__name__)
 Ints: TypeAlias = NDArray[np.int64]
 
 SMALL_TILE, LARGE_TILE, TILE_ON_DEVICE = 1024, 1536, 8192
-"""Rows in a block: tiles of short rows should stay in the cache, long rows and devices want larger products."""
+"""How many rows a block has: tiles of short rows should stay in the cache, long rows and devices want larger
+products."""
 MOST_PAIR_BYTES = 5_000_000_000
-"""Memory for pairs that is worth having; more would hardly save another pass over the distances."""
+"""The most bytes for pairs that are worth having; more would hardly save another pass over the distances."""
 BYTES_PER_ROW = {"complete": 8 * SAMPLED_ROWS, "average": 12 * PLACES, "single": 80 * PAIRS_PER_ROW}
 """Bytes per row without which an engine cannot work: the sample, the short lists, the pairs to be thinned."""
 
@@ -86,7 +88,7 @@ class MemoryPlan:
     fixed: int
     """Bytes for blocks, tiles and a few numbers per row."""
     room: int
-    """Pairs that may be kept at a time."""
+    """How many pairs may be kept at a time."""
 
 
 def agglomerate(

@@ -19,7 +19,8 @@ from semtoken.clustering.tiles import CLOSENESS, CpuTiles, Gaps
 Ints = NDArray[np.int64]
 
 ROUNDING = 4.0 * 2.0**-24
-"""Error of a sum of d products in float32, as a part of sqrt(d) times their greatest sum. Found: a quarter of it."""
+"""Error of a sum of d products in float32, as a part of sqrt(d) times their greatest sum. Measured errors are a quarter
+of it."""
 FEW_PAIRS = 256
 """Up to this many pairs of rows are all computed in float64; of more, only the farthest by their products."""
 CHUNK = 4096
@@ -32,7 +33,7 @@ class Members:
     first: Ints
     """[2m] the first base cluster of each cluster."""
     last: Ints
-    """[2m] the last one."""
+    """[2m] the last base cluster of each cluster."""
     following: Ints
     """[m] the base cluster behind each in its chain, -1 for none."""
 
@@ -70,7 +71,7 @@ class ExactGaps:
         self.slack = np.float32(ROUNDING * np.sqrt(tiles.rows.width) * 2 * most)
         """How far a gap may be from the exact one."""
         self.refined = np.float32(CLOSENESS * 2 * least if close else 0.0)
-        """Gaps below were computed from differences."""
+        """Gaps below this one were computed from differences."""
 
     def _rows(self, clusters: list[int]) -> Ints:
         level = self._level

@@ -29,15 +29,17 @@ from semtoken.clustering.tiles import CpuTiles, Pairs
 log = logging.getLogger(__name__)
 
 STEPS = 10_000
-"""Steps of the chain between two looks at the clock and at Ctrl-C."""
+"""How many steps of the chain there are between two looks at the clock and at Ctrl-C."""
 FLOPS_PER_PAIR = 100_000
-"""Keep one pair for so many operations of the product: it then takes less than a tenth of the time of a pass."""
+"""How many operations of the product there have to be for each pair that is kept: keeping it then takes less than a
+tenth of the time of a pass."""
 FEWEST_PAIRS = 128
-"""Pairs per row that are worth having room for even if products are cheap."""
+"""The fewest pairs per row that are worth having room for, even if products are cheap."""
 SMALL = 1_000_000
 """There is always room for this many pairs."""
 SLOW, HOPELESS = 0.1, 0.002
-"""Shares of the clusters: a pass that merges fewer asks for more pairs, or if there is no room for them, to give up."""
+"""Shares of the clusters. After a pass that merges fewer than the first, the next one keeps more pairs. The sparse
+graph is given up after a pass that merges fewer than the second with all the pairs for which there is room."""
 CLOSE_UP_TO = {"cosine": 2.0**-10, "euclidean": 2.0**-6}
 """Above these gaps no pair of clusters is so close that digits cancel."""
 
@@ -51,7 +53,7 @@ class FoundMerges:
 
 
 class SparsePathEnds(Exception):
-    """The error that no sparse graph fits into the memory, so that another way must be taken; the message says why."""
+    """No sparse graph that is worth its memory fits into it, so another way must be taken; the message says why."""
 
 
 def complete_merges(
@@ -87,7 +89,7 @@ def complete_merges(
     Raises
     ------
     SparsePathEnds
-        All pairs up to the nearest ones' distance are more than `room`.
+        As many pairs as there is `room` for lead to next to no merges.
     """
     cluster = np.arange(len(nodes))
     reached = np.float32(0)
@@ -193,9 +195,9 @@ def _merge(cluster: NDArray[np.int64], stage: FoundMerges, m: int) -> NDArray[np
 
 
 PAIRS_PER_ROW = 32
-"""Pairs gathered for each row before they are thinned."""
+"""How many pairs are gathered for each row before they are thinned."""
 SAMPLED_ROWS = 512
-"""Rows whose distances to all others bound the height of the cut from above."""
+"""How many rows are sampled, whose distances to all others bound the height of the cut from above."""
 
 
 def single_merges(

@@ -31,6 +31,11 @@ class Merges:
 def cut(merges: Merges, n_clusters: int) -> NDArray[np.int32]:
     """Labels [n] of `n_clusters` clusters, numbered in the order of their first rows.
 
+    Raises
+    ------
+    ValueError
+        There are too few merges for so few clusters.
+
     Examples
     --------
     >>> tree = Merges(3, np.array([0, 0], "i4"), np.array([2, 1], "i4"), np.array([0.1, 0.5], "f4"))

@@ -20,15 +20,16 @@ from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, Pairs, blocks_of
 
 BYTES_PER_PAIR = 24
-"""8 in the chunk that a tile gives, and 8 in the list of each end; the former are freed as the latter fill."""
+"""Bytes that a kept pair takes: 8 in the chunk that a tile gives, and 8 in the list of each end. The former are freed
+as the latter fill."""
 SAMPLED_ROWS = 192
-"""Rows whose distances to all others decide the threshold."""
+"""How many clusters are sampled at most, whose distances to all others decide the threshold."""
 EVERYTHING = np.float32(np.finfo(np.float32).max)
 """The threshold that keeps all pairs."""
 
 
 class TooManyTies(Exception):
-    """The error that too many pairs have equal gaps for any threshold to keep few enough of them in memory."""
+    """So many pairs have equal gaps that no threshold keeps few enough of them in memory."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Graph:
-    """Near clusters of each cluster: those of c stand at start[c] : start[c] + length[c]."""
+    """The near clusters of each cluster: those of c, and their gaps, stand in `neighbour` and `gap` at
+    start[c] : start[c] + length[c].
+    """
 
     start: NDArray[np.int64]
     length: NDArray[np.int64]

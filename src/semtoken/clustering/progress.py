@@ -18,7 +18,8 @@ from semtoken.clustering.merges import Merges
 Progress: TypeAlias = Callable[[str, float, float | None], None]
 """Called as progress(phase, fraction done, seconds left or None), a few times a second, in the calling thread."""
 SETTLED, ENOUGH = 5.0, 0.05
-"""No time left is told before a phase ran for so many seconds and did such a share: until then it is no estimate."""
+"""The time left is told once a phase has run for so many seconds and has done this share of its work; before, it would
+be a guess."""
 
 Did: TypeAlias = Callable[[float], None]
 Job: TypeAlias = tuple[float, Callable[[Did], None]]
@@ -128,7 +129,7 @@ class CutReport:
     singletons: float
     """Share of the clusters that hold one row."""
     largest: int
-    """Rows in the largest cluster."""
+    """How many rows the largest cluster holds."""
     sizes: Mapping[str, int]
     """Number of clusters by size: '1', '2', '3-4', '5-8', ... rows."""
 
@@ -166,7 +167,7 @@ class ClusteringReport:
 
 
 def describe_cut(labels: NDArray[np.int32], n_clusters: int, merges: Merges | None) -> CutReport:
-    """Sizes and heights of one cut."""
+    """The sizes of the clusters of one cut, and the heights of the merges below and above it."""
     sizes = np.bincount(labels)
     applied = len(labels) - n_clusters
     heights = merges.height if merges is not None else np.empty(0, np.float32)

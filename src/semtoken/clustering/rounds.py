@@ -29,11 +29,11 @@ from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
 Ints: TypeAlias = NDArray[np.int64]
 
 PLACES = 16
-"""Neighbours remembered for every cluster."""
+"""How many near neighbours are remembered for every cluster."""
 SOME = 256
-"""Clusters whose means are computed at a time, which takes a few more copies of them."""
+"""For how many clusters the means are computed at a time, which takes a few more copies of them."""
 SLACK = 0.7
-"""Close the gaps that merged clusters left when fewer than this share of the slots is in use."""
+"""The slots are renumbered without the empty ones when fewer than this share of them holds a cluster."""
 
 
 class Clusters(Protocol):
@@ -67,7 +67,7 @@ class Lists:
     near_tie: NDArray[np.int32]
     count: NDArray[np.int32]
     bound: NDArray[np.float32]
-    """No cluster that is not in the list is nearer than this."""
+    """[m] a gap for each slot: no cluster that is not in its list is nearer than this."""
 
     @classmethod
     def empty(cls, m: int) -> Lists:
@@ -100,6 +100,8 @@ class MeanRows:
 
     Parameters
     ----------
+    tiles : CpuTiles
+        Computes the products of rows.
     nodes, weight : int arrays of shape (m,)
         Rows of the table, and how many equal rows each stands for.
     """
@@ -235,7 +237,7 @@ class Rounds:
         self.slot_of = np.arange(2 * m)
         self.alive = np.arange(2 * m) < m
         self.height = np.zeros(m, np.float32)
-        """Gap of the last merge in each slot."""
+        """Height (as a gap) of the last merge in each slot, 0 before the first."""
         self.lists = Lists.empty(m)
         self.next_name = m
 
@@ -286,7 +288,9 @@ class Rounds:
         return pair, nearest[pair], self.lists.near_gap[pair, 0]
 
     def merge(self, one: Ints, other: Ints, gap: Gaps) -> tuple[NDArray[np.int64], Gaps, Ints]:
-        """Merge pairs of slots. Returns lowest rows [pairs, 2], heights and rows in the results."""
+        """Merge pairs of slots. Returns the lowest rows of each pair's clusters [pairs, 2], the heights of the merges
+        as gaps [pairs], and how many rows the merged clusters hold [pairs].
+        """
         keep, gone = np.minimum(one, other), np.maximum(one, other)
         named = np.sort(np.stack([self.low[keep], self.low[gone]], axis=1), axis=1).astype(np.int64)
         height = np.maximum(gap, np.maximum(self.height[keep], self.height[gone]))

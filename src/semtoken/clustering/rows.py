@@ -27,7 +27,7 @@ from semtoken.support.extras import require
 Array: TypeAlias = NDArray[Any]
 
 CHUNK = 4096
-"""Rows read at a time while checking the table."""
+"""How many rows are read at a time while the table is checked."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Rows:
 
     parts: tuple[Array, ...]
     scales: tuple[NDArray[np.float64], ...]
-    """One factor per row and part."""
+    """For each part, [n] the factors by which its rows are multiplied."""
     metric: Metric
     zero: NDArray[np.bool_]
-    """Rows without direction: under cosine their distance to everything is 1."""
+    """[n] which rows are zero and so have no direction: under cosine their distance to everything is 1."""
     centre: NDArray[np.float32]
-    """Subtracted from every scaled row, so that |x|^2 is small and gaps are exact; zeros for cosine."""
+    """What is subtracted from every scaled row, so that |x|^2 is small and gaps are exact; zeros for cosine."""
     unit: float
-    """Multiply a computed distance by this to get the distance of the given rows."""
+    """The factor between a computed distance and that of the rows as they were given."""
 
     @property
     def n(self) -> int:
@@ -81,7 +81,7 @@ class Rows:
         return self.columns + 2
 
     def block(self, index: NDArray[np.int64], *, left: bool) -> NDArray[np.float32]:
-        """Rows `index` in float32, as the left or the right factor of a product of gaps."""
+        """Rows `index` in float32, [rows, width], as the left or the right factor of the product that gives gaps."""
         loops = compiled_loops()
         out = np.empty((len(index), self.width), np.float32)
         column = 0

@@ -94,8 +94,11 @@ class CpuTiles:
     Parameters
     ----------
     rows : Rows
+        The table.
     size : int
         Rows in a block; larger clusters are worked through in pieces of this size.
+    monitor : Monitor
+        Told of the time and the operations of each product.
     """
 
     name = "cpu"
