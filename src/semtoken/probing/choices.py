@@ -1,4 +1,4 @@
-"""The whole distribution over the allowed values of a field: P(value) by one teacher-forced batch from its prefix.
+"""The whole distribution over the allowed values of a field: P(value) by teacher-forced passes from its prefix.
 
 Each allowed value is put where the answer's own value stands, after the same tokens. Its probability is the product
 over its tokens, times the probability that the value ends there: options of different length are compared as a

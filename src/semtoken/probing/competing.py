@@ -38,11 +38,11 @@ class Competitor:
     probability: float
     """Mass of the tokens of this meaning, in [0, 1]."""
     tokens: tuple[tuple[str, float], ...]
-    """The most probable of them, with their own probabilities."""
+    """Texts of the most probable tokens of this meaning, with their own probabilities."""
     token_ids: tuple[int, ...]
-    """The ids of these tokens."""
+    """The ids of these tokens; empty where no vocabulary is known."""
     chosen: bool
-    """The answer goes on with this one."""
+    """Whether the answer goes on with this meaning."""
     continuation: str | None = None
     """How the answer goes on from the word that the step is in, to the end of the phrase; None if not asked for."""
 
@@ -52,15 +52,15 @@ class Dispute:
     """A step at which the model might have said something else."""
 
     step: int
-    """Index of the token."""
+    """Index of the step's token in the answer."""
     part: Part
-    """The phrase (or the word) that it belongs to."""
+    """The phrase that it belongs to; the token itself where it belongs to none."""
     competitors: tuple[Competitor, ...]
     """The meanings that compete, the most probable first; branches that say the same are one."""
     disagreement: float
     """Mass of the competitors that say something else than the answer, in [0, 1]."""
     unheard: float
-    """Mass of tokens that were not followed."""
+    """Mass of the tokens whose branches were not followed, in [0, 1]."""
 
 
 SHOWN = 3  # tokens of a group that are shown
@@ -78,7 +78,13 @@ class StepRows(Observer):
         self._position = 0
 
     def observe(self, step: Step) -> None:
-        """Record the rows of logits of the wanted steps."""
+        """Record the rows of logits of the wanted steps.
+
+        Raises
+        ------
+        InvalidInput
+            The engine shows the best tokens of a step only.
+        """
         if self._position in self._wanted:
             if step.logits is None:
                 raise InvalidInput("This engine shows the best tokens of a step only: competing meanings need all.")
@@ -88,7 +94,18 @@ class StepRows(Observer):
 
 
 def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequence[int]) -> dict[int, FloatArray]:
-    """Log-probabilities of all tokens at some steps of an answer, from one teacher-forced pass."""
+    """Log-probabilities of all tokens at some steps of an answer, from one teacher-forced pass.
+
+    Returns
+    -------
+    dict
+        Step -> float64 [V].
+
+    Raises
+    ------
+    InvalidInput
+        There is no such step, or the engine does not show all tokens.
+    """
     instance(answer, ScoredResponse, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
@@ -239,11 +256,12 @@ def _plain_groups(scorer: Scorer) -> tuple[IdArray, int]:
 
 
 DOUBTFUL = 0.9
-"""Steps of less confidence than this are looked at."""
+"""Steps whose chosen token has less than this probability are looked at."""
 MAX_STEPS = 8
 BRANCH_TOKENS = 8
 AGREED = 0.85
-"""Share of the branches that has to agree for a doubt to be one of form; the page marks nothing above it."""
+"""Probability that the branches which agree with the answer must have, for a doubt to be about its wording only; the
+page marks nothing above it."""
 _END = re.compile(r"[.!?;:\n](?=\s|\Z)|\n")
 
 
@@ -279,7 +297,7 @@ def disputed(
     doubtful
         Only steps where the chosen token has less than this probability.
     branch_tokens
-        Length of a branch.
+        How many tokens a branch has at most after its first.
     with_agreed
         Return the steps whose branches all say the same too; `only_in_form` needs them.
 
@@ -332,7 +350,10 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -
 
 
 def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
-    """The steps whose tokens were least certain, in the order of the answer; special tokens left out."""
+    """The steps whose tokens were least certain, in the order of the answer; blanks and special tokens are left out.
+
+    There are at most `most`, and each token has a probability below `doubtful`.
+    """
     instance(answer, ScoredResponse, "answer")
     most, doubtful = whole(most, "most", low=0), real(doubtful, "doubtful", low=0.0, high=1.0)
     below = [
@@ -428,7 +449,7 @@ def _dispute(
 
 
 def merge(competitors: Sequence[Competitor]) -> list[Competitor]:
-    """Merge competitors whose continuations have the same content words, the most probable first."""
+    """Merge competitors whose continuations have the same content words as far as both go, the most probable first."""
     merged: list[tuple[tuple[str, ...], Competitor]] = []
     for one in competitors:
         said = content_words(one.continuation or "")
