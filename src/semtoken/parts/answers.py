@@ -39,7 +39,7 @@ class AnswerWithTokens(Protocol):
 
     @property
     def signature(self) -> str:
-        """The clusters and rules behind the score, as one line."""
+        """The rules behind the score in one line, with the clusters if the rules read them."""
 
 
 def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
@@ -135,7 +135,10 @@ TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
 def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool = True) -> Part:
-    """Compute the confidence of one stretch of an answer."""
+    """Compute the confidence of one stretch of an answer.
+
+    If the text that it stands in was cut off (not `complete`), the part has the flag `cut_off`.
+    """
     tokens = _tokens(answer, found)
     scored = tokens[~answer.forced[tokens]]
     equality, flags = found.equality, list(found.flags)

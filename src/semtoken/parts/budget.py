@@ -15,13 +15,14 @@ from semtoken.errors import OverBudget
 from semtoken.support.inputs import real, whole
 
 MAX_CHARACTERS = 500_000
-"""Longest text in which parts are looked for by default."""
+"""Characters of the longest text in which parts are looked for by default."""
 MAX_SECONDS = 10.0
-"""Longest time that it may take by default."""
+"""The longest time that this may take by default."""
 MAX_PARTS = 100_000
-"""Most parts that are found by default."""
+"""The most parts of one kind that a text may have by default."""
 STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
-"""Pieces of work on any text, and more on a longer one. A step is about a hundred bytes or a microsecond."""
+"""How many steps of work any text may take, and how many more for each of its characters. A step is about a hundred
+bytes or a microsecond."""
 
 
 class Budget:

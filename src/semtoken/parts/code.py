@@ -27,7 +27,8 @@ from semtoken.parts.part import FoundPart
 
 DEFAULT_LANGUAGE = "python"
 LONGEST_HERE = 2_000
-"""Characters of code that are read in this process; more are worth the tenth of a second that another one takes."""
+"""The most characters of code that are read in this process; more are worth the tenth of a second that another one
+takes."""
 WITHSTOOD = frozenset(
     (
         *("Bash", "C", "C++", "CSS", "Dart", "Go", "HTML", "Haskell", "JSON", "Java", "JavaScript", "JSX", "Julia"),
@@ -37,7 +38,7 @@ WITHSTOOD = frozenset(
 )
 """Lexers that read hostile text of that length in less than half a second."""
 MEMORY = 2**30
-"""Bytes that another process may use."""
+"""Bytes of memory that the process which reads code may use."""
 
 
 @lru_cache(maxsize=256)

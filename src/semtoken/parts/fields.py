@@ -19,11 +19,11 @@ from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored_token import Flag
 
 SHORT = 3
-"""A string of so many words at most is a name or a label: spelled one way."""
+"""A string of at most so many words is taken for a name or a label, which is spelled in one way."""
 STEPS_A_MEMBER = 10
-"""What each value in an object or array, at any depth, takes of the budget."""
+"""How many steps of the budget each value in an object or array takes, at any depth."""
 LONGEST_INDEX = 10
-"""Digits of the number of an item; what is longer is a key."""
+"""The number of an item with this many digits or more is not looked for in `prefixItems`."""
 _EXACT_KEYWORDS = ("const", "format", "pattern")
 
 
@@ -94,7 +94,7 @@ def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any]
 
 
 def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> Equality:
-    """The equality by which values of this type count as the same."""
+    """The equality under which the confidence of a value is computed, by its type, its text and its schema."""
     if value.kind != "string":
         return "exact"
     written = str(value.value)
@@ -121,7 +121,13 @@ def _container(
 
 
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
-    """The part of a schema that applies to the value at a pointer; empty if the schema does not mention it."""
+    """The part of a schema that applies to the value at a pointer; empty if the schema does not mention it.
+
+    Raises
+    ------
+    InvalidInput
+        A reference in the schema leads nowhere, or round in a circle.
+    """
     if schema is None:
         return {}
     current: Any = schema
@@ -205,7 +211,7 @@ def allowed_values(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 ARGUMENTS = ("arguments", "parameters", "input")
 """What models call the arguments of a call."""
 CHARACTERS_A_STEP = 100
-"""Characters that are searched in the time of one step of the budget."""
+"""How many characters are searched in the time of one step of the budget."""
 RESPELLED = Flag("respelled", "The server wrote the arguments in its own way; they were found by their values.")
 UNALIGNED = Flag("unaligned", "This cannot be found in the answer's tokens, so it has no confidence.")
 

@@ -33,7 +33,7 @@ from semtoken.tokens.scored_token import NO_MEANING
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
 STEPS_A_PART = 10
-"""What each part takes of the budget."""
+"""How many steps of the budget each part takes."""
 
 
 def parts_of(

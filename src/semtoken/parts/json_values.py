@@ -62,7 +62,7 @@ class JsonValue:
     start: int
     end: int
     value: Any
-    """Decoded; None for objects and arrays."""
+    """The decoded value; None for objects and arrays."""
     last_item_end: int | None = None
     """Where the last item of an array ends, if it has one: one past it, quotation mark included."""
 
@@ -119,7 +119,7 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
     Raises
     ------
     OverBudget
-        The text is too long.
+        The text is too long, or reading it takes too long.
     """
     budget = budget or Budget(text)
     best = JsonText()
@@ -132,7 +132,13 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
 
 
 def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
-    """Every complete object or array of a text, one after the other; the last one may be cut off."""
+    """Every complete object or array of a text, one after the other; the last one may be cut off.
+
+    Raises
+    ------
+    OverBudget
+        The text is too long, or reading it takes too long.
+    """
     budget = budget or Budget(text)
     for found, broken in _try_brackets(text, (match.start() for match in _OPENING.finditer(text)), budget):
         if not broken:

@@ -21,11 +21,11 @@ Equality = Literal["exact", "surface", "meaning", "mixed"]
 means the same by the paper's rules. `mixed`: digits exactly, the other tokens of the part by their spelling."""
 Aggregate = Literal["product", "weakest"]
 Ending = Literal["number", "digits", "quote", "array", "literal"]
-"""What ends: a JSON number, a number in prose, a JSON string, a JSON array (these are the fields of `ValueEnds`); true,
-false or null, of which no going on is known."""
+"""What ends: a JSON number, a number in prose, a JSON string or a JSON array (these are the fields of `ValueEnds`), or
+a `literal`, which is true, false or null and has no recorded probability of its end."""
 
 WEAK, SOME_DOUBT = 0.5, 0.85
-"""Parts of less confidence are marked as weak, or as of some doubt."""
+"""Parts of less confidence than the first are marked as weak, others of less than the second as of some doubt."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class FoundPart:
     equality: Equality
     aggregate: Aggregate = "product"
     path: str | None = None
-    """JSON Pointer (RFC 6901) of a field."""
+    """JSON Pointer (RFC 6901) of a field; None for other parts."""
     value: Any = None
     """The decoded value of a field."""
     ending: Ending | None = None
-    """What distinguishes its end from its going on; None where nothing does."""
+    """Which kind of value ends here, if the probability that it does is to be looked up; else None."""
     closing_in_confidence: bool = False
-    """The probability that it ends here is part of its confidence."""
+    """Whether the probability that it ends here is a factor of its confidence."""
     members: tuple[tuple[int, int], ...] | None = None
     """The ranges whose tokens make up an object or an array, where syntax is left out."""
     call: int | None = None
@@ -75,11 +75,11 @@ class AnswerTokens:
     meaning: FloatArray
     """Log mass of the tokens that mean the same [n]; NaN where the answer was scored without clusters."""
     neutral: BoolArray
-    """Counted as certain under `meaning`: function words, blanks, special tokens [n]."""
+    """Whether a token counts as certain under `meaning`: function words, blanks, special tokens [n]."""
     digits: BoolArray
-    """The token's text holds a digit [n]."""
+    """Whether a token's text holds a digit [n]."""
     forced: BoolArray
-    """A grammar left no choice [n]: left out of aggregates, counted."""
+    """Whether a grammar left no choice [n]. Such tokens are left out of the aggregates and counted in `Part.forced`."""
     prose: Equality = "meaning"
     """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
     bounds: Mapping[Equality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
@@ -119,34 +119,35 @@ class Part:
     kind: str
     """`word`, `phrase`, `sentence`, `number`, `date`, `string`, `boolean`, `identifier` and so on."""
     path: str | None
-    """JSON Pointer (RFC 6901) of a field, such as `/items/0/price`; None for other parts."""
+    """JSON Pointer (RFC 6901) of a field, such as `/items/0/price`; None for parts that are no fields."""
     confidence: float | None
-    """The aggregate that is the default for this kind, in [0, 1]. None where nothing can be said; `flags` say why."""
+    """The aggregate that is the default for this kind, in [0, 1]; for figures `closing` counts, too. None where nothing
+    can be said: `flags` say why, or `present` is false."""
     aggregate: Aggregate
-    """Which one that is."""
+    """Which aggregate the confidence is, `product` or `weakest`."""
     product: float | None
     """Product over its tokens, without `closing`: the probability of the whole part."""
     weakest: float | None
-    """Its least certain token: does not fall with length."""
+    """Probability of its least certain token, in [0, 1]; it does not fall with the length of the part."""
     weakest_token: int | None
-    """Which token that is: its index in the answer's tokens."""
+    """Index of that token in the answer's tokens; None where there is none."""
     mean: float | None
-    """Geometric mean over its tokens."""
+    """Geometric mean over its tokens, in [0, 1]."""
     closing: float | None
     """Probability that the value ends where it ends. None where that is not known: the text was cut off, or the
     token that ends the value also spells its end."""
     closing_token: int | None
-    """The step that tells."""
+    """Index of the token after the value, at which it is seen whether the value ends; None where there is none."""
     equality: Equality
-    """What counted as the same token."""
+    """What counted as the same token; see `Equality`."""
     tokens: tuple[int, ...]
     """Indexes of its tokens in the answer's tokens, forced ones included."""
     neutral_share: float
     """Share of its tokens that counted as certain since they are function words, in [0, 1]."""
     bounds: tuple[float, float] | None
-    """An interval around `confidence`; a point where that is exact."""
+    """An interval (low, high) around `confidence`, with equal ends where that is exact; None without a confidence."""
     flags: tuple[Flag, ...] = ()
-    """What a reader should know."""
+    """What a reader of the confidence should know."""
     value: Any = None
     """The decoded value of a JSON field."""
     present: bool = True
@@ -154,15 +155,16 @@ class Part:
     complete: bool = True
     """False for the fields of an object that was cut off."""
     forced: int = 0
-    """Tokens that a grammar left no choice for; they are left out of the aggregates."""
+    """How many of its tokens a grammar left no choice for; they are left out of the aggregates."""
     call: int | None = None
     """Which tool call it belongs to, from 0."""
     negation: tuple[tuple[str, float], ...] = ()
-    """Words of a sentence that turn it round, with their own probability: they may count as certain above."""
+    """Words of a sentence that turn it round ("not"), each with its own probability. As function words they may count
+    as certain in the confidence."""
     choices: Mapping[str, float] | None = None
     """Probability of each allowed value of an enum or a boolean, normalised over them; see `semtoken.probing`."""
     allowed_mass: float | None = None
-    """Their total before normalising: small where the model wanted to write something else."""
+    """The total of `choices` before normalising, in [0, 1]: small where the model wanted to write something else."""
 
     def __repr__(self) -> str:
         where = "" if self.path is None else f"path={self.path!r}, "

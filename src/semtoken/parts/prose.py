@@ -53,7 +53,7 @@ def _patterns() -> tuple[Any, Any, Any]:
 def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
     """Character ranges of the words of a text, as Unicode's annex 29 has them.
 
-    Scripts without blanks between words: a run of letters is one word.
+    In scripts without blanks between words, a run of letters is one word.
 
     Raises
     ------
@@ -95,9 +95,9 @@ def find_words(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
 
 
 def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
-    """The longest runs of content words between function words and punctuation; function words alone stand alone.
+    """The longest runs of content words between function words and punctuation.
 
-    A text without a content word is one phrase.
+    Function words belong to no phrase. A text without a content word is one phrase.
     """
     found: list[tuple[int, int]] = []
     last = -1  # end of the content word before
@@ -126,7 +126,13 @@ def phrases(text: str) -> list[tuple[int, int]]:
 
 
 def find_sentences(text: str, language: str) -> Iterator[FoundPart]:
-    """Every sentence; blanks around it are left out."""
+    """Every sentence, without the blanks around it; `language` is a code such as "en".
+
+    Raises
+    ------
+    MissingExtra
+        sentencex is not installed.
+    """
     sentencex = require("sentencex", extra="parts")
     found = (
         (begin + sentence["start_index"], begin + sentence["end_index"])
@@ -253,7 +259,7 @@ def is_reference(text: str) -> bool:
 
 
 LONG = 12
-"""Tokens from which on an answer is a sentence, not a short answer."""
+"""The number of tokens from which on an answer counts as a sentence and not as a short answer."""
 _WORD = re.compile(r"\w[\w'’-]*")
 
 
@@ -272,7 +278,7 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
     answer
         A scored answer.
     question
-        What was asked: words that stand in it are no news. Without it all content words count.
+        What was asked: words that stand in it do not count. Without it all content words count.
 
     Returns
     -------
