@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import gc
 import json
 import os
 import pstats
@@ -89,10 +90,14 @@ def upstream(port: int, tokens: int, gap: float) -> None:
             for chunk in chunks:
                 yield chunk[asked]
                 await asyncio.sleep(gap)
-            yield b"data: [DONE]\n\n"
+            yield (
+                b": %.6f\n\ndata: [DONE]\n\n" % time.monotonic()
+            )  # a comment, by which clients know when the end was sent
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
+    gc.collect()
+    gc.freeze()  # else it stands still for 80 ms at times, and the streams go on in step, with all tokens at once
     uvicorn.run(server, port=port, log_level="error", timeout_keep_alive=120)
 
 
@@ -132,23 +137,24 @@ class Streamed:
     """Seconds of each stream."""
 
 
-async def stream_once(client: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> tuple[float, float]:
-    """Time of the first event and of the whole stream."""
+async def stream_once(client: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> tuple[float, float, float]:
+    """Seconds to the first event, of the whole stream, and from its end at the upstream to its end here."""
     start, first, end = time.perf_counter(), 0.0, b""
     async with client.post(url, json=body) as answer:
         answer.raise_for_status()
         async for piece in answer.content.iter_any():
             first = first or time.perf_counter() - start
-            end = (end + piece)[-16:]
-    assert end.endswith(b"data: [DONE]\n\n"), "a stream is not complete"
-    return first, time.perf_counter() - start
+            end = (end + piece)[-60:]
+    sent = re.search(rb": (\d+\.\d+)\n\ndata: \[DONE\]\n\n$", end)
+    assert sent is not None, "a stream is not complete"
+    return first, time.perf_counter() - start, time.monotonic() - float(sent.group(1))
 
 
 async def measure(url: str, clients: int, rounds: int, more: dict[str, Any]) -> Streamed:
     """So many clients, each asking `rounds` times; `more` goes into each request."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, **more}
 
-    async def one_client(client: aiohttp.ClientSession) -> list[tuple[float, float]]:
+    async def one_client(client: aiohttp.ClientSession) -> list[tuple[float, float, float]]:
         return [await stream_once(client, url, body) for _ in range(rounds)]
 
     async with many_connections() as client:
@@ -156,7 +162,7 @@ async def measure(url: str, clients: int, rounds: int, more: dict[str, Any]) -> 
         start = time.perf_counter()
         times = [t for some in await asyncio.gather(*(one_client(client) for _ in range(clients))) for t in some]
         seconds = time.perf_counter() - start
-    return Streamed(seconds, [first for first, _ in times], [whole for _, whole in times])
+    return Streamed(seconds, [first for first, _, _ in times], [whole for _, whole, _ in times])
 
 
 def many_connections() -> aiohttp.ClientSession:
@@ -322,14 +328,13 @@ def compare(
 
 
 async def lateness(url: str, clients: int, tokens: int, gap: float, more: dict[str, Any], seed: int) -> list[float]:
-    """Seconds by which the end of each stream came after its upstream's; the streams begin at random times."""
+    """Seconds from the end of each stream at its upstream to its end here; the streams begin at random times."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, **more}
     begins = np.random.default_rng(seed).uniform(0, tokens * gap, clients)
 
     async def one_client(client: aiohttp.ClientSession, begin: float) -> float:
         await asyncio.sleep(begin)
-        _, whole = await stream_once(client, url, body)
-        return whole - (tokens + 1) * gap  # the upstream waits after each token, and after the chunk that ends them
+        return (await stream_once(client, url, body))[2]
 
     async with many_connections() as client:
         return await asyncio.gather(*(one_client(client, begin) for begin in begins.tolist()))
@@ -342,28 +347,34 @@ def delays(
     gap: Annotated[float, typer.Option(help="Seconds between the tokens of a stream.")] = 0.2,
     repeats: Annotated[int, typer.Option(help="Rounds of all kinds of streams, of half a minute each.")] = 6,
 ) -> None:
-    """By how much the ends of slow streams come later through a proxy than they were due.
+    """How long after the upstream has sent it the end of a slow stream comes to its client.
 
     The proxy hands a token on when the next one comes, or after a quarter of a second, so that the last one can carry
     the score; the end of a stream waits for nothing. The bare proxy is measured twice: by how much it differs from
-    itself tells what the machine can tell.
+    itself tells what the machine can tell. The order is drawn anew for each round, since a proxy that has just been
+    asked finds the processor's caches full of its own.
     """
     asked = ("bare proxy", "bare proxy, again", "scored", "scored, values so far")
     found: dict[str, list[list[float]]] = {name: [] for name in asked}
     with kinds_of_streams(tokens, gap) as kinds:
         for seed in range(repeats + 1):
-            for name in asked if seed % 2 else asked[::-1]:
+            for name in np.random.default_rng(seed).permutation(asked).tolist():
                 url, more, _ = kinds[name.removesuffix(", again")]
                 found[name].append(asyncio.run(lateness(url, clients, tokens, gap, more, seed)))
-    quantiles = {name: 1000 * np.quantile(late[1:], (0.5, 0.9, 0.99), axis=1) for name, late in found.items()}
+    late = {name: 1000 * np.array(rounds[1:]) for name, rounds in found.items()}  # [rounds, streams]
     draws = np.random.default_rng(0).integers(0, repeats, (1000, repeats))
-    table = Table("ends of streams, ms late", "p50", "p90", "p99", "p99 beyond the bare proxy", "95 % interval")
-    for name, several in quantiles.items():
-        beyond = several[2] - quantiles["bare proxy"][2]
-        low, high = np.quantile(np.median(beyond[draws], axis=1), (0.025, 0.975))
-        middle = (f"{one:.1f}" for one in np.median(several, axis=1))
-        table.add_row(name, *middle, f"{np.median(beyond):+.1f}", f"{low:+.1f} to {high:+.1f}")
-    console.print("Medians of the rounds' quantiles, after a round that warms up.")
+    table = Table(
+        "ends of streams, ms after they were sent", "p50", "p90", "p99", "p99 beyond the bare proxy", "95 % interval"
+    )
+    for name, several in late.items():
+        beyond = [np.quantile(several[d], 0.99) - np.quantile(late["bare proxy"][d], 0.99) for d in draws]
+        low, high = np.quantile(beyond, (0.025, 0.975))
+        p50, p90, p99 = np.quantile(several, (0.5, 0.9, 0.99))
+        difference = p99 - np.quantile(late["bare proxy"], 0.99)
+        table.add_row(
+            name, f"{p50:.1f}", f"{p90:.1f}", f"{p99:.1f}", f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}"
+        )
+    console.print(f"Quantiles of {repeats} rounds, after one that warms up.")
     console.print(f"{clients} streams at one time, {clients / gap:,.0f} tokens a second, load {os.getloadavg()[0]:.1f}")
     console.print(table)
 
