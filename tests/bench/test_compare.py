@@ -26,6 +26,7 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["compare", *arguments])
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     paths = {name: tmp_path / f"it.{name}" for name in ("json", "csv", "markdown")}
     options = [text for name, path in paths.items() for text in (f"--{name}", str(path))]

@@ -140,6 +140,7 @@ def test_one_kind_of_answers_gives_no_chances() -> None:
 # --- the report ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_method_has_its_curve_and_its_reliability() -> None:
     made = build_report(results(cell(n=80), cell("B", n=80, seed=1)), n_resamples=20)
     tables = {table.name: table for table in made.tables}

@@ -259,6 +259,7 @@ def test_figures_without_numbers_are_left_out() -> None:
     assert only.name == "best_methods_1_NQ"
 
 
+@pytest.mark.slow
 def test_two_data_sets_with_like_names_have_figures_of_their_own() -> None:
     names = [plot.name for plot in plots(measured(cell(dataset="a b"), cell(dataset="a/b")), [])]
     assert len(names) == len(set(names)) == 4

