@@ -93,6 +93,7 @@ def _exchanged(url: str, process: Any, log: Path, folder: Path, first: str) -> N
     assert block(url)["labels"] == 80
 
 
+@pytest.mark.slow
 def test_without_one_there_is_no_such_route() -> None:
     with started("serve", "--model", "almanac") as (url, _, _):
         assert exchange(url, "reload").status_code in (404, 405)
