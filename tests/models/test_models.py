@@ -393,6 +393,7 @@ def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_wi
             reads()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
 def test_a_package_whose_content_was_changed_keeps_nothing(
     packaged: CatalogueModel, tmp_path: Path, place: float
