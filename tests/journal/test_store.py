@@ -132,6 +132,7 @@ def test_new_entries_follow_the_rule_of_the_sample_and_never_share_an_identifier
     assert all(one.sampled == recording.sampling.takes(one.id) for one in made)
     assert all(one.seen_twice == (one.sampled and recording.sampling.takes_twice(one.id)) for one in made)
     assert {one.sampled for one in made} == {one.seen_twice for one in made} == {True, False}
+    assert len({recording.entry(answer, {}, identifier=name).id for name in ("", "", None, "own", "own")}) == 4
 
 
 def test_equal_prompts_have_equal_fingerprints_under_one_salt_alone() -> None:

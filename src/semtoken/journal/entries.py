@@ -306,7 +306,7 @@ class Recording:
         person: str | None = None,
         model: str | None = None,
     ) -> JournalEntry:
-        name, sampled, twice = self._new_name() if identifier is None else self._sampled(storable(identifier))
+        name, sampled, twice = self._sampled(storable(identifier)) if identifier else self._new_name()
         origin = self.origin
         return JournalEntry(
             id=name,
