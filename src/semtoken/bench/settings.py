@@ -122,9 +122,9 @@ class DatasetSettings(Strict):
     """How questions are asked: a built-in format, a text with {question}, or a file that holds one. By default the
     set's own."""
     chat: bool = False
-    """With a prompt of your own: whether it is one message for the chat template of the model."""
+    """Whether a prompt of your own is sent as one message through the model's chat template."""
     stop_at_newline: bool = True
-    """With a prompt of your own: whether an answer ends at its first newline."""
+    """Whether an answer to a prompt of your own ends at its first newline."""
 
 
 class DecodingSettings(Strict):
@@ -250,8 +250,8 @@ class RunSettings(Strict):
         for backend, missing in never.items() if "methods" in self.model_fields_set else ():
             lacking = {name: readings_for(METHODS[name].needs) & missing for name in self.methods}
             if named := [name for name, what in lacking.items() if what]:
-                told = f"the method {named[0]}" if len(named) == 1 else f"the methods {', '.join(named)}"
-                raise ValueError(f"{told}: {not_given(backend, frozenset().union(*lacking.values()))}")
+                methods = f"the method {named[0]}" if len(named) == 1 else f"the methods {', '.join(named)}"
+                raise ValueError(f"{methods}: {not_given(backend, frozenset().union(*lacking.values()))}")
         for backend, missing in never.items() if self.states else ():
             if found := readings_for([AnswerState.field]) & missing:
                 raise ValueError(f"states: {not_given(backend, found)}")

@@ -299,9 +299,9 @@ class RunBars:
 
 
 ENOUGH = 0.05
-"""No time left is told before such a share of a run is done: until then it is no estimate."""
+"""The share of a run that must be done before we estimate the time left: any earlier, it would be a guess."""
 LEAST_SECONDS = 1e-3
-"""No rate is told of what took less time: nothing was computed, such as where a step is left out."""
+"""Seconds that a step must take for its rate to be printed. One that is left out takes less, and computes nothing."""
 
 
 class RunLines:

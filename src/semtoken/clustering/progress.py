@@ -18,8 +18,8 @@ from semtoken.clustering.merges import Merges
 Progress: TypeAlias = Callable[[str, float, float | None], None]
 """Called as progress(phase, fraction done, seconds left or None), a few times a second, in the calling thread."""
 SETTLED, ENOUGH = 5.0, 0.05
-"""The time left is told once a phase has run for so many seconds and has done this share of its work; before, it would
-be a guess."""
+"""How many seconds a phase must have run, and what share of its work it must have done, before we estimate the time
+left: any earlier, it would be a guess."""
 
 Did: TypeAlias = Callable[[float], None]
 Job: TypeAlias = tuple[float, Callable[[Did], None]]

@@ -121,7 +121,7 @@ def find(
             continue
         try:
             clusters = TokenClusters.from_pretrained(path)
-            clusters.vocabulary.require_same(vocabulary, mine="The entry was made for", theirs="the tokenizer has")
+            clusters.vocabulary.require_same(vocabulary, mine="The entry was made for")
         except ValueError as error:
             log.warning("Cached clusters cannot be used and will be made again: %s", error)
         else:

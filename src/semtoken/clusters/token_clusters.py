@@ -350,7 +350,7 @@ class TokenClusters:
     def check(self, tokenizer: Any) -> None:
         """Raise `VocabularyMismatch` unless the clusters were made for this tokenizer (or `Vocabulary`)."""
         other = tokenizer if isinstance(tokenizer, Vocabulary) else Vocabulary.from_tokenizer(tokenizer)
-        self.vocabulary.require_same(other, mine="These clusters were made for", theirs="the tokenizer has")
+        self.vocabulary.require_same(other)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {"labels": self.labels, **pack_vocabulary(self.vocabulary)}

@@ -36,9 +36,9 @@ class TopToken(NamedTuple):
     log_prob: float
     """Natural log of its next-token probability, <= 0; `NOT_GIVEN` where the engine does not give it."""
     id: int | None = None
-    """Its id in the model's vocabulary; None where the engine does not give it."""
+    """The token's id in the model's vocabulary. It is None where the engine does not give it."""
     text: str | None = None
-    """Its text as the engine spells it; None where the engine does not give it."""
+    """The token's text as the engine spells it. It is None where the engine does not give it."""
     bytes: bytes | None = None
     """The UTF-8 bytes that it spells; None where the engine does not give them."""
 

@@ -279,7 +279,9 @@ class Vocabulary:
             )
         return ids
 
-    def require_same(self, other: Vocabulary, *, mine: str, theirs: str) -> None:
+    def require_same(
+        self, other: Vocabulary, *, mine: str = "These clusters were made for", theirs: str = "the tokenizer has"
+    ) -> None:
         """Raise `VocabularyMismatch` saying what differs, unless both vocabularies are the same."""
         if self.fingerprint != inputs.instance(other, Vocabulary, "other").fingerprint:
             raise VocabularyMismatch(

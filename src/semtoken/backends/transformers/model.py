@@ -147,7 +147,7 @@ class TransformersBackend:
 
     def check_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
-        vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
+        vocabulary.require_same(self.vocabulary)
 
     @property
     def _columns(self) -> int:

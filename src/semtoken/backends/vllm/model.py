@@ -140,7 +140,7 @@ class VLLMBackend:
 
     def check_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
-        vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
+        vocabulary.require_same(self.vocabulary)
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""

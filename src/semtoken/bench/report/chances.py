@@ -65,7 +65,7 @@ class MethodChances:
     aurc: Estimate
     """Area under the curve; lower is better."""
     minus_reference: TestedDifference | None
-    """Its area minus that of the reference; None for the reference itself, and in a cell without it."""
+    """The method's area minus that of the reference. None for the reference itself, and in a cell that lacks it."""
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
     report: Report | None

@@ -15,7 +15,7 @@ from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.admission import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
-from semtoken.web.proxy.scoring import Block, ReplyScorer
+from semtoken.web.proxy.scoring import BUSY, Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forwarded_headers, unpacked
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 
@@ -32,7 +32,6 @@ CHANGED = (b"content-length", b"content-encoding")
 DONE = "[DONE]"
 SHORT = 100  # characters that it has at most, with blanks
 TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored-mb)."
-BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
 
 
 async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:

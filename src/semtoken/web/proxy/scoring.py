@@ -37,9 +37,10 @@ Block = dict[str, Any]
 NOTHING: Mapping[str, Any] = {}
 TOO_LONG = "The answer has more tokens than the proxy scores (--max-scored-tokens)."
 ONLY_ANSWERS = "only answers are scored."
+BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
 PASSED_ON = {
     "too_large": "The reply is longer than the proxy scores (--max-scored-mb).",
-    "busy": "The proxy had more to score than it could.",
+    "busy": BUSY,
     "encoded": "The reply is packed in a way that the proxy does not read.",
     "not_json": "The reply is neither JSON nor a stream of events.",
 }
