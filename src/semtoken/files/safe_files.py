@@ -19,11 +19,12 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ FORMER = ".former-"
 """Beginning of the name of a folder that is being replaced where two folders cannot be exchanged in one step."""
 LONGEST_NUMBER = 20  # characters of one that messages show
 DIGITS_OF_FLOATS = 300  # whole numbers with fewer digits fit a float
+_LOOKED_AT = 15  # every so many characters one is looked at for long numbers
+_LONG_NUMBER = re.compile(rf"[0-9]{{{DIGITS_OF_FLOATS // _LOOKED_AT}}}")
 ATTEMPTS = 20  # other processes may replace the same folder at the same time
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 
@@ -367,9 +370,12 @@ def parse_json(text: bytes | str) -> Any:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
-        dump_json(value)
-        return value
+        try:
+            return _fast_parser()(decoded)
+        except ValueError:  # from here on the reason is looked for
+            value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+            dump_json(value)
+            return value
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
@@ -377,6 +383,28 @@ def parse_json(text: bytes | str) -> Any:
         raise ValueError(f"not JSON: {error.msg} at {place}column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("not usable JSON: nested too deeply") from error
+
+
+@functools.cache
+def _fast_parser() -> Callable[[str], Any]:
+    """A parser that is as strict as `parse_json` and raises some `ValueError` where that would, or where it may.
+
+    Without msgspec it refuses everything.
+    """
+    try:
+        import msgspec
+    except ImportError:
+
+        def parsed(text: str) -> Any:
+            raise ValueError("msgspec is not installed")
+    else:
+
+        def parsed(text: str) -> Any:
+            if _LONG_NUMBER.search(text[::_LOOKED_AT]):  # a long number shows as many digits in a row
+                raise ValueError("it may hold a number that is too large")
+            return msgspec.json.decode(text)
+
+    return parsed
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
