@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import random
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -192,6 +193,25 @@ def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:
     request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Capital of Peru?"}]}]}
     (tmp_path / "a.request.json").write_text(json.dumps(request), encoding="utf-8")
     assert {one.id: one.question for one in saved_replies([str(tmp_path)])} == {"a": "Capital of Peru?", "b": None}
+
+
+def test_a_reply_takes_little_memory_once_it_is_scored(tmp_path: Path) -> None:
+    """Parsed it takes several times its text, and the records of its tokens as much again."""
+    tokens = [(f" word{i}", -0.5) for i in range(30)]
+    others = {i: [(f" other{i}{k}", -2.0 - k) for k in range(6)] for i in range(30)}
+    line, path = json.dumps(reply(tokens, others=others)), tmp_path / "lines.jsonl"
+    path.write_text(f"{line}\n" * 200)
+    check_replies([str(path)])  # loads what is loaded once
+    tracemalloc.start()
+    try:
+        found = check_replies([str(path)], keep_tokens=False)
+        left, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.answers) == 200
+    assert left / 200 < len(line) / 2 and peak / 200 < 2.5 * len(line), (
+        f"{len(line)} bytes, {left / 200:.0f}, {peak / 200:.0f}"
+    )
 
 
 def test_an_answer_weighs_little_on_the_page(tmp_path: Path) -> None:

@@ -67,6 +67,14 @@ def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, s
     assert not (tmp_path / "shards").exists()
 
 
+def test_answers_without_their_tokens_give_the_same_tables() -> None:
+    found = check_replies([str(RECORDED)], keep_tokens=False)
+    assert tables(found) == tables(check_replies([str(RECORDED)]))
+    scored = next(one for one in found.answers if not one.from_block)
+    with pytest.raises(InvalidInput, match="There are no tokens: the replies were checked with keep_tokens=False"):
+        print(scored.response.tokens)
+
+
 def test_relative_paths_lines_questions_and_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, BLANK, INVOICE, {"no": 1}] * 3)]

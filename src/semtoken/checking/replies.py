@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import glob
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -103,16 +103,17 @@ def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
     """
     for source in sources:
         if source == STANDARD_INPUT:
-            yield from _of_text("standard input", "reply", sys.stdin.buffer.read())
+            where = "standard input"
+            yield from _of_text(where, "reply", _decoded(where, sys.stdin.buffer.read()))
             continue
         for path in _paths(source):
             try:
-                data = path.read_bytes()
+                text = _decoded(str(path), path.read_bytes())
             except OSError as error:
                 raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
             name = path.name.partition(".")[0]
             asked = _asked_beside(path.with_name(f"{name}{REQUEST}"))
-            for reply in _of_text(str(path), name, data):
+            for reply in _of_text(str(path), name, text):
                 yield reply if asked is None else replace(reply, asked=asked)
 
 
@@ -141,19 +142,22 @@ def _paths(source: str) -> list[Path]:
     return found
 
 
-def _of_text(where: str, name: str, data: bytes) -> Iterator[FoundReply]:
+def _decoded(where: str, data: bytes) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{where} is not UTF-8 at byte {error.start}.") from error
-    if not text.strip():
+    if not text or text.isspace():
         raise InvalidInput(f"{where} is empty.")
+    return text
+
+
+def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if is_stream_text(text):
         yield FoundReply(where, name, text)
         return
-    stripped = text.strip()
-    if stripped[0] == "{" and "\n" not in stripped:  # one reply
-        yield FoundReply(where, name, stripped, is_line=True)
+    if "\n" not in text.strip() and text.lstrip()[0] == "{":  # one reply
+        yield FoundReply(where, name, text.strip(), is_line=True)
         return
     whole = _parsed(text)
     if whole is not None:
@@ -162,9 +166,18 @@ def _of_text(where: str, name: str, data: bytes) -> Iterator[FoundReply]:
         for number, value in enumerate(listed, start=1):
             yield FoundReply(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
         return
-    for number, line in enumerate(text.split("\n"), start=1):  # `splitlines` would cut texts, such as at U+2028
+    for number, line in enumerate(_lines(text), start=1):
         if line.strip():
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, without a copy of all of them. `splitlines` would cut texts, such as at U+2028."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
 
 
 def _parsed(text: str) -> Any:
@@ -252,31 +265,30 @@ def read_questions(path: Path) -> list[SavedQuestion]:
     return found
 
 
-def with_questions(replies: Sequence[SavedReply], questions: Sequence[SavedQuestion]) -> tuple[list[SavedReply], str]:
-    """Join replies with their questions; returns the replies, and a sentence on how they were joined.
+def join_questions(replies: Iterable[SavedReply], questions: Sequence[SavedQuestion]) -> tuple[list[str], str]:
+    """The question of each reply, in the order of the replies, and a sentence on how they were joined.
 
     Ids decide where those of all replies are known among the questions; otherwise the order does, where there are as
-    many of the one as of the other.
+    many of the one as of the other. Of the replies only their names are kept.
 
     Raises
     ------
     InvalidInput
         Neither ids nor order tell which question belongs to which reply.
     """
-    by_id = {one.id: one for one in questions if one.id is not None}
-    if len(by_id) == len(questions) and all(reply.id in by_id for reply in replies):
-        joined = [replace(reply, question=by_id[reply.id].text) for reply in replies]
-        return joined, f"Joined {len(replies):,} replies with their questions by id."
-    if len(questions) == len(replies):
-        pairs = zip(replies, questions, strict=True)
-        return [replace(reply, question=one.text) for reply, one in pairs], (
-            f"Joined {len(replies):,} replies with their questions by order, since the ids do not match."
+    names = [(reply.id, reply.where) for reply in replies]
+    by_id = {one.id: one.text for one in questions if one.id is not None}
+    if len(by_id) == len(questions) and all(name in by_id for name, _ in names):
+        return [by_id[name] for name, _ in names], f"Joined {len(names):,} replies with their questions by id."
+    if len(questions) == len(names):
+        return [one.text for one in questions], (
+            f"Joined {len(names):,} replies with their questions by order, since the ids do not match."
         )
-    lacking = [reply for reply in replies if reply.id not in by_id]
+    lacking = [(name, where) for name, where in names if name not in by_id]
     why = "ids stand more than once among the questions"
     if lacking:
-        why = f"no question has the id of {len(lacking):,} replies, such as '{lacking[0].id}' of {lacking[0].where}"
+        why = f"no question has the id of {len(lacking):,} replies, such as '{lacking[0][0]}' of {lacking[0][1]}"
     raise InvalidInput(
-        f"There are {len(replies):,} replies and {len(questions):,} questions, and {why}. Give both the same ids, or "
+        f"There are {len(names):,} replies and {len(questions):,} questions, and {why}. Give both the same ids, or "
         "one question for each reply in the same order."
     )

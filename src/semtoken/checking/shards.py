@@ -20,9 +20,9 @@ from semtoken.checking.replies import (
     FoundReply,
     SavedReply,
     found_replies,
+    join_questions,
     read_questions,
     saved_replies,
-    with_questions,
 )
 from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
@@ -88,8 +88,8 @@ def check_in_shards(
     if questions is None:
         count = sum(1 for _ in found_replies(sources))
     else:
-        replies, joined = with_questions(list(saved_replies(sources)), read_questions(questions))
-        count, asked = len(replies), tuple(reply.question for reply in replies)
+        asked, joined = join_questions(saved_replies(sources), read_questions(questions))
+        count = len(asked)
     if not count:
         raise InvalidInput(NO_REPLY)
     found: list[Sequence[CheckedAnswer] | RefusedReply] = []

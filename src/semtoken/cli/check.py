@@ -96,7 +96,14 @@ def check(
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
         if distributed is None or output is None:
-            checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
+            checked = check_replies(
+                sources,
+                questions=questions,
+                format=format,
+                calibrator=applied,
+                schema=wanted,
+                keep_tokens=keeper is not None,
+            )
         else:
             folder = output.with_name(f"{output.name}.shards")
             how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)

@@ -455,6 +455,12 @@ class ScoredResponse:
             }
         )
 
+    def without_tokens(self, why: str) -> ScoredResponse:
+        """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInput`, which says
+        why there are none.
+        """
+        return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self.headline, why), state=None)
+
     def to_json(self, **kwargs: Any) -> str:
         """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInput` where it refuses them."""
         try:
