@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, overfull
 from semtoken.engine_tokens.spellings import is_unnamed
-from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, is_markup
+from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, is_markup
 from semtoken.engine_tokens.top_steps import ABOVE_ZERO, Name, TopStep, is_given
 from semtoken.errors import InvalidInput
 from semtoken.tokens.stopwords import english_stopwords
@@ -28,27 +29,60 @@ NOBODY = 0
 instead."""
 
 
+class Spelling(NamedTuple):
+    """What a name says of how its token is spelled."""
+
+    text: str
+    """The text as the engine spells it; U+FFFD for a piece of a character that it does not spell."""
+    in_files: str
+    """The text if the engine spells it as the tokenizer's files do."""
+    piece: bytes
+    normalized: tuple[str, str]
+    """`text` and `in_files` normalised."""
+    blank: bool
+    """Whether the text is white space or empty."""
+    alone: bool
+    """Whether the token is spelled like no other, as blanks and pieces of characters are."""
+    markup: bool
+    """Whether the token is written as special tokens are, or has no text: it may be text, a special token, or a piece
+    of a character."""
+    decoded: bool = False
+    """Whether the text begins with a blank, as none does in a tokenizer's files."""
+    nameless: bool = False
+    """Whether the token has no usable name, so that it may be spelled as any other token is."""
+
+    @classmethod
+    def of(cls, text: str, in_files: str, piece: bytes) -> Spelling:
+        """The spelling of a token by its text in both readings, and its bytes."""
+        first, second = normalize(text), normalize(in_files)
+        blank = not first and not second
+        markup = is_markup(text) and not BYTE_TOKEN.fullmatch(text)
+        return cls(text, in_files, piece, (first, second), blank, blank or REPLACEMENT in first, markup)
+
+
+def _spelling_of(_: int | None, text: str | None, spelled: bytes | None) -> Spelling:
+    if spelled:
+        said = spelled.decode("utf-8", "replace")
+        return Spelling.of(said, said, spelled)
+    if text is None:
+        return Spelling.of(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
+    piece = text.encode("utf-8", "surrogatepass")
+    found = Spelling.of(text, text if REPLACEMENT in text else _as_in_files(text), piece)
+    return found._replace(decoded=True) if text[:1].isspace() else found
+
+
+_SPELLINGS = KeptByName(_spelling_of)
+_NOBODYS = Spelling("", "", b"", ("", ""), blank=True, alone=True, markup=False)
+_UNKNOWN = Spelling.of(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(alone=False, nameless=True)
+
+
 class ListedNames:
     """A vocabulary made of the tokens that the lists of one answer name, numbered from 1."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = [""]
-        """The texts as the engine spells them, "" for a piece of a character that it does not spell."""
-        self.in_files: list[str] = [""]
-        """The texts if the engine spells them as the tokenizer's files do."""
-        self.pieces: list[bytes] = [b""]
+        self.spellings: list[Spelling] = [_NOBODYS]
         self.ids: list[int] = [-1]
         """The ids that the engine gives, -1 where it gives none."""
-        self.blank: list[bool] = [True]
-        """Whether the text is white space or empty."""
-        self.alone: list[bool] = [True]
-        """Whether a token is spelled like no other, as blanks and pieces of characters are."""
-        self.markup: list[bool] = [False]
-        """Whether a token is written as special tokens are, or has no text: it may be text, a special token, or a piece
-        of a character."""
-        self.nameless: list[bool] = [False]
-        """Whether a token has no usable name, so that it may be spelled as any other token is."""
-        self._spellings: list[tuple[str, str]] = [("", "")]
         self._decoded = False
         """Some name begins with a blank, as none does in a tokenizer's files."""
         self.spelled = False
@@ -59,75 +93,56 @@ class ListedNames:
         self._by_spelling: dict[str, list[int]] = {}
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.spellings)
 
     def number(self, name: Name) -> int | None:
         """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
         found = self._numbers.get(name)
         if found is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
-            found = self._numbers[name] = self._add(name)
+            found = self._numbers[name] = self._append(_SPELLINGS[name], name[0])
         return found
 
     def other(self, number: int) -> int:
         """The number of a second token that has the same name as this one: a list may hold a name twice."""
         if number not in self._others:
-            self._others[number] = self._append(self.texts[number], self.in_files[number], self.pieces[number], -1)
+            text, in_files, piece, *_ = self.spellings[number]
+            self._others[number] = self._append(Spelling.of(text, in_files, piece), None)
         return self._others[number]
 
     def without_name(self, token: int | None) -> int:
         """The number of a new token without a usable name; `token` is its id, if the engine gives it."""
-        number = self._append(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode(), -1 if token is None else token)
-        self.alone[number], self.nameless[number] = False, True
-        return number
+        return self._append(_UNKNOWN, token)
 
-    def _add(self, name: Name) -> int:
-        token, text, spelled = name
-        engine_id = -1 if token is None else token
-        if spelled:
-            said = spelled.decode("utf-8", "replace")
-            return self._append(said, said, spelled, engine_id)
-        unspelled, text = text is None, REPLACEMENT if text is None else text
-        self._decoded = self._decoded or text[:1].isspace()
-        piece = text.encode("utf-8", "surrogatepass")
-        number = self._append(text, text if REPLACEMENT in text else _as_in_files(text), piece, engine_id)
-        self.markup[number] = self.markup[number] or unspelled
+    def _append(self, spelling: Spelling, token: int | None) -> int:
+        number = len(self.spellings)
+        self.spellings.append(spelling)
+        self.ids.append(-1 if token is None else token)
+        self._decoded = self._decoded or spelling.decoded
+        self._by_spelling.setdefault(spelling.normalized[0], []).append(number)
         return number
-
-    def _append(self, text: str, in_files: str, piece: bytes, engine_id: int) -> int:
-        first, second = normalize(text), normalize(in_files)
-        blank = not first and not second
-        self.texts.append(text)
-        self.in_files.append(in_files)
-        self.pieces.append(piece)
-        self.ids.append(engine_id)
-        self.blank.append(blank)
-        self.alone.append(blank or REPLACEMENT in first)
-        self.markup.append(is_markup(text) and not BYTE_TOKEN.fullmatch(text))
-        self.nameless.append(False)
-        self._spellings.append((first, second))
-        self._by_spelling.setdefault(first, []).append(len(self.texts) - 1)
-        return len(self.texts) - 1
 
     def same(self, number: int, other: int) -> bool | None:
         """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
-        if number == other or self.alone[number] or self.alone[other]:
+        one, another = self.spellings[number], self.spellings[other]
+        if number == other or one.alone or another.alone:
             return False
-        if self.nameless[number] or self.nameless[other]:
+        if one.nameless or another.nameless:
             return None
-        (first, second), (first_other, second_other) = self._spellings[number], self._spellings[other]
+        (first, second), (first_other, second_other) = one.normalized, another.normalized
         same, same_in_files = first == first_other, second == second_other and not self._decoded
         if not (same or same_in_files):
             return False
         surely = same and (same_in_files or self._decoded)
-        return True if surely and not (self.markup[number] or self.markup[other]) else None
+        return True if surely and not (one.markup or another.markup) else None
 
     def same_name(self, number: int, other: int) -> bool:
         """Whether two tokens are written alike, so that they may be one."""
-        return self.texts[number] == self.texts[other]
+        return self.spellings[number].text == self.spellings[other].text
 
     def alike(self, number: int) -> list[int]:
         """The numbers of the other tokens that are certain to have the same spelling."""
-        return [other for other in self._by_spelling[self._spellings[number][0]] if self.same(number, other)]
+        together = self._by_spelling[self.spellings[number].normalized[0]]
+        return [other for other in together if self.same(number, other)]
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
         """The tokens named so far as a `Vocabulary`.
@@ -139,12 +154,12 @@ class ListedNames:
         ids
             The chosen tokens.
         """
-        texts, pieces = list(self.texts), list(self.pieces)
+        texts, pieces = [one.text for one in self.spellings], [one.piece for one in self.spellings]
         if not self._decoded and any(text.startswith(BLANKS) for text in texts):
-            texts = list(self.in_files)
-            readings = zip(texts, self.texts, pieces, strict=True)
+            texts = [one.in_files for one in self.spellings]
             pieces = [
-                piece if text == told else text.encode("utf-8", "surrogatepass") for text, told, piece in readings
+                one.piece if one.in_files == one.text else one.in_files.encode("utf-8", "surrogatepass")
+                for one in self.spellings
             ]
         for number in self._special(texts, said, ids):
             texts[number], pieces[number] = "", b""
@@ -157,9 +172,12 @@ class ListedNames:
 
     def _special(self, texts: Sequence[str], said: str | None, ids: Sequence[int]) -> list[int]:
         """Tokens that may be special ones and are: no text follows them, and the answer does not spell them."""
-        ordinary = [k for k, i in enumerate(ids) if not (self.markup[i] or self.blank[i])]
+        may_be = [number for number, one in enumerate(self.spellings) if one.markup]
+        if not may_be:
+            return []
+        ordinary = [k for k, i in enumerate(ids) if not (self.spellings[i].markup or self.spellings[i].blank)]
         inside = set(ids[: ordinary[-1]]) if ordinary else set()
-        found = [number for number, markup in enumerate(self.markup) if markup and number not in inside]
+        found = [number for number in may_be if number not in inside]
         spelled = "".join(texts[i] for i in ids if i not in found)
         return found if said is None or "".join(spelled.split()) == "".join(said.split()) else []
 

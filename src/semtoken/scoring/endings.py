@@ -8,7 +8,7 @@ to nothing; it cannot be computed later, when the row of logits is gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -22,6 +22,9 @@ _DIGIT = frozenset(b"0123456789")
 _NUMBER = frozenset(b"0123456789.eE+-")
 _CLOSES = re.compile(rb'"?\s*\]|"?\s+\Z')
 _GOES_ON = re.compile(rb'"?\s*,')
+_QUOTE = frozenset(b'"')
+_BEGINNINGS = _NUMBER | _QUOTE | frozenset(b"], \t\n\r\x0b\x0c")
+"""First characters of the tokens that are looked at more closely."""
 _VALUE_END = frozenset(b'"0123456789el]}')
 """Last characters of JSON values."""
 
@@ -52,17 +55,15 @@ class Endings:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        pieces = vocabulary.pieces
-        self.digit = _mask(piece[:1] and piece[0] in _DIGIT for piece in pieces)
-        self.number = _mask(piece[:1] and piece[0] in _NUMBER for piece in pieces)
-        self.quote = _mask(piece[:1] == b'"' for piece in pieces)
-        self.closes = _mask(_CLOSES.match(piece) for piece in pieces)
-        self.goes_on = _mask(_GOES_ON.match(piece) for piece in pieces)
+        begins = np.array([_begins(piece) for piece in vocabulary.pieces], dtype=np.int64)
+        self.digit, self.number, self.quote, self.closes, self.goes_on = (begins & 1 << bit > 0 for bit in range(5))
         # One more entry, the last, for no token at all.
-        after_digit = _mask(piece[-1:] and piece[-1] in _DIGIT for piece in (*pieces, b""))
-        after_value = _mask(piece[-1:] and piece[-1] in _VALUE_END for piece in (*pieces, b""))
-        closes_array = self.closes & _mask(b"]" in piece for piece in pieces)
-        closes_line = self.closes & _mask(b"\n" in piece for piece in pieces)
+        last = np.array([piece[-1] if piece else 0 for piece in (*vocabulary.pieces, b"")], dtype=np.uint8)
+        after_digit, after_value = np.isin(last, list(_DIGIT)), np.isin(last, list(_VALUE_END))
+        closes_array, closes_line = self.closes.copy(), self.closes.copy()
+        for token in np.flatnonzero(self.closes).tolist():
+            closes_array[token] = b"]" in vocabulary.pieces[token]
+            closes_line[token] = b"\n" in vocabulary.pieces[token]
         self.leaves = np.asarray(after_digit + 2 * after_value, dtype=np.int64)
         """What each token leaves behind, [V + 1] sums of 1, if it ends in a digit, and 2, if it ends in a character
         with which a JSON value may end. The last entry is for no token at all."""
@@ -151,5 +152,9 @@ def endings_of(vocabulary: Vocabulary) -> Endings:
     return Endings(vocabulary)
 
 
-def _mask(flags: Iterable[object]) -> BoolArray:
-    return np.array([bool(flag) for flag in flags], dtype=bool)
+def _begins(piece: bytes) -> int:
+    """How a token begins, as a sum of 1, 2, 4, 8 and 16 for the masks of `Endings` in their order."""
+    if not piece or piece[0] not in _BEGINNINGS:
+        return 0
+    found = (piece[0] in _DIGIT) + 2 * (piece[0] in _NUMBER) + 4 * (piece[0] in _QUOTE)
+    return found + 8 * bool(_CLOSES.match(piece)) + 16 * bool(_GOES_ON.match(piece))

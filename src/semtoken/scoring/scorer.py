@@ -156,14 +156,17 @@ class Scorer:
             rules.signature if clusters is None or not rules.clustering else (f"{clusters.signature}|{rules.signature}")
         )
         """What decides the numbers, in one line: the rules, and the clusters that they read."""
-        self.identity = f"vocab:{vocabulary.fingerprint[:8]}|{self.signature}"
-        """Signature and vocabulary together: what two processes must agree on."""
         self.open_ended = open_ended
         """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
         self.looks_ahead = rules.prefix_matching or clusters is not None
         """Whether what a step counts depends on the tokens that follow it."""
         self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(vocabulary))
         """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
+
+    @cached_property
+    def identity(self) -> str:
+        """Signature and vocabulary together: what two processes must agree on."""
+        return f"vocab:{self.vocabulary.fingerprint[:8]}|{self.signature}"
 
     @cached_property
     def paper(self) -> Scorer | None:
@@ -320,6 +323,10 @@ class Scorer:
         found[self.are_neutral(ids, opening) & (ids != token) & neutrality] = 3
         return found
 
+    def engine_ids(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The ids under which records show some tokens: their own, where the vocabulary is known."""
+        return tokens
+
     def alternatives(
         self,
         token: int | IdArray,
@@ -345,7 +352,7 @@ class Scorer:
         sources = np.where(counted > 0, counted, described).tolist()
         texts = self.vocabulary.texts
         columns = (
-            tokens,
+            self.engine_ids(tokens),
             [texts[i] for i in tokens],
             [probability for _, probability in pairs],
             [SOURCES[source] for source in sources],

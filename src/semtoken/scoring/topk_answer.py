@@ -24,7 +24,7 @@ from semtoken.scoring.scorer import ANY_NUMBER, Scorer
 from semtoken.scoring.topk_bounds import PlacedStep
 from semtoken.scoring.topk_records import FEW, ListedSteps, listed_flags
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.scored_token import Flag, ScoredToken, TokenMark
+from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
 
 
@@ -130,16 +130,13 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             flags=(*listed_flags(steps), *_proxy_flags(proxy_for)),
             tokens=TokensLater(
                 len(ids),
-                lambda: self._with_engine_ids(steps.tokens(ids)),
+                lambda: steps.tokens(ids),
                 lambda: _marks(vocabulary, steps, ids, masses),
             ),
             rivals=steps.any_rival,
             log_score_bounds=(low, high),
             proxy_for=proxy_for,
         )
-
-    def _with_engine_ids(self, tokens: tuple[ScoredToken, ...]) -> tuple[ScoredToken, ...]:
-        return tokens
 
 
 def _marks(
@@ -174,8 +171,12 @@ class ListedScorer(Scorer):
         super().__init__(vocabulary, rules, PrefixIndex(vocabulary), open_ended=True)
         self._names = names
 
+    def engine_ids(self, tokens: Sequence[int]) -> list[int]:
+        """The ids that the engine gave, -1 where it gave none."""
+        return [self._names.ids[token] for token in tokens]
+
     def _is_alone(self, token: int) -> bool:
-        return self._names.alone[token]
+        return self._names.spellings[token].alone
 
 
 class GrowingScorer(ListedScorer):
@@ -193,7 +194,7 @@ class GrowingScorer(ListedScorer):
     @cached_property
     def related_count(self) -> Callable[[int, bool, bool], int]:
         """How many tokens may agree with one, as in `Scorer`: any number, unless its spelling stands alone."""
-        return lambda token, *_: ANY_NUMBER if self.rules.same_spelling and not self._names.alone[token] else 1
+        return lambda token, *_: 1 if self._is_alone(token) or not self.rules.same_spelling else ANY_NUMBER
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:
@@ -225,7 +226,7 @@ class ListedAnswer(TopkAnswer):
         self._take_in([listed.token], [False], [])
 
     def _is_blank(self, token: int) -> bool:
-        return self._names.blank[token]
+        return self._names.spellings[token].blank
 
     def _frozen(self, said: str | None = None) -> Scorer:
         """A scorer of the tokens so far."""
@@ -244,15 +245,3 @@ class ListedAnswer(TopkAnswer):
         """The scored answer, once it is complete; `said` is the text that the engine gives, if it is known."""
         self.scorer = self._frozen(said)
         return super().finish(distribution, proxy_for=proxy_for)
-
-    def _with_engine_ids(self, tokens: tuple[ScoredToken, ...]) -> tuple[ScoredToken, ...]:
-        """The tokens with the ids that the engine gave, -1 where it gave none."""
-        ids = self._names.ids
-        return tuple(
-            replace(
-                token,
-                id=ids[token.id],
-                alternatives=tuple(replace(other, id=ids[other.id]) for other in token.alternatives),
-            )
-            for token in tokens
-        )

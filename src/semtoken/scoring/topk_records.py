@@ -112,7 +112,7 @@ class ListedSteps:
         meaning = None if paper is None else self._bounds_under(paper, neutrality=True)
         starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
         columns: dict[str, Iterable[Any]] = {
-            "id": ids,
+            "id": self.scorer.engine_ids(ids),
             "text": [vocabulary.texts[token] for token in ids],
             "start": starts,
             "end": ends,
