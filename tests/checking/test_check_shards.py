@@ -54,9 +54,9 @@ def tables(found: CheckedReplies) -> dict[str, Any]:
 
 
 def in_shards(
-    sources: Sequence[str], how: Checking, folder: Path, size: int, questions: Path | None = None
+    sources: Sequence[str], how: Checking, folder: Path, size: int, questions: Path | None = None, **more: Any
 ) -> CheckedReplies:
-    return check_in_shards(sources, how, Backwards(how.load), folder / "shards", size=size, questions=questions)
+    return check_in_shards(sources, how, Backwards(how.load), folder / "shards", size=size, questions=questions, **more)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -65,6 +65,16 @@ def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, s
     assert tables(in_shards([str(RECORDED)], Checking(), tmp_path, size)) == alone
     assert len(alone["rows"]) > 20 and alone["refused"]
     assert not (tmp_path / "shards").exists()
+
+
+def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
+    counts: list[int] = []
+    found = check_replies([str(RECORDED)], on_checked=counts.append)
+    replies = len({one.where for one in found.answers}) + len(found.refused)
+    assert counts == list(range(1, replies + 1))
+    counts.clear()
+    in_shards([str(RECORDED)], Checking(), tmp_path, 7, on_checked=counts.append)
+    assert counts == [*range(7, replies, 7), replies]
 
 
 def test_answers_without_their_tokens_give_the_same_tables() -> None:

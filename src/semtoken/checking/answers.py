@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,7 @@ def check_replies(
     calibrator: CalibratorInUse | None = None,
     schema: Mapping[str, Any] | None = None,
     keep_tokens: bool = True,
+    on_checked: Callable[[int], None] = lambda count: None,
 ) -> CheckedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
 
@@ -107,6 +108,8 @@ def check_replies(
     keep_tokens
         Whether answers keep the records of their tokens, some 1.5 kB for each token. Without them 10,000 answers of 100
         tokens fit into 100 MB; doubts, fields and numbers are the same.
+    on_checked
+        Called after each reply with how many have been looked at.
 
     Raises
     ------
@@ -132,6 +135,7 @@ def check_replies(
         if not keep_tokens and not isinstance(answers, RefusedReply):
             answers = [replace(answer, response=answer.response.without_tokens(NOT_KEPT)) for answer in answers]
         checked.append(answers)
+        on_checked(len(checked))
     if not checked:
         raise InvalidInput(NO_REPLY)
     return ranked(checked, joined)

@@ -59,6 +59,7 @@ def check_in_shards(
     *,
     questions: Path | None = None,
     size: int = LINES_IN_SHARD,
+    on_checked: Callable[[int], None] = lambda count: None,
 ) -> CheckedReplies:
     """`semtoken.checking.check_replies` by several processes; their answers have no tokens.
 
@@ -76,6 +77,8 @@ def check_in_shards(
         As for `check_replies`. All replies are then read here first, to be joined with their questions.
     size
         How many replies a shard has.
+    on_checked
+        Called after each shard with how many replies have been looked at.
 
     Raises
     ------
@@ -94,7 +97,12 @@ def check_in_shards(
         raise InvalidInput(NO_REPLY)
     found: list[Sequence[CheckedAnswer] | RefusedReply] = []
     work = CheckingWork(folder, size, checking.load, tuple(sources), asked)
-    append_in_order(work, executor, 0, count, lambda lines: found.extend(map(_from_line, lines)))
+
+    def take_in(lines: list[bytes]) -> None:
+        found.extend(map(_from_line, lines))
+        on_checked(len(found))
+
+    append_in_order(work, executor, 0, count, take_in)
     return ranked(found, joined)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
-from semtoken.cli.console import out, tell, untrusted
+from semtoken.cli.console import counting, out, tell, untrusted
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.options import (
     ExecutorOption,
@@ -95,19 +95,21 @@ def check(
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
-        if distributed is None or output is None:
-            checked = check_replies(
-                sources,
-                questions=questions,
-                format=format,
-                calibrator=applied,
-                schema=wanted,
-                keep_tokens=keeper is not None,
-            )
-        else:
-            folder = output.with_name(f"{output.name}.shards")
-            how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)
-            checked = check_in_shards(sources, how, distributed, folder, questions=questions)
+        with counting("checking replies", None) as progress:
+            if distributed is None or output is None:
+                checked = check_replies(
+                    sources,
+                    questions=questions,
+                    format=format,
+                    calibrator=applied,
+                    schema=wanted,
+                    keep_tokens=keeper is not None,
+                    on_checked=progress,
+                )
+            else:
+                folder = output.with_name(f"{output.name}.shards")
+                how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)
+                checked = check_in_shards(sources, how, distributed, folder, questions=questions, on_checked=progress)
         if keeper is not None:
             _keep(keeper, checked, applied)
     if wanted is not None:

@@ -73,8 +73,8 @@ def _bar(*, count: bool) -> Progress:
 
 
 @contextmanager
-def counting(description: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """A bar for work in pieces; what it yields is called with the number of pieces done."""
+def counting(description: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """A bar for work in pieces, in all `total` if that is known; what it yields is called with the number done."""
     with _bar(count=True) as bar:
         task = bar.add_task(description, total=total, completed=done, left="")
 
