@@ -228,3 +228,21 @@ def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_pat
     source = tmp_path / "in.jsonl"
     assert _lines_beside(tmp_path / "in.csv", source, None, overwrite=False) == tmp_path / "in.scored.jsonl"
     assert _lines_beside(tmp_path / "out.csv", source, None, overwrite=False) == tmp_path / "out.jsonl"
+
+
+@pytest.mark.parametrize(("wanted", "threads"), [("", 1), ("2", 2)])
+def test_a_small_model_is_computed_by_one_thread_unless_somebody_wants_more(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, threads: int
+) -> None:
+    import torch
+
+    from semtoken.cli.model_options import ModelChoice
+
+    monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        ModelChoice().load()
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)

@@ -177,4 +177,8 @@ def _load(choice: ModelSettings) -> RunAnswerer:
         trust_remote_code=choice.trust_remote_code,
         **(choice.engine if choice.backend == "vllm" else {}),
     )
+    if choice.backend == "transformers":
+        from semtoken.backends.transformers.loading import spare_threads
+
+        spare_threads(backend.model)
     return RunAnswerer(backend, choice.batch_size)

@@ -121,6 +121,10 @@ class ModelChoice:
                     states=states,
                     progress=progress,
                 )
+                if self.backend == "transformers":
+                    from semtoken.backends.transformers.loading import spare_threads
+
+                    spare_threads(stc.backend.model)
                 _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any
                 return stc
             except SemtokenError:

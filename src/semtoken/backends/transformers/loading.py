@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from difflib import get_close_matches
 from inspect import Parameter, signature
@@ -93,6 +94,21 @@ def load_transformers(
     if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
         model = model.to(target)
     return TransformersBackend(model.eval(), tokenizer)
+
+
+SMALL = 20_000_000
+"""The parameters of a model up to which it is computed by one thread."""
+
+
+def spare_threads(model: PreTrainedModel) -> None:
+    """Have torch compute a small model on the CPU by one thread, unless OMP_NUM_THREADS says by how many.
+
+    Its matrix products are too short to be shared. On an idle machine two threads are no faster than one, and where
+    something else keeps a processor busy they wait for each other: a file took four to seven times as long. The setting
+    holds for all of torch in this process, so it is for programs that have the process to themselves.
+    """
+    if model.device.type == "cpu" and model.num_parameters() <= SMALL and not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(1)
 
 
 def check_device(device: str | None) -> torch.device:
