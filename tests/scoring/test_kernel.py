@@ -20,12 +20,12 @@ from semtoken.errors import InvalidLogits
 from semtoken.scoring import AnswerBatch, normalized_rows, rows, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rows import NormalizedRows
-from semtoken.scoring.rules import ScoringRules
-from semtoken.support.arrays import as_rows
+from semtoken.scoring.rules import PAPER_RULES, SURFACE_RULES, ScoringRules
+from semtoken.support.arrays import as_rows, read_only
 from tests import tiny
 from tests.scoring.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 
-pytest.importorskip("numba")
+numba = pytest.importorskip("numba")
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monk
     kept = rows.KeptRows(2, 4, np.float32, 2050, np.array([7, 2049]))
     assert kept.fits(2, 3, np.float32) and not kept.fits(2, 5, np.float32) and not kept.fits(1, 4, np.float32)
     for round in range(2):
-        places = [kept.read(logits, np.array(some)) for some in ([3, 1, 0, 2], [4, 2])]
+        places = [kept.read(read_only(logits), np.array(some)) for some in ([3, 1, 0, 2], [4, 2])]
         found, expected = kept.select([(places[0], [1, 3]), (places[1], [0])]), logits[[1, 2, 4]].copy()
         logits += 1.0 + round
         alone = normalized_rows(expected, 2050)
@@ -171,6 +171,14 @@ def test_what_tells_is_what_the_text_surely_begins_with(name: str) -> None:
         assert tables.decided[token] == index.is_decided(heads, complete=False)
 
 
+def test_one_machine_code_serves_with_clusters_and_without() -> None:
+    """numba compiles for each type of an argument: another order of an array is another, and so is a read-only one."""
+    clusters = small_kind("byte-level").clusters
+    scorers = scorer_for(clusters, PAPER_RULES), scorer_for(clusters.vocabulary, SURFACE_RULES)
+    with_clusters, without = (numba.typeof(scorer.tables) for scorer in scorers)
+    assert with_clusters == without
+
+
 @pytest.mark.parametrize("name", ["byte-level", "wordpiece"])
 @pytest.mark.parametrize("switches", RULES[::7])
 def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, object]) -> None:
@@ -189,7 +197,7 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
         read = normalized_rows(logits, kind.twin.size)
         if random.random() < 0.5:  # as those do who keep rows until their tokens are known
             kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.tables.neutral_ids)
-            read = kept.select([(kept.read(logits, np.arange(len(logits))), range(len(logits)))])
+            read = kept.select([(kept.read(read_only(logits), np.arange(len(logits))), range(len(logits)))])
             logits[:] = 0
         batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
         for k in running:

@@ -25,6 +25,7 @@ from semtoken.support.arrays import (
     is_tensor,
     levelled,
     log_normalizers,
+    read_only,
     row_entropies,
     widened,
 )
@@ -254,7 +255,7 @@ class KeptRows:
         if (np.abs(found.normalizers) > HUGE).any():
             again = normalized_rows(_logits_of(kept), self._size, at)
             return replace(again, numbers=numbers, has_minus_infinity=found.minus_infinity)
-        return NormalizedRows(_logits_of(kept), at, numbers, readable=_read_only(kept), **found.columns())
+        return NormalizedRows(_logits_of(kept), at, numbers, readable=read_only(kept), **found.columns())
 
 
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
@@ -271,19 +272,12 @@ def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
         readable = np.ascontiguousarray(rows)
     else:
         return None
-    return _read_only(readable)
+    return read_only(readable)
 
 
 @cache
 def _has_numba() -> bool:
     return find_spec("numba") is not None
-
-
-def _read_only(readable: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A view, as the arrays of some callers are read-only: the kernel is compiled once for both."""
-    view = readable.view()
-    view.flags.writeable = False
-    return view
 
 
 def _logits_of(readable: npt.NDArray[Any]) -> Rows:

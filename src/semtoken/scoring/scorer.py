@@ -18,7 +18,7 @@ from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import KINDS, Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, Candidates, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
-from semtoken.support.arrays import IdArray
+from semtoken.support.arrays import IdArray, read_only
 from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
@@ -392,7 +392,7 @@ def _step_tables(scorer: Scorer) -> StepTables:
     return StepTables(
         members=members,
         cluster_of=cluster_of,
-        labels=labels,
+        labels=read_only(labels),
         numeral=vocabulary.numeral,
         spelled=spelled,
         spelling_of=spelling_of,
@@ -400,7 +400,7 @@ def _step_tables(scorer: Scorer) -> StepTables:
         neutral=neutral,
         paper_neutral=vocabulary.neutral,
         neutral_ids=neutral_ids,
-        neutral_weights=neutral[:, neutral_ids].astype(np.float32),
+        neutral_weights=neutral[:, neutral_ids].astype(np.float32, order="C"),
         candidates=candidates.ids,
         candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
         tells=tells,

@@ -32,6 +32,13 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view, as the arrays of some callers are read-only: what takes both is compiled once."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def as_rows(logits: Any) -> Rows:
     """Convert numbers to an array; a tensor that numpy cannot hold (another device, bfloat16) stays a tensor.
 
