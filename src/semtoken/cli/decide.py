@@ -150,6 +150,9 @@ def fit(
 ) -> None:
     """Make a calibrator for every question from labelled answers: chances, and thresholds with a promise.
 
+    A line says what is right under `labels`, as in `"labels": {"refund": false}`: write it into the file of states, or
+    into the answers.
+
     A predicate gets two, for what is called true and for what is called false: false alarms and misses cost
     differently. Each needs 30 labels, 5 of either kind; a promise needs more, and the message says how many. Each
     question gets a temperature for the probabilities of all its options, and a bias for each option that was right in

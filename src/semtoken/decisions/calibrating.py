@@ -34,6 +34,7 @@ NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 1
 
 OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
+NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
 NO_LABELS = "Nothing: no labelled answer was like this one."
 
 Key = tuple[str, str]
@@ -132,8 +133,8 @@ class DecisionCalibrator:
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
         sides = {key: _side(own, asked[key[0]], promise, alpha, delta) for key, own in groups.items()}
         if not any(one.calibrator for one in sides.values()):
-            why = "; ".join(f"{one.what}: {one.refusal}" for one in sides.values()) or "no answer has a label."
-            raise InvalidInput(f"Nothing can be fitted. {why}")
+            why = "; ".join(f"{one.what}: {one.refusal}" for one in sides.values())
+            raise InvalidInput(f"Nothing can be fitted. {why or NO_LABEL}")
         by_question: dict[str, list[DecisionRecord]] = {}
         for (fingerprint, _), own in groups.items():
             by_question.setdefault(fingerprint, []).extend(own)
