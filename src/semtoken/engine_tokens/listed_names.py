@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -200,6 +200,9 @@ def _same_token(chosen: Name, entry: Name, *, close: bool) -> bool:
     return close and chosen[1] == entry[1]
 
 
+_Sorted: TypeAlias = "tuple[dict[int, float], list[tuple[tuple[int, ...], float]], float, int]"
+
+
 class NameReader:
     """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary.
 
@@ -240,7 +243,7 @@ class NameReader:
                 f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )
-        found, ambiguous, unmapped, listed = self._sorted(step, chosen)
+        found, ambiguous, unmapped, listed = self._clear(step, chosen) or self._sorted(step, chosen)
         total = math.fsum([*found.values(), *(p for _, p in ambiguous), unmapped])
         if total > OVERFULL:
             raise overfull(total, position)
@@ -259,9 +262,28 @@ class NameReader:
             unmapped=unmapped,
         )
 
-    def _sorted(
-        self, step: TopStep, chosen: int
-    ) -> tuple[dict[int, float], list[tuple[tuple[int, ...], float]], float, int]:
+    def _clear(self, step: TopStep, chosen: int) -> _Sorted | None:
+        """What `_sorted` says of a list whose entries have different bytes and numbers, and are surely spelled unlike
+        the chosen token, as nearly all are; None for any other.
+        """
+        names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
+        pieces = [spelled for token, _, spelled in names if spelled and token is None]
+        different = set(pieces)
+        if len(pieces) < len(names) or len(different) < len(names) - (pieces[0] in pieces[1:]):
+            return None
+        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or one.nameless:
+            return None
+        found: dict[Any, float] = dict(zip(map(self._names.number, names), map(math.exp, log_probs), strict=True))
+        if len(found) != len(different):
+            return None
+        found[chosen] = math.exp(log_probs[0])
+        first, second = one.normalized
+        others = [self._names.spellings[number].normalized for number in found if number != chosen]
+        if not one.alone and any(spelled == first or in_files == second for spelled, in_files in others):
+            return None
+        return found, [], 0.0, len(others)
+
+    def _sorted(self, step: TopStep, chosen: int) -> _Sorted:
         """Probabilities by token; those of tokens that perhaps agree; those of no name; and how many are listed."""
         names, own = self._names, step.log_probs[0]
         found: dict[int, float] = {chosen: math.exp(min(own, 0.0))} if is_given(own) else {}
