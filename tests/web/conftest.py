@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from semtoken import TokenClusters
-from tests.web.servers import Behaviour, Upstream, raw_upstream, running
+from tests.web.servers import Behaviour, Upstream, all_stopped, raw_upstream, running
 
 Proxied = Callable[..., Any]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stopped() -> Iterator[None]:
+    """No server is left running that was not waited for."""
+    yield
+    all_stopped()
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +37,7 @@ def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str
         def start(behaviour: Behaviour, **settings: Any) -> tuple[str, Upstream]:
             upstream = stack.enter_context(raw_upstream(behaviour))
             app = proxy_app(ProxySettings(upstream.url, **settings), almanac_clusters)
-            return stack.enter_context(running(app)), upstream
+            return stack.enter_context(running(app, wait=False)), upstream
 
         yield start
 
@@ -41,7 +48,7 @@ def proxy_of(url: str, clusters: TokenClusters, *, page: bool = True, **settings
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
 
-    with running(proxy_app(ProxySettings(url, **settings), clusters, page=page)) as proxy:
+    with running(proxy_app(ProxySettings(url, **settings), clusters, page=page), wait=False) as proxy:
         yield proxy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,10 +13,17 @@ from typing import Any
 
 from semtoken.web.running import address_of, listen, server_for
 
+_stopping: list[tuple[threading.Thread, socket.socket]] = []
+"""Servers that were told to stop and not waited for, the first one first."""
+
 
 @contextmanager
-def running(app: Any, grace: float = 1.0, *, strict: bool = True) -> Iterator[str]:
-    """An ASGI application on a free port; yields its address."""
+def running(app: Any, grace: float = 1.0, *, strict: bool = True, wait: bool = True) -> Iterator[str]:
+    """An ASGI application on a free port; yields its address.
+
+    To stop takes uvicorn a sixth of a second, in which it sleeps. Without `wait` that time is spent on the next tests,
+    where nothing is asked of the end of a server; `all_stopped` waits for those that are left.
+    """
     listener = listen("127.0.0.1", 0)
     server = server_for(app, grace=grace, strict=strict)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -24,6 +32,14 @@ def running(app: Any, grace: float = 1.0, *, strict: bool = True) -> Iterator[st
         yield address_of(listener).url
     finally:
         server.should_exit = True
+        _stopping.append((thread, listener))
+        all_stopped(0 if wait else 4)
+
+
+def all_stopped(but: int = 0) -> None:
+    """Wait for the servers that were told to stop, but for the last few."""
+    while len(_stopping) > but:
+        thread, listener = _stopping.pop(0)
         thread.join(20)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"

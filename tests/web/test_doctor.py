@@ -37,7 +37,7 @@ SickServer = Callable[..., str]
 def sick(almanac: Any) -> Iterator[SickServer]:
     """Starts a server with some faults; its address."""
     with ExitStack() as stack:
-        yield lambda **faults: stack.enter_context(running(sick_app(almanac, Faults(**faults)))) + "/v1"
+        yield lambda **faults: stack.enter_context(running(sick_app(almanac, Faults(**faults)), wait=False)) + "/v1"
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iter
             replace(calibrator, threshold=threshold), abstain_text='I do not know. "Ask" me <again>.'
         )
         settings = ProxySettings(upstream, **changes)
-        with running(proxy_app(settings, almanac_clusters, calibrator=applied)) as url:
+        with running(proxy_app(settings, almanac_clusters, calibrator=applied), wait=False) as url:
             yield url
 
     yield proxy

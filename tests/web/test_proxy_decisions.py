@@ -59,7 +59,7 @@ def served() -> Iterator[str]:
 
 @contextmanager
 def proxy_of(url: str, **settings: Any) -> Iterator[str]:
-    with running(proxy_app(ProxySettings(url, **settings), page=False)) as address:
+    with running(proxy_app(ProxySettings(url, **settings), page=False), wait=False) as address:
         yield address
 
 

@@ -77,7 +77,7 @@ def silent(served: str, *, refusing: bool = False) -> Iterator[str]:
 @contextmanager
 def reading(url: str, clusters: TokenClusters, reader: Reader, **settings: Any) -> Iterator[str]:
     app = proxy_app(ProxySettings(url, **({"hold": 30.0} | settings)), clusters, reader=reader)
-    with running(app) as proxy:
+    with running(app, wait=False) as proxy:
         yield proxy
 
 

@@ -304,7 +304,7 @@ def withholding(upstream: Upstream, clusters: TokenClusters, folder: Path, limit
     calibrator = made(clusters, folder)
     threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
     applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
-    with running(proxy_app(ProxySettings(upstream.url), clusters, calibrator=applied, page=False)) as url:
+    with running(proxy_app(ProxySettings(upstream.url), clusters, calibrator=applied, page=False), wait=False) as url:
         yield url
 
 
