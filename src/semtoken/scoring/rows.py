@@ -246,6 +246,15 @@ class KeptRows:
         _read(readable, row_ids, self._size, rows, self._common, found)
         return place
 
+    def step(self, place: int, count: int) -> NormalizedRows:
+        """The first rows of the step at a place, without a copy: they hold until another step takes their place."""
+        rows, found = self._steps[place]
+        numbers = self._numbers[place, :count]
+        if (np.abs(found.normalizers[:count]) > HUGE).any():
+            return self.select([(place, range(count))])
+        found = found.at(slice(count))
+        return NormalizedRows(_logits_of(rows), np.arange(count), numbers, readable=read_only(rows), **found.columns())
+
     def select(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
         """The rows of several steps one after another, from the place of each step and the numbers of its rows."""
         width = self._numbers.shape[1]

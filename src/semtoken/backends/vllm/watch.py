@@ -155,7 +155,7 @@ class Watch:
         if kept is None or not kept.fits(*shape):
             kept = self._kept = KeptRows(*shape, size, self.scorer.tables.neutral_ids)
         place = kept.read(readable, np.array(row_ids))
-        return kept.select([(place, range(len(row_ids)))])
+        return kept.step(place, len(row_ids))
 
     def _row_of(self, watched: WatchedRequest) -> NormalizedRows:
         """The row of one request, apart from the others of its batch."""
