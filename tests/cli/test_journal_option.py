@@ -51,6 +51,21 @@ def test_checked_replies_are_kept_once_and_without_texts_by_default(tmp_path: Pa
     assert all(row["source"] == "check" and row["answer"] is None and row["method"] == "top-k" for row in rows)
 
 
+def test_checked_replies_are_kept_in_the_order_in_which_they_were_read(tmp_path: Path) -> None:
+    """Not by rank: the newest entries would be the surest answers, and a distance found where there is none."""
+    replies, database, table = tmp_path / "replies.jsonl", tmp_path / "journal.db", tmp_path / "out.jsonl"
+    shares, lines = [-0.1, -3.0, -0.5, -2.0, -0.2, -1.0], []
+    for i, share in enumerate(shares):
+        logprob = {"token": "Lima", "logprob": share, "top_logprobs": [{"token": "Lima", "logprob": share}]}
+        choice = {"index": 0, "message": {"content": "Lima"}, "logprobs": {"content": [logprob]}}
+        lines.append(json.dumps({"id": f"r{i}", "choices": [choice | {"finish_reason": "stop"}]}))
+    replies.write_text("\n".join(lines))
+    run("check", str(replies), "-o", str(table), "--journal", str(database))
+    ranked = [json.loads(line)["log_score"] for line in table.read_text().splitlines()]
+    assert [row["log_score"] for row in kept(database)] == pytest.approx(shares)
+    assert ranked == pytest.approx(sorted(shares))
+
+
 def test_without_a_journal_its_options_are_refused(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"question": "?"}\n')
     done = CliRunner().invoke(app, ["score", str(tmp_path / "q.jsonl"), "--journal-texts"])

@@ -47,6 +47,8 @@ class CheckedAnswer:
     """Whether the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
     rank: int = 0
     """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
+    place: int = 0
+    """Its place among the answers as they were read, from 1."""
 
     @property
     def doubt(self) -> Doubt | None:
@@ -246,5 +248,6 @@ def _cut_off(finish_reason: str | None) -> bool | None:
 
 
 def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
-    order = sorted(answers, key=lambda one: (one.response.headline.confidence, -one.response.n_tokens))
+    placed = [replace(one, place=place) for place, one in enumerate(answers, start=1)]
+    order = sorted(placed, key=lambda one: (one.response.headline.confidence, -one.response.n_tokens))
     return tuple(replace(one, rank=rank) for rank, one in enumerate(order, start=1))

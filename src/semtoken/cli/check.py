@@ -145,13 +145,15 @@ def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | 
 
 
 def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUse | None) -> None:
-    """Write all answers to the journal, which wants their tokens."""
+    """Write all answers to the journal, which wants their tokens, in the order in which they were read: the newest ones
+    stand for the questions of today, which the most doubtful or the surest ones would not.
+    """
     from semtoken.checking.saved_blocks import NO_TOKENS
 
     if checked.n_from_block:
         raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
     keeper.uses(applied)
-    for one in checked.answers:
+    for one in sorted(checked.answers, key=lambda one: one.place):
         keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
 
 
