@@ -104,8 +104,11 @@ def test_a_database_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         assert writer.flush(30)
         server.stop()
         slowest = put(writer, range(100, 300))
-        time.sleep(1)
-        assert writer.figures.problem is not None and writer.figures.waiting_bytes > 0
+        end = time.monotonic() + 30
+        while writer.figures.problem is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert writer.figures.waiting_bytes > 0
         server.start()
         assert writer.flush(60), writer.figures
         assert sorted(names(writer.journal)) == sorted(f"entry-{i}" for i in range(300))
@@ -130,7 +133,7 @@ def put(writer: JournalWriter, numbers: Any) -> float:
 
 
 FULL_DISK = """
-import json, os, resource, signal, sys
+import json, os, resource, signal, sys, time
 from pathlib import Path
 from semtoken.journal.store import Journal
 from semtoken.journal.writer import JournalWriter
@@ -143,7 +146,9 @@ assert writer.flush(30)
 limit = os.path.getsize(sys.argv[1] + "-wal") + 20_000  # no file may become longer from here on
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 kept += [i for i in range(50, 3000) if writer.put(entry(i, answer="x" * 500))]
-import time; time.sleep(1)
+end = time.monotonic() + 30
+while writer.figures.problem is None and time.monotonic() < end:
+    time.sleep(0.02)
 during = vars(writer.figures)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 kept += [i for i in range(3000, 3010) if writer.put(entry(i))]

@@ -9,7 +9,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -590,7 +590,9 @@ def test_values_so_far_are_for_those_who_ask(proxied: Start) -> None:
 
 
 class TestLastContent:
-    def stream(self, gap: float) -> Any:
+    def stream(self, wait: Callable[[], Awaitable[object]]) -> Any:
+        """A token, and the end of the stream once `wait` is over."""
+
         def event(content: str, finish: str | None) -> bytes:
             choice = {"index": 0, "delta": {"content": content} if content else {}, "finish_reason": finish}
             found = {"choices": [choice | {"logprobs": LIMA if content else None}]}
@@ -599,14 +601,14 @@ class TestLastContent:
         async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
             writer.write(stream_head() + event("Lima", None))
             await writer.drain()
-            await asyncio.sleep(gap)
+            await wait()
             writer.write(event("", "stop") + LAST_CHUNK)
             await writer.drain()
 
         return behave
 
     def test_it_carries_the_final_score(self, proxied: Start) -> None:
-        url, _ = proxied(self.stream(0.02), hold=30.0)
+        url, _ = proxied(self.stream(lambda: asyncio.sleep(0.02)), hold=30.0)
         content, last = chunks_in(post(url, json=CHAT | {"stream": True}).content)
         assert content["choices"][0]["semtoken"] == last["choices"][0]["semtoken"]
         assert content["choices"][0]["semtoken"]["final"] is True
@@ -614,13 +616,15 @@ class TestLastContent:
 
     @pytest.mark.parametrize("hold", [0.1, 0.0])
     def test_it_is_not_held_back_for_long(self, proxied: Start, hold: float) -> None:
-        url, _ = proxied(self.stream(1.5), hold=hold)
+        arrived = threading.Event()
+        url, _ = proxied(self.stream(lambda: asyncio.to_thread(arrived.wait, 20)), hold=hold)
         start = time.monotonic()
         asked = CHAT | {"stream": True, "semtoken": {"running": True}}
         with httpx.stream("POST", url + "/v1/chat/completions", json=asked, timeout=20) as answer:
             pieces = answer.iter_raw()
             first = next(pieces)
-            assert time.monotonic() - start < 1.2
+            arrived.set()  # the upstream has more to say only now
+            assert time.monotonic() - start < 10
             assert b'"final": false' in first
             assert b'"final": true' in b"".join(pieces)
 

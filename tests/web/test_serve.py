@@ -393,7 +393,7 @@ class TestErrors:
         assert len(waited) > 3 and sorted(waited)[len(waited) // 2] < sum(waited) / 3
 
     def test_what_is_too_much_is_refused_at_once(self) -> None:
-        limits = ServeLimits(requests=2, body_timeout=1.0)
+        limits = ServeLimits(requests=2, body_timeout=0.5)
         with running(serve_app(Engine(small()), Offer("tiny", "{question}"), limits=limits), strict=False) as url:
             host, _, port = url.removeprefix("http://").partition(":")
             held = [socket.create_connection((host, int(port))) for _ in range(2)]
@@ -575,7 +575,7 @@ def calibrated(share: float) -> CalibratorInUse:
 
 def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
     """Also where another one comes into use before its end, and behind the proxy as well."""
-    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 60, "stream": True}
+    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 25, "stream": True}
     low, high = calibrated(0.2), calibrated(0.8)
     engine = CountingEngine(small())
     Engine(engine.stc).warm_up()
