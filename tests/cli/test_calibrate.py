@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.promises import label_order
+from semtoken.cli.calibrate import _one_of_each
 from tests.calibration.worlds import WORLDS
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
@@ -126,6 +128,13 @@ def test_only_one_answer_to_a_question_counts(semtoken: RunCommand, tmp_path: Pa
     result = semtoken("calibrate", source, "-o", tmp_path / "made")
     assert "50 further answers to the same questions are left out" in result.stderr
     assert st.Calibrator.load(tmp_path / "made").n == 50
+
+
+def test_which_answer_to_a_question_counts_does_not_depend_on_its_score() -> None:
+    """In a ranked file the first answers are the most doubtful ones: of 600 pairs about half of those are drawn."""
+    rows = [AnswerRecord(f"line {i}", {"question": f"Question {i % 600}?"}, float(i < 600), None) for i in range(1200)]
+    drawn = [one.log_score for one in _one_of_each(rows)]
+    assert len(drawn) == 600 and 250 < sum(map(bool, drawn)) < 350
 
 
 def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Path) -> None:

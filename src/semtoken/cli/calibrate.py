@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -98,7 +99,7 @@ def calibrate(
 
     Answers that have a label are taken as they are; those with accepted answers are judged; questions without an answer
     are answered first, with --model. Answers that have a score but neither label nor accepted answers serve as scores
-    without labels. Only the first answer to a question counts. Make labels with `semtoken label`.
+    without labels. Only one answer to a question counts. Make labels with `semtoken label`.
 
     For example:
 
@@ -129,7 +130,7 @@ def calibrate(
     known = Fingerprint(task=task)
     if any(answer.log_score is None for answer in answers):
         answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known, learn=learn)
-    answers, known = _judged(_first_of_each(answers), judge, known)
+    answers, known = _judged(_one_of_each(answers), judge, known)
     calibrator, report, answers = _fitted(
         answers,
         further,
@@ -227,14 +228,17 @@ def _answered(
     return read_answers(output / "answers.jsonl"), known
 
 
-def _first_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
-    """One answer for each question: repeated ones count as evidence that is not there."""
-    first: dict[str, AnswerRecord] = {}
+def _one_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
+    """One answer for each question: repeated ones count as evidence that is not there.
+
+    Which of them is drawn by the question alone: in a file that is ranked, the first is the most doubtful one.
+    """
+    several: dict[str, list[AnswerRecord]] = {}
     for i, answer in enumerate(answers):
-        first.setdefault(answer.question or f"line {i}", answer)
-    if left_out := len(answers) - len(first):
+        several.setdefault(answer.question or f"line {i}", []).append(answer)
+    if left_out := len(answers) - len(several):
         tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
-    return list(first.values())
+    return [same[zlib.crc32(question.encode("utf-8", "replace")) % len(same)] for question, same in several.items()]
 
 
 def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> tuple[list[AnswerRecord], Fingerprint]:
