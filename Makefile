@@ -26,7 +26,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/scoring/test_rules.py tests/scoring/test_masses.py tests/files/test_files.py \
 	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper report rehearsal notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper report rehearsal notebooks release-check test pytest test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -65,7 +65,11 @@ rehearsal: $(VENV)/test.installed
 release-check: $(VENV)/package.installed
 	$(BIN)/python scripts/release_check.py --tag '$(TAG)' $(EXTRAS)
 
-test: lint types
+# Types are checked beside the tests: neither keeps all processors busy, and each ends with its own verdict.
+test: lint
+	@$(MAKE) --no-print-directory -j 2 types pytest
+
+pytest: $(VENV)/test.installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # The lowest versions that pyproject.toml declares of what the core needs: the commands start, and its tests pass; and
