@@ -182,6 +182,7 @@ def test_two_requests_with_one_id_are_refused_not_mixed(clusters: TokenClusters,
 
 
 def test_an_id_may_be_used_again_once_it_is_read(clusters: TokenClusters, tmp_path: Path) -> None:
+    """Also where the thread that writes went to sleep in between, as nothing was asked."""
     watch = Watch(scorer_for(clusters, RULES), tmp_path)
     for seed in range(2):
         (request,) = make_requests(clusters.vocabulary.size, 1, seed)
@@ -189,6 +190,10 @@ def test_an_id_may_be_used_again_once_it_is_read(clusters: TokenClusters, tmp_pa
         Engine(watch, np.random.default_rng(seed), True, False).run([request])
         expected = score_logits(request.logits, request.ids, clusters).log_score
         assert read_channel(tmp_path, "again", request.ids, clusters).log_score == pytest.approx(expected, rel=1e-9)
+        end = time.monotonic() + 10
+        while watch._entered.is_set():
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
 
 def test_one_bad_row_spoils_only_its_own_answer(clusters: TokenClusters, tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ class Watch:
         self._kept: KeptRows | None = None
         """Holds the rows of one step, and then those of the next."""
         self._lock = threading.Lock()
+        self._entered = threading.Event()
+        """Set while there are requests: the thread that writes sleeps where there are none."""
         self._writer: threading.Thread | None = None
         self._warm_up()
 
@@ -108,6 +110,7 @@ class Watch:
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write_forever, name="semtoken-channel", daemon=True)
                 self._writer.start()
+            self._entered.set()
             watched = self._watched.get(request_id)
             if watched is None:
                 number = self._free.pop() if self._free else next(self._numbers)
@@ -225,6 +228,7 @@ class Watch:
 
     def _write_forever(self) -> None:
         while True:
+            self._entered.wait()
             time.sleep(IDLE_SECONDS / 2)
             for watched in self._waiting():
                 try:
@@ -239,6 +243,8 @@ class Watch:
                 if watched.left and not watched.unwritten:
                     del self._watched[name], self._answers[watched.number]
                     self._free.append(watched.number)
+            if not self._watched:
+                self._entered.clear()
             now = time.monotonic()
             return [w for w in self._watched.values() if w.unwritten and (w.left or w.error or _is_idle(w, now))]
 
