@@ -190,7 +190,9 @@ def test_one_class_has_no_auroc_and_the_headline_says_so() -> None:
 
 
 def test_the_headline_counts_what_the_tables_show() -> None:
-    cells = measure(results(cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1)), "exact")
+    cells = measure(
+        results(cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1)), "exact", n_resamples=200
+    )
     lines = list(headline(cells))
     assert lines[0] == "STC has the highest AUROC on 2 of 2 pairs of a model and a data set."
     tested = [m.quality["auroc"].to_stc for one in cells for m in one.compared if m.name != "stc"]
