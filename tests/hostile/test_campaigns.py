@@ -118,6 +118,7 @@ LEFT_OUT = {
     **dict.fromkeys(("neutral_masks", "with_learned"), "takes objects of this library alone"),
     "ScoredResponse.with_fields": "replaces fields, as `dataclasses.replace` does",
     "from_summary": "takes what `to_summary` made in another process of the same run",
+    "without_tokens": "keeps the text of a message, which it does not look at",
     **dict.fromkeys(
         ("reset", "to_dict", "to_summary", "numbers_to_dict", "to_pandas"), "takes nothing that can be odd"
     ),
