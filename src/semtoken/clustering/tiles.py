@@ -188,7 +188,9 @@ class CpuTiles:
     def close_pairs(self, gap: Gaps, left_half: Gaps, right_half: Gaps, *, diagonal: bool) -> tuple[Array, Array]:
         """The places (rows, columns) of gaps so small that float32 has lost their digits."""
         where: NDArray[np.uint32] = np.empty(gap.size, np.uint32)
-        found = compiled_loops().find_close(gap, left_half, right_half, np.float32(CLOSENESS), diagonal, where)
+        # Columns of a table; that of a single row is contiguous, and would be another type to compile for.
+        halves = np.ascontiguousarray(left_half), np.ascontiguousarray(right_half)
+        found = compiled_loops().find_close(gap, *halves, np.float32(CLOSENESS), diagonal, where)
         return (where[:found] >> 16).astype(np.int64), (where[:found] & 65535).astype(np.int64)
 
     def _refine(self, gap: Any, left: Any, right: Any, p: Array, q: Array, *, diagonal: bool) -> None:
