@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import math
 import random
@@ -200,17 +201,19 @@ def test_a_reply_takes_little_memory_once_it_is_scored(tmp_path: Path) -> None:
     tokens = [(f" word{i}", -0.5) for i in range(30)]
     others = {i: [(f" other{i}{k}", -2.0 - k) for k in range(6)] for i in range(30)}
     line, path = json.dumps(reply(tokens, others=others)), tmp_path / "lines.jsonl"
-    path.write_text(f"{line}\n" * 200)
+    path.write_text(f"{line}\n" * 100)
     check_replies([str(path)])  # loads what is loaded once
     tracemalloc.start()
     try:
         found = check_replies([str(path)], keep_tokens=False)
-        left, peak = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
+        gc.collect()  # else chance decides how much of what is left is waste
+        left, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(found.answers) == 200
-    assert left / 200 < len(line) / 2 and peak / 200 < 2.5 * len(line), (
-        f"{len(line)} bytes, {left / 200:.0f}, {peak / 200:.0f}"
+    assert len(found.answers) == 100
+    assert left / 100 < len(line) / 3 and peak / 100 < 2.5 * len(line), (
+        f"{len(line)} bytes, {left / 100:.0f}, {peak / 100:.0f}"
     )
 
 
