@@ -71,24 +71,26 @@ def made_up(folder: Path, vocabulary: int, layers: int, width: int) -> tuple[Pat
     return model, clusters
 
 
-def ways(llm: Any, clusters: st.TokenClusters, channel: Path, tokens: int) -> dict[str, Callable[[list[str]], object]]:
+def ways(
+    llm: Any, vocabulary: st.TokenClusters | st.Vocabulary, channel: Path, tokens: int
+) -> dict[str, Callable[[list[str]], object]]:
     """How to answer prompts, from without a score to the exact one."""
     from vllm import SamplingParams
 
     from semtoken.backends.vllm import VLLMBackend, read_channels, sampling_params, score_outputs
 
     options: dict[str, Any] = {"temperature": 0, "max_tokens": tokens, "ignore_eos": True}
-    stc = st.STC(VLLMBackend(llm), clusters=clusters)
+    stc = st.STC(VLLMBackend(llm), clusters=vocabulary if isinstance(vocabulary, st.TokenClusters) else None)
 
     def best(prompts: list[str]) -> object:
-        return score_outputs(llm.generate(prompts, sampling_params(top_k=20, **options), use_tqdm=False), clusters)
+        return score_outputs(llm.generate(prompts, sampling_params(top_k=20, **options), use_tqdm=False), vocabulary)
 
     def watched(prompts: list[str]) -> object:
         names = [uuid.uuid4().hex for _ in prompts]
         params = [SamplingParams(**options, extra_args={"semtoken_id": name}) for name in names]
         outputs = llm.generate(prompts, params, use_tqdm=False)
         answers = [(name, list(one.outputs[0].token_ids)) for name, one in zip(names, outputs, strict=True)]
-        return read_channels(channel, answers, clusters)
+        return read_channels(channel, answers, vocabulary)
 
     return {
         "vLLM alone": lambda prompts: llm.generate(prompts, SamplingParams(**options), use_tqdm=False),
@@ -106,6 +108,7 @@ def main(
     tokens: Annotated[int, typer.Option(help="Tokens of each answer.")] = 32,
     rounds: Annotated[int, typer.Option(help="Times each way is run.")] = 5,
     whole: Annotated[bool, typer.Option(help="Also by the whole vocabulary, which takes long.")] = True,
+    meanings: Annotated[bool, typer.Option(help="Also find the masses of meanings, which need clusters.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the seconds of each way into this JSON file.")] = None,
 ) -> None:
     """Print tokens a second of each way and their ratios to vLLM alone."""
@@ -115,7 +118,9 @@ def main(
             made_up(folder, vocabulary, layers, width) if vocabulary else (almanac_path(), almanac_clusters_path())
         )
         channel = folder / "channel"
-        os.environ.update(SEMTOKEN_VLLM_CLUSTERS=str(labels), SEMTOKEN_VLLM_CHANNEL=str(channel))
+        os.environ.update(SEMTOKEN_VLLM_CHANNEL=str(channel))
+        if meanings:
+            os.environ.update(SEMTOKEN_VLLM_CLUSTERS=str(labels))
         from vllm import LLM
 
         llm = LLM(
@@ -129,7 +134,8 @@ def main(
             logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
         )
         questions = [f"Question:\nWhat is number {i}?\nAnswer:\n" for i in range(prompts)]
-        found = ways(llm, st.TokenClusters.from_pretrained(labels), channel, tokens)
+        clusters = st.TokenClusters.from_pretrained(labels)
+        found = ways(llm, clusters if meanings else clusters.vocabulary, channel, tokens)
         if not whole:
             del found["whole vocabulary"]
         seconds: dict[str, list[float]] = {way: [] for way in found}
