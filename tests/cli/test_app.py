@@ -14,6 +14,7 @@ from typer.main import get_command
 import semtoken.choices
 from semtoken import STC, Calibrator, Threshold, __version__, cluster_tokens, score_payload, token_table
 from semtoken.choices import DType
+from semtoken.cli import SPINS, wait_briefly
 from semtoken.cli.app import app
 from semtoken.cli.commands import ESSENTIAL, PLACES
 from semtoken.cli.model_options import ModelChoice
@@ -173,6 +174,19 @@ def test_every_choice_is_taken_by_the_library() -> None:
 
 ONLY_OF_A_MODEL = ("dtype", "trust_remote_code")
 """Options that no command has for another reason."""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {"GOMP_SPINCOUNT": SPINS}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_threads_wait_briefly_unless_the_environment_says_how(given: dict[str, str], found: dict[str, str]) -> None:
+    wait_briefly(given)
+    assert given == found
 
 
 def test_commands_with_a_model_take_the_same_options() -> None:
