@@ -28,7 +28,7 @@ from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, Wat
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.temporary import WORKING
-from semtoken.scoring import LogitsAnswer, score_logits, scorer_for
+from semtoken.scoring import LogitsAnswer, rows, score_logits, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 from tests.tiny import TOKENIZERS
@@ -123,6 +123,15 @@ def make_requests(vocabulary_size: int, count: int, seed: int) -> list[Request]:
     return requests
 
 
+@pytest.fixture(params=[False, True], ids=["numpy", "compiled"])
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the kernel reads rows, as it does those of large vocabularies, into memory that is used again."""
+    if request.param:
+        monkeypatch.setattr(rows, "COMPILED_FROM", 0)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("lists", "late"), [(True, False), (True, True), (False, False)])
 def test_any_schedule_gives_the_score_of_the_whole_matrix(
@@ -140,6 +149,25 @@ def test_any_schedule_gives_the_score_of_the_whole_matrix(
             assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=1e-9)
             assert [a.id for a in token.alternatives] == [a.id for a in other.alternatives]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("compiled")
+def test_one_request_after_the_other_keeps_its_last_row(clusters: TokenClusters, tmp_path: Path) -> None:
+    """The row of the last token waits for its record while the next request is stepped."""
+    watch = Watch(scorer_for(clusters, RULES), tmp_path)
+    requests = make_requests(clusters.vocabulary.size, 4, 5)
+    for request in requests:
+        watched = watch.enter(request.name, "raw", request.known)
+        for step, token in enumerate(request.ids):
+            last = request.known[-1] if request.known else PLACEHOLDER
+            watch.step(request.logits[step][None].copy(), [WatchedRow(0, watched, step, last)])
+            if step < len(request.ids) - 1:
+                request.known.append(token)
+        watch.leave(watched)
+    for request in requests:
+        scored = read_channel(tmp_path, request.name, request.ids, clusters)
+        expected = score_logits(request.logits, request.ids, clusters)
+        assert scored.log_score == pytest.approx(expected.log_score, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)

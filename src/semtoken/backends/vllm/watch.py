@@ -93,6 +93,8 @@ class Watch:
         """Numbers of answers that are gone."""
         self._kept: KeptRows | None = None
         """Holds the rows of one step, and then those of the next."""
+        self._last: NormalizedRows | None = None
+        """The rows of the last step, if they lie there."""
         self._lock = threading.Lock()
         self._entered = threading.Event()
         """Set while there are requests: the thread that writes sleeps where there are none."""
@@ -152,18 +154,20 @@ class Watch:
         for watched in stale:  # those that have left, and wait for their record or for their next step
             watched.held, watched.held_row = self._row_of(watched), 0
         readable = readable_rows(rows, size)
+        self._last = None
         if readable is None:
             return normalized_rows(rows[row_ids], size)  # indexing with a list copies
         kept, shape = self._kept, (1, len(row_ids), readable.dtype)
         if kept is None or not kept.fits(*shape):
             kept = self._kept = KeptRows(*shape, size, self.scorer.tables.neutral_ids)
         place = kept.read(readable, np.array(row_ids))
-        return kept.step(place, len(row_ids))
+        self._last = kept.step(place, len(row_ids))
+        return self._last
 
     def _row_of(self, watched: WatchedRequest) -> NormalizedRows:
         """The row of one request, apart from the others of its batch."""
         assert watched.held is not None
-        if len(watched.held.row_ids) == 1:
+        if len(watched.held.row_ids) == 1 and watched.held is not self._last:
             return watched.held
         row = _own_row(watched.held, watched.held_row, self.scorer.vocabulary.size)
         return normalized_rows(row[None], self.scorer.vocabulary.size)
