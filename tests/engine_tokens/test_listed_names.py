@@ -1,72 +1,268 @@
-"""Lists read without a vocabulary: the short way for clear lists against the long one for any."""
+"""Nothing but the reply: intervals from lists whose vocabulary nobody has named hold the exact score all the same."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.engine_tokens.listed_names import ListedNames, NameReader
-from semtoken.engine_tokens.top_steps import NOT_GIVEN, TopStep, TopToken
-from semtoken.errors import SemtokenError
+from semtoken import score_logits, score_payload, score_top_logprobs
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.scoring import ScoringRules, TopLogprobsStream
+from semtoken.tokens.vocabulary import Vocabulary
+from tests.scoring.test_scoring import Kind, draw_answer, small_kind
+from tests.scoring.test_top_logprobs import best, drawn, log_probs
 
-TEXTS = ["a", "A", " a", "Ġa", "▁a", "b", " b", "B ", "é", "Ã©", "<s>", "\n", " ", "\N{REPLACEMENT CHARACTER}"]
+RULES = tuple(ScoringRules(**switches) for switches in ({}, {"equality": "surface"}, {"equality": "exact"}))
+NAMES = ("byte-level", "sentencepiece")
+"""Tokenizers whose engines tell by a text how a token reads. Word pieces ("##ing") are named without their mark."""
+Namer = Callable[[Vocabulary, int, float], TopToken]
 
 
-class LongWay(NameReader):
-    """Takes no list for clear."""
-
-    def _clear(self, step: TopStep, chosen: int) -> None:
-        return None
+def special_name(token: int) -> str:
+    return f"<|special_{token}|>"
 
 
-NUMBERS = [-1.5, -2.0, -2.0004, -3.0, -4.5, -5.0, -6.0]
-WITH_BYTES = st.builds(
-    TopToken,
-    st.sampled_from(NUMBERS),
-    st.none(),
-    st.sampled_from(TEXTS),
-    st.sampled_from([*(text.encode() for text in TEXTS), b"\xc3"]),
+def by_bytes(vocabulary: Vocabulary, token: int, value: float) -> TopToken:
+    """As OpenAI names tokens: a string, and the bytes of what it adds to a text."""
+    if vocabulary.special[token]:
+        return TopToken(value, text=special_name(token))
+    piece = vocabulary.pieces[token]
+    return TopToken(value, text=piece.decode("utf-8", "replace"), bytes=piece)
+
+
+def by_text(vocabulary: Vocabulary, token: int, value: float) -> TopToken:
+    """A string alone: pieces of characters are all called alike."""
+    named = by_bytes(vocabulary, token, value)
+    return TopToken(value, text=named.text)
+
+
+def by_id_and_text(vocabulary: Vocabulary, token: int, value: float) -> TopToken:
+    """As SGLang: an id, and a string that is empty for special tokens and pieces of characters."""
+    text = vocabulary.texts[token]
+    return TopToken(value, id=token, text=None if "\N{REPLACEMENT CHARACTER}" in text or not text else text)
+
+
+NAMERS: tuple[Namer, ...] = (by_bytes, by_text, by_id_and_text)
+
+
+def named(
+    kind: Kind, listed: list[tuple[int, dict[int, float]]], namer: Namer, decimals: int | None, unknown: float
+) -> list[TopStep]:
+    """Lists under names, with numbers of so many decimals; of some steps the chosen token's own is not given."""
+    vocabulary, random = kind.clusters.vocabulary, np.random.default_rng(len(listed))
+    steps = []
+    for token, entries in listed:
+        rounded = {i: value if decimals is None else round(value, decimals) for i, value in entries.items()}
+        own = -9999.0 if random.random() < unknown else rounded[token]
+        top = [namer(vocabulary, i, -9999.0 if i == token and own < -9000 else v) for i, v in rounded.items()]
+        steps.append(TopStep(namer(vocabulary, token, own), top))
+    return steps
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("namer", NAMERS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.DataObject) -> None:
+    """k from 1 to 20, four decimals and more, bytes, texts and ids, and tokens whose own number is missing."""
+    kind = small_kind(name)
+    logits, ids = drawn(kind, data)
+    rules = data.draw(st.sampled_from(RULES))
+    decimals = data.draw(st.sampled_from([4, 5, 6, 9, None]))
+    rows, k = log_probs(logits[:, : kind.clusters.vocabulary.size]), data.draw(st.integers(1, 20))
+    exact = score_logits(logits.astype(np.float64), ids, kind.clusters.vocabulary, preset=rules)
+    steps = named(kind, best(rows, ids, k), namer, decimals, data.draw(st.sampled_from([0.0, 0.0, 0.3])))
+    if not any(token.text or token.bytes for step in steps for token in (step.chosen, *step.top)):
+        return  # nothing but ids: refused, see below
+    try:
+        scored = score_top_logprobs(steps, preset=rules)
+    except InvalidInput as error:
+        assert "named by its id alone" in str(error) and namer is by_id_and_text
+        return
+    assert scored.log_score_bounds is not None
+    low, high = scored.uncertainty_bounds
+    if scored.empty == exact.empty:  # a piece of a character alone may read as nothing
+        assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
+    for token, twin in zip(scored.tokens, exact.tokens, strict=True):
+        assert token.log_agreeing_bounds is not None
+        assert math.exp(token.log_agreeing_bounds[0]) - 1e-9 <= twin.agreeing_probability
+        assert twin.agreeing_probability <= math.exp(token.log_agreeing_bounds[1]) + 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    logits, ids = drawn(kind, data)
+    rules, k = data.draw(st.sampled_from(RULES)), data.draw(st.integers(2, 20))
+    rows = log_probs(logits[:, : kind.clusters.vocabulary.size])
+    steps = named(kind, best(rows, ids, k), by_bytes, None, 0.0)
+    if any(kind.clusters.vocabulary.special[token] for token in ids):
+        return  # which special token a name means, only the answer's text can tell
+    alone, known = score_top_logprobs(steps, preset=rules), score_top_logprobs(steps, kind.clusters.vocabulary, rules)
+    if alone.empty != known.empty:
+        return  # "<tool>" at the end reads as a special token: whether it is text, only the answer's text can tell
+    assert alone.uncertainty == pytest.approx(known.uncertainty, abs=1e-12)
+    assert alone.signature == known.signature
+    assert alone.uncertainty_bounds[0] <= known.uncertainty_bounds[0] + 1e-12
+    assert alone.uncertainty_bounds[1] >= known.uncertainty_bounds[1] - 1e-12
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_ends_where_the_whole_list_does(name: str, seed: int) -> None:
+    kind = small_kind(name)
+    logits, ids = draw_answer(kind, seed)
+    rows = log_probs(logits[:, : kind.clusters.vocabulary.size])
+    steps = named(kind, best(rows, ids, 10), by_bytes, None, 0.0)
+    stream, former = TopLogprobsStream(), 0.0
+    for place, step in enumerate(steps, start=1):
+        running = stream.add(step)
+        now = score_top_logprobs(steps[:place])
+        assert running.n_settled == running.n_tokens == place
+        assert running.uncertainty == pytest.approx(now.uncertainty, abs=1e-12) or now.empty
+        assert running.uncertainty_bounds[0] >= former - 1e-12
+        former = running.uncertainty_bounds[0]
+    assert stream.finish() == score_top_logprobs(steps)
+
+
+# --- by hand -----------------------------------------------------------------------------------------------------
+
+
+def item(token: str, probability: float, *top: tuple[str, float], **more: Any) -> dict[str, Any]:
+    entries = [{"token": t, "logprob": math.log(p), "bytes": list(t.encode())} for t, p in top]
+    return {
+        "token": token,
+        "logprob": math.log(probability),
+        "bytes": list(token.encode()),
+        "top_logprobs": entries,
+    } | more
+
+
+def test_spellings_are_read_from_the_list() -> None:
+    """ " paris" and "Paris" spell " Paris"; what is not listed, 0.05, may do so, too."""
+    [token] = score_top_logprobs(
+        [item(" Paris", 0.6, (" Paris", 0.6), (" paris", 0.1), ("Paris", 0.05), (" Rome", 0.2))]
+    ).tokens
+    assert token.agreeing_probability == pytest.approx(0.75)
+    assert token.agreeing_bounds == pytest.approx((0.75, 0.8), abs=1e-4)
+    assert [(one.text, one.counted) for one in token.alternatives] == [
+        (" Rome", False),
+        (" paris", True),
+        ("Paris", True),
+    ]
+    [exact] = score_top_logprobs(
+        [item(" Paris", 0.6, (" Paris", 0.6), (" paris", 0.1))], preset=ScoringRules(equality="exact")
+    ).tokens
+    assert exact.agreeing_bounds == pytest.approx((0.6, 0.6), abs=1e-4)
+
+
+def test_a_line_break_agrees_with_itself_alone() -> None:
+    scored = score_top_logprobs([item(" Paris", 0.9, (" Paris", 0.9)), item("\n", 0.5, ("\n", 0.5), ("\n\n", 0.3))])
+    assert scored.tokens[1].agreeing_bounds == pytest.approx((0.5, 0.5), abs=1e-4)
+
+
+def test_names_of_tokenizer_files_agree_as_far_as_it_is_clear() -> None:
+    """ "ĠParis" may be " Paris" or a word that begins with that letter: "Paris" counts in the upper end only."""
+    top = {"ĠParis": math.log(0.6), "Paris": math.log(0.3)}
+    [token] = score_top_logprobs([("ĠParis", top)]).tokens
+    assert token.text == " Paris"
+    assert token.agreeing_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+    top = {" Paris": math.log(0.6), "Paris": math.log(0.3), "ĠParis": math.log(0.1)}  # a name with a blank: no file's
+    [token] = score_top_logprobs([(" Paris", top)]).tokens
+    assert token.agreeing_bounds == pytest.approx((0.9, 0.9), abs=1e-4)
+
+
+def test_markup_may_be_text_or_the_end() -> None:
+    steps = [item("a", 0.9, ("a", 0.9)), item("</div>", 0.8, ("</div>", 0.8), ("</DIV>", 0.1))]
+    text, end = score_top_logprobs(steps, text="a</div>"), score_top_logprobs(steps, text="a")
+    assert (text.text, end.text) == ("a</div>", "a")
+    for scored in (text, end):
+        assert scored.tokens[1].agreeing_bounds == pytest.approx((0.8, 1.0), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rules", "what"),
+    [
+        ({"preset": "paper"}, "name the model"),
+        ({"function_words": "paper"}, "name the model"),
+        ({"prefix_matching": True}, "name"),
+    ],
 )
-ANY = st.builds(
-    TopToken,
-    st.sampled_from([*NUMBERS, 0.0, -math.inf, NOT_GIVEN]),
-    st.sampled_from([None, None, 7, 8]),
-    st.sampled_from(TEXTS),
-    st.sampled_from([None, b"\xc3", b"a"]),
-)
+def test_rules_that_count_more_than_lists_show_are_refused(rules: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidInput, match=what):
+        score_top_logprobs([item("a", 0.9, ("a", 0.9))], preset=ScoringRules(**rules))
 
 
-def step_of(chosen: TopToken, top: list[TopToken], *, lists_itself: bool) -> TopStep:
-    return TopStep(chosen, [*top, chosen] if lists_itself else top)
+def test_a_name_after_a_broken_character_may_be_any() -> None:
+    """vLLM calls the last piece of a character by the whole character, so "İst" here is that, or a token of its own."""
+    broken, asked = item("\ufffd", 0.9, ("\ufffd", 0.9)), item("İst", 0.6, ("İst", 0.6), (" İst", 0.1))
+    last = score_top_logprobs([item(" a", 0.9, (" a", 0.9)), broken, asked]).tokens[-1]
+    assert last.log_agreeing_bounds is not None
+    low, high = map(math.exp, last.log_agreeing_bounds)
+    assert low == pytest.approx(0.6, rel=1e-3) and high == pytest.approx(1)
 
 
-steps = st.one_of(
-    st.builds(step_of, tokens, st.lists(tokens, max_size=5), lists_itself=st.booleans())
-    for tokens in (WITH_BYTES, WITH_BYTES | ANY)
-)
+def test_ids_alone_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"step 0 is named by its id alone, 17\. Say whose"):
+        score_top_logprobs([{17: math.log(0.6), 4: math.log(0.3)}])
 
 
-@given(st.lists(steps, min_size=1, max_size=4), st.booleans())
-@settings(max_examples=600)
-def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spelling: bool) -> None:
-    found = []
-    for reader in (NameReader, LongWay):
-        names, read = ListedNames(), []
-        one = reader(names, same_spelling=same_spelling)
-        try:
-            for position, step in enumerate(answer):
-                read.append(one.read(step, position))
-        except SemtokenError as error:
-            read.append(str(error))
-        found.append((read, names.spellings))
-    assert found[0] == found[1]
+def test_a_model_that_stands_for_another_has_a_vocabulary() -> None:
+    with pytest.raises(InvalidInput, match="proxy_for"):
+        score_top_logprobs([item("a", 0.9, ("a", 0.9))], proxy_for="gpt-4o")
 
 
-def test_most_lists_are_clear() -> None:
-    names = ListedNames()
-    reader = NameReader(names, same_spelling=True)
-    for own in (" Lima", " Quito"):
-        top = [TopToken(-0.2, None, own, own.encode()), TopToken(-2.0, None, " Paris", b" Paris")]
-        assert reader._clear(TopStep(top[0], top), names.number(TopStep(top[0], top).names[0])) is not None
+def test_tokens_have_the_ids_of_the_engine() -> None:
+    reply = [item("a", 0.9, ("a", 0.9), ("b", 0.1), id=3)]
+    reply[0]["top_logprobs"] = [entry | {"id": i} for entry, i in zip(reply[0]["top_logprobs"], (3, 8), strict=True)]
+    [token] = score_top_logprobs(reply).tokens
+    assert (token.id, [one.id for one in token.alternatives]) == (3, [8])
+    [token] = score_top_logprobs([item("a", 0.9, ("a", 0.9))]).tokens
+    assert token.id == -1
+
+
+def test_steps_that_miss_a_token_are_refused() -> None:
+    reply = {
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "not sure"},
+                "logprobs": {"content": [item(" sure", 0.9, (" sure", 0.9))]},
+                "finish_reason": "stop",
+            }
+        ],
+    }
+    with pytest.raises(BackendError):
+        score_payload(reply)
+
+
+FRESH = """
+import sys
+import semtoken as st
+rival = {"token": " Rome", "logprob": -1.5, "bytes": None}
+item = {"token": " Paris", "logprob": -0.5, "bytes": None, "top_logprobs": [rival]}
+reply = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": " Paris"},
+         "logprobs": {"content": [item]}, "finish_reason": "stop"}]}
+[answer] = st.score_payload(reply)
+assert 0 < answer.uncertainty < 1 and answer.tokens and answer.to_dict()
+loaded = {name.partition(".")[0] for name in sys.modules}
+heavy = loaded & {"torch", "numba", "transformers", "tokenizers", "scipy", "pandas"}
+assert not heavy, heavy
+"""
+
+
+def test_the_first_result_needs_no_heavy_library() -> None:
+    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
