@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("numba")
 
 LOOPS = """
-from semtoken.support.compiled import compile_and_keep
+from {decorators} import {decorator} as compiled
 
-@compile_and_keep
+@compiled
 def total(pair):
     return pair.left[0] + pair.right[0]
 """
@@ -42,8 +42,16 @@ def called(folder: Path, place: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_class_that_has_moved_costs_one_compilation(tmp_path: Path) -> None:
-    (tmp_path / "loops.py").write_text(LOOPS)
+@pytest.mark.parametrize(
+    ("decorators", "decorator"),
+    [
+        ("semtoken.scoring.kernel", "compiled"),
+        pytest.param("semtoken.scoring.kernel", "compiled_fast", marks=pytest.mark.slow),
+        pytest.param("semtoken.clustering._loops", "compiled", marks=pytest.mark.slow),
+    ],
+)
+def test_a_class_that_has_moved_costs_one_compilation(tmp_path: Path, decorators: str, decorator: str) -> None:
+    (tmp_path / "loops.py").write_text(LOOPS.format(decorators=decorators, decorator=decorator))
     (tmp_path / "before.py").write_text(PLACE)
     assert called(tmp_path, "before") == "42 0"
     assert called(tmp_path, "before") == "42 1"  # machine code is kept
