@@ -269,11 +269,11 @@ def test_json_is_read_alike_without_msgspec(monkeypatch: pytest.MonkeyPatch) -> 
     ]
     fast = [outcome(text) for text in texts]
     monkeypatch.setitem(sys.modules, "msgspec", None)
-    safe_files._fast_parser.cache_clear()
+    safe_files._fast_decoder.cache_clear()
     try:
         assert [outcome(text) for text in texts] == fast
     finally:
-        safe_files._fast_parser.cache_clear()
+        safe_files._fast_decoder.cache_clear()
 
 
 def outcome(text: str) -> str:

@@ -370,12 +370,13 @@ def parse_json(text: bytes | str) -> Any:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        try:
-            return _fast_parser()(decoded)
-        except ValueError:  # from here on the reason is looked for
-            value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
-            dump_json(value)
-            return value
+        decode = _fast_decoder()
+        if decode is not None and not _LONG_NUMBER.search(decoded[::_LOOKED_AT]):  # it shows as many digits in a row
+            with suppress(ValueError):  # what msgspec refuses is looked at again, for the reason
+                return decode(decoded)
+        value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+        dump_json(value)
+        return value
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
@@ -386,25 +387,15 @@ def parse_json(text: bytes | str) -> Any:
 
 
 @functools.cache
-def _fast_parser() -> Callable[[str], Any]:
-    """A parser that is as strict as `parse_json` and raises some `ValueError` where that would, or where it may.
-
-    Without msgspec it refuses everything.
+def _fast_decoder() -> Callable[[str], Any] | None:
+    """The decoder of msgspec, which is as strict as `parse_json` except for whole numbers that no float holds; None
+    where it is not installed.
     """
     try:
-        import msgspec
+        from msgspec.json import decode
     except ImportError:
-
-        def parsed(text: str) -> Any:
-            raise ValueError("msgspec is not installed")
-    else:
-
-        def parsed(text: str) -> Any:
-            if _LONG_NUMBER.search(text[::_LOOKED_AT]):  # a long number shows as many digits in a row
-                raise ValueError("it may hold a number that is too large")
-            return msgspec.json.decode(text)
-
-    return parsed
+        return None
+    return decode
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
