@@ -48,7 +48,7 @@ class CheckedAnswer:
     rank: int = 0
     """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
     place: int = 0
-    """Its place among the answers as they were read, from 1."""
+    """How many answers had been read by then, this one included: it says in which order they were read."""
 
     @property
     def doubt(self) -> Doubt | None:

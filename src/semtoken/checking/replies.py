@@ -287,7 +287,8 @@ def join_questions(replies: Iterable[SavedReply], questions: Sequence[SavedQuest
     lacking = [(name, where) for name, where in names if name not in by_id]
     why = "ids stand more than once among the questions"
     if lacking:
-        why = f"no question has the id of {len(lacking):,} replies, such as '{lacking[0][0]}' of {lacking[0][1]}"
+        name, where = lacking[0]
+        why = f"no question has the id of {len(lacking):,} replies, such as '{name}' of {where}"
     raise InvalidInput(
         f"There are {len(names):,} replies and {len(questions):,} questions, and {why}. Give both the same ids, or "
         "one question for each reply in the same order."
