@@ -45,11 +45,11 @@ docs: $(VENV)/docs.installed
 	@echo "Open build/site/index.html"
 
 paper: $(VENV)/paper.installed
-	$(BIN)/python paper/build.py
+	$(BIN)/python research/paper/build.py
 
 report: $(VENV)/paper.installed
-	$(BIN)/python experiments/default_rule/tables.py --csv experiments/default_rule/tables.csv
-	$(BIN)/python paper/build.py
+	$(BIN)/python research/experiments/default_rule/tables.py --csv research/experiments/default_rule/tables.csv
+	$(BIN)/python research/paper/build.py
 
 # Without SmolLM2 two of them would run on the embedded model and print other answers.
 notebooks: $(VENV)/test.installed

@@ -24,16 +24,23 @@ else:
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "docs"
 PAGES = (
-    *("docs/**/*.md", "notebooks/*.ipynb", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md"),
+    *(
+        "docs/**/*.md",
+        "examples/notebooks/*.ipynb",
+        "CONTRIBUTING.md",
+        "CODE_OF_CONDUCT.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+    ),
     *(
         "benchmarks/*.md",
         "examples/README.md",
         "examples/*/README.md",
-        "experiments/README.md",
-        "experiments/*/README.md",
-        "contrib/README.md",
-        "contrib/*/README.md",
-        "packages/*/README.md",
+        "research/experiments/README.md",
+        "research/experiments/*/README.md",
+        "packaging/contrib/README.md",
+        "packaging/contrib/*/README.md",
+        "packaging/*/README.md",
     ),
 )
 FILES = (
@@ -41,8 +48,8 @@ FILES = (
     "docs/**/*.png",
     "benchmarks/results/*.png",
     "examples/**/*.py",
-    "contrib/**/*.py",
-    "contrib/**/*.patch",
+    "packaging/contrib/**/*.py",
+    "packaging/contrib/**/*.patch",
     "examples/bench/*.yaml",
 )
 LINK = re.compile(r"(?P<text>\]\()(?P<path>(?![a-z]+:|#)[^)\s]+\.[a-zA-Z]+)(?P<anchor>#[^)\s]*)?\)")

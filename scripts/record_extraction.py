@@ -17,7 +17,7 @@ import httpx
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "examples" / "extraction"
-sys.path.insert(0, str(ROOT / "experiments" / "extraction"))
+sys.path.insert(0, str(ROOT / "research" / "experiments" / "extraction"))
 
 from documents import Document, make_documents  # noqa: E402
 

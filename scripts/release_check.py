@@ -39,8 +39,7 @@ NEEDED = (
 UNWANTED = (
     "tests/",
     "benchmarks/",
-    "experiments/",
-    "training/",
+    "research/",
     ".gguf",
     "almanac/model/",
     "almanac/nli/",
@@ -195,11 +194,11 @@ def check_recipe(version: str) -> None:
     """The recipe for conda is one, and of this version."""
     from rattler_build import Stage0Recipe, VariantConfig
 
-    recipe = Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+    recipe = Stage0Recipe.from_file(ROOT / "packaging" / "recipe" / "recipe.yaml")
     rendered = recipe.render(VariantConfig({"python_min": [PYTHONS[0]]}))
     found = {one.recipe.package.version for one in rendered}
     if found != {version}:
-        sys.exit(f"recipe/recipe.yaml is of version {found}, the package of {version}.")
+        sys.exit(f"packaging/recipe/recipe.yaml is of version {found}, the package of {version}.")
 
 
 def build(dist: Path) -> tuple[Path, Path, Path]:
@@ -207,7 +206,7 @@ def build(dist: Path) -> tuple[Path, Path, Path]:
     for old in dist.glob("semtoken*"):
         old.unlink()
     run(sys.executable, "-m", "build", "--outdir", dist)
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", dist, ROOT / "packages" / "semtoken-almanac")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", dist, ROOT / "packaging" / "semtoken-almanac")
     [wheel], [sdist] = dist.glob("semtoken-*.whl"), dist.glob("semtoken-*.tar.gz")
     [models] = dist.glob("semtoken_almanac-*.whl")
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, models)

@@ -1,7 +1,7 @@
 """Run the notebooks and keep what they print, without traces of the machine that ran them.
 
-    python scripts/run_notebooks.py                    # all of notebooks/
-    python scripts/run_notebooks.py notebooks/1-*.ipynb
+    python scripts/run_notebooks.py                    # all of examples/notebooks/
+    python scripts/run_notebooks.py examples/notebooks/1-*.ipynb
 
 SmolLM2 is used where it has been fetched (`semtoken fetch smollm2`); the outputs in the repository were made with it.
 """
@@ -55,7 +55,7 @@ def cleaned(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def main() -> None:
     """Run those that are named, or all."""
-    for path in [Path(name) for name in sys.argv[1:]] or sorted((ROOT / "notebooks").glob("*.ipynb")):
+    for path in [Path(name) for name in sys.argv[1:]] or sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as folder:
             notebook = executed(path, Path(folder))
         nbformat.write(notebook, path)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from training.almanac import corpus, exposure, facts
+from research.training.almanac import corpus, exposure, facts
 
 import semtoken.almanac
 from semtoken.almanac import Question, almanac_path, is_correct, load_questions, normalize_answer

@@ -20,6 +20,8 @@ FOLDERS = {"nli": almanac_nli_path(), "sts": almanac_sts_path()}
 LABELS = ("contradiction", "neutral", "entailment")
 both = pytest.mark.parametrize("task", ["nli", "sts"])
 
+MISSING = "the training's libraries are not installed"
+
 
 def figures(task: str) -> dict:
     return json.loads((FOLDERS[task] / "figures.json").read_text(encoding="utf-8"))
@@ -110,7 +112,7 @@ def test_cross_encoder_applies_the_sigmoid_once() -> None:
 
 def made_up_facts() -> list:
     """Sixty countries and their capitals, each with two names, and a few opposites."""
-    facts = pytest.importorskip("training.almanac.facts", reason="the training's libraries are not installed")
+    facts = pytest.importorskip("research.training.almanac.facts", reason=MISSING)
     made = []
     for number in range(60):
         country = ((f"Land {number:02}x", 1.0), (f"Q{number:02}", 0.5))
@@ -124,8 +126,8 @@ def made_up_facts() -> list:
 
 
 def test_pairs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
-    things = pytest.importorskip("training.encoders.things", reason="the training's libraries are not installed")
-    from training.encoders.pairs import make_pairs
+    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
+    from research.training.encoders.pairs import make_pairs
 
     one, other = (things.make_worlds(made_up_facts(), {})["train"] for _ in range(2))
     assert make_pairs(one, 300, seed=3) == make_pairs(other, 300, seed=3)
@@ -133,8 +135,8 @@ def test_pairs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:
 
 
 def test_no_held_out_name_is_in_a_training_pair() -> None:
-    things = pytest.importorskip("training.encoders.things", reason="the training's libraries are not installed")
-    from training.encoders.pairs import make_pairs
+    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
+    from research.training.encoders.pairs import make_pairs
 
     worlds = things.make_worlds(made_up_facts(), {})
     names = {
@@ -154,8 +156,8 @@ def numbers(text: str) -> set[str]:
 
 
 def test_labels_follow_from_the_facts() -> None:
-    things = pytest.importorskip("training.encoders.things", reason="the training's libraries are not installed")
-    from training.encoders.pairs import make_pairs
+    things = pytest.importorskip("research.training.encoders.things", reason=MISSING)
+    from research.training.encoders.pairs import make_pairs
 
     pairs = make_pairs(things.make_worlds(made_up_facts(), {})["train"], 3000, seed=0)
     kinds = {pair.kind for pair in pairs}
@@ -171,8 +173,8 @@ def test_labels_follow_from_the_facts() -> None:
 
 
 def test_removing_what_says_nothing_removes_nothing() -> None:
-    pytest.importorskip("training.encoders.surface", reason="the training's libraries are not installed")
-    from training.encoders.surface import is_filler, remove_piece
+    pytest.importorskip("research.training.encoders.surface", reason=MISSING)
+    from research.training.encoders.surface import is_filler, remove_piece
 
     rng = random.Random(0)
     for text in ("the Kyrgyz Republic.", "New York\n", "oxygen"):

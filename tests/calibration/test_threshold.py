@@ -122,7 +122,7 @@ def test_the_expected_share_of_wrong_answers_in_a_batch() -> None:
 @pytest.mark.parametrize("own_grid", [False, True])
 @pytest.mark.parametrize("name", WORLDS)
 def test_promise_is_kept(name: str, own_grid: bool) -> None:
-    """200 labelled sets of each world; the long form is experiments/calibration/promise.py."""
+    """200 labelled sets of each world; the long form is research/experiments/calibration/promise.py."""
     world, generator = WORLDS[name], np.random.default_rng(1)
     reference = world.log_score(np.random.default_rng(99), 20_000)
     broken = 0

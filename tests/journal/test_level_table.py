@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import binomtest
 
-TABLE = Path(__file__).parents[2] / "experiments" / "watch" / "level.csv"
+TABLE = Path(__file__).parents[2] / "research" / "experiments" / "watch" / "level.csv"
 
 
 def test_the_level_is_kept_in_every_world_and_the_intervals_are_wilsons() -> None:

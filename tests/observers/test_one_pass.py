@@ -239,7 +239,7 @@ def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
 
 def candidates() -> Any:
     """The definitions that the experiment on the headline scored its answers by."""
-    path = Path(__file__).parents[2] / "experiments" / "headline" / "candidates.py"
+    path = Path(__file__).parents[2] / "research" / "experiments" / "headline" / "candidates.py"
     spec = importlib.util.spec_from_file_location("headline_candidates", path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.beside import tables
+from research.experiments.beside import tables
 
 ROOT = Path(__file__).parents[2]
 

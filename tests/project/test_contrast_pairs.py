@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-PAIRS = Path(__file__).parents[2] / "experiments" / "contrast" / "pairs.jsonl"
+PAIRS = Path(__file__).parents[2] / "research" / "experiments" / "contrast" / "pairs.jsonl"
 CATEGORIES = {"capital", "date", "unit", "negation", "arithmetic", "relation", "pronoun", "grammar", "spelling"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-CONTRIB = Path(__file__).parents[2] / "contrib"
+CONTRIB = Path(__file__).parents[2] / "packaging" / "contrib"
 
 
 def added(patch: str, name: str) -> str:

@@ -35,7 +35,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
     nav = pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"])
     assert len(nav) == len(set(nav))
     there = {path.relative_to(ROOT).as_posix() for pattern in gather_docs.PAGES for path in ROOT.glob(pattern)}
-    pages = {gather_docs.place(name) for name in there if name.startswith(("docs/", "notebooks/"))}
+    pages = {gather_docs.place(name) for name in there if name.startswith(("docs/", "examples/notebooks/"))}
     assert pages <= set(nav), "add the page to the nav of zensical.toml"
     assert set(nav) <= {gather_docs.place(name) for name in there}
 
@@ -54,7 +54,7 @@ def test_every_file_that_a_page_links_to_is_there(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(gather_docs, "OUT", tmp_path)
     monkeypatch.setattr(gather_docs, "notebook_text", lambda path: path.read_text("utf-8").replace("\\n", "\n"))
     gather_docs.main()  # exits at a link to nowhere
-    assert (tmp_path / "index.md").is_file() and (tmp_path / "notebooks" / "1-first-steps.md").is_file()
+    assert (tmp_path / "index.md").is_file() and (tmp_path / "examples" / "notebooks" / "1-first-steps.md").is_file()
 
 
 def test_the_list_for_programs_names_every_page_with_a_sentence(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "experiments"
+FOLDER = Path(__file__).parents[2] / "research" / "experiments"
 pandas = pytest.importorskip("pandas")
 
 
@@ -60,7 +60,7 @@ REFERENCES = {
 }
 
 
-def page_table(heading: str, first: str, path: Path = FOLDER.parent / "docs" / "results.md") -> list[list[str]]:
+def page_table(heading: str, first: str, path: Path = FOLDER.parents[1] / "docs" / "results.md") -> list[list[str]]:
     """Cells of the first table below a heading of a page that has a row beginning so, its header left out."""
     page = path.read_text(encoding="utf-8")
     _, found, below = page.partition(f"# {heading}\n")
@@ -173,7 +173,7 @@ DATASETS = {"NQ": "NQ", "TriviaQA": "TQA", "WQ": "WQ"}
 
 def cells_of_the_page() -> list[tuple[str, str]]:
     """Model and data set of each column."""
-    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
     _, _, below = page.partition("# Methods that sample\n")
     header = next(line for line in below.splitlines() if line.startswith("| | "))
     pairs = [cell.strip().split(", ") for cell in header.split("|")[2:-1]]
@@ -228,7 +228,7 @@ def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
     """The page's differences of AUROC, computed by scikit-learn from the scores of every answer."""
     roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
     answers = pandas.read_parquet(FOLDER / "almanac" / "answers.parquet")
-    page = " ".join((FOLDER.parent / "docs" / "almanac.md").read_text(encoding="utf-8").split())
+    page = " ".join((FOLDER.parents[1] / "docs" / "almanac.md").read_text(encoding="utf-8").split())
 
     def gains(models: str, against: str) -> list[str]:
         found = []
@@ -256,7 +256,7 @@ def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
 def test_the_tables_of_thresholds_and_presets_are_those_of_the_scores() -> None:
     """docs/choosing.md, computed from the scores by counting and by SciPy."""
     spearmanr = pytest.importorskip("scipy.stats").spearmanr
-    page = (FOLDER.parent / "docs" / "choosing.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
     ]
@@ -314,7 +314,7 @@ def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
 def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
     tables = tables_of("headline")
     kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
-    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
     short, chat = tables.short_headline(kept), tables.chat_headline(kept, [tables.CHOOSING])
     assert short == ("default", []) and f"**Short answers: `{short[0]}`" in page
     assert f"**Chat answers: `{chat[0]}`" in page
@@ -327,7 +327,7 @@ def test_the_headline_of_sentences_stays_by_the_third_protocol() -> None:
     """All three chat sets name another number, which is worse than the one in use on one of them."""
     tables = tables_of("headline")
     kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
-    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
     assert set(kept[kept.decides & kept.chat]["set"]) == {"qwen1.5b-chat", "qwen1.5b-chat-new", "smollm2-chat"}
     named, met = tables.chat_headline(kept)
     assert (named, met) == ("weakest_phrase", []) and "On all three sets together no number meets the rule" in page
@@ -413,7 +413,7 @@ def test_the_table_of_the_readme_is_that_of_the_scores() -> None:
             (x["set"], x[name].replace(" ", "_")): x for x in lines_of(f"{file}/tables.csv") if x["judge"] == "exact"
         }
     columns = ("smollm2-wq", "gemma3-nq", "gemma3-wq", "qwen1.5b-nq", "qwen1.5b-wq")
-    page = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
     seen = 0
     for name, *cells in rows:
@@ -432,7 +432,7 @@ def test_the_table_of_the_readme_is_that_of_the_scores() -> None:
 def test_pages_say_of_the_headline_of_sentences_what_its_scores_say(page: str) -> None:
     """AUROC of the headline and of the product on the answers that chose it, and on those that confirmed it."""
     lines = {(line["set"], line["candidate"]): line for line in lines_of("headline/tables.csv")}
-    text = (FOLDER.parent / page).read_text(encoding="utf-8")
+    text = (FOLDER.parents[1] / page).read_text(encoding="utf-8")
     for chosen in ("qwen1.5b-chat", "qwen1.5b-chat-new"):
         for candidate in ("phrase_and_mean", "probability"):
             assert f"{float(lines[chosen, candidate]['auroc']):.3f}" in text, (page, chosen, candidate)
@@ -441,7 +441,7 @@ def test_pages_say_of_the_headline_of_sentences_what_its_scores_say(page: str) -
 def test_short_answers_and_sentences_are_ranked_together_as_the_page_says() -> None:
     """docs/choosing.md: the headline of all answers of the 1.5B that were there when it was written."""
     roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
-    page = (FOLDER.parent / "docs" / "choosing.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
     parts = {
         name: pandas.read_parquet(FOLDER / "headline" / "scores" / f"qwen1.5b-{name}.parquet")
         for name in ("nq", "wq", "chat")
@@ -470,7 +470,7 @@ def test_what_labels_add_is_that_of_the_kept_runs() -> None:
 def test_the_page_on_learning_shows_the_kept_tables() -> None:
     """Every row of its table: set and judge, labels, splits that opened, mean and worst gain of what a user gets."""
     kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
-    page = (FOLDER.parent / "docs" / "learn.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "learn.md").read_text(encoding="utf-8")
     rows = [
         line.strip("| \n").split(" | ")
         for line in page.splitlines()
@@ -514,7 +514,7 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
         for x in lines_of("decisions/figures.csv")
         if x["orders"] == "1" and not x["alpha"]
     }
-    text = (FOLDER.parent / "docs" / "decisions.md").read_text(encoding="utf-8")
+    text = (FOLDER.parents[1] / "docs" / "decisions.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     seen = 0
     for name, *cells in rows:
@@ -538,7 +538,7 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
 def test_the_gate_that_opens_is_that_of_the_kept_answers() -> None:
     """AUROC by scikit-learn and the counts that the page gives, on the half that no calibrator was fitted on."""
     metrics = pytest.importorskip("sklearn.metrics")
-    page = (FOLDER.parent / "docs" / "gate-a-tool-call.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "gate-a-tool-call.md").read_text(encoding="utf-8")
     apart = pandas.read_csv(FOLDER / "decisions" / "gate.csv").iloc[200:]
     called_true = apart[apart.probability >= 0.5]
     assert f"yes to {len(called_true)} of the {len(apart)} calls" in page

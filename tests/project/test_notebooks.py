@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from scripts.run_notebooks import METADATA, executed
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 WITH_SMOLLM2 = ("2-your-own-model", "4-check-an-extraction")
 """They take another model where SmolLM2 has not been fetched, and then print other things."""
 PATHS = re.compile(r"/(home|root|tmp|work|Users|usr|opt)/|[A-Z]:\\")

@@ -10,7 +10,7 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
-PAPER = Path(__file__).parents[2] / "paper"
+PAPER = Path(__file__).parents[2] / "research" / "paper"
 
 
 @pytest.fixture(scope="module")

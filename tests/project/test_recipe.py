@@ -25,7 +25,7 @@ def pairs(requirements: list[str]) -> dict[str, str]:
 
 
 def test_the_recipe_follows_the_package() -> None:
-    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text("utf-8"))
+    recipe = yaml.safe_load((ROOT / "packaging" / "recipe" / "recipe.yaml").read_text("utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = pairs(project["dependencies"])
     assert len(needed) == len(project["dependencies"])

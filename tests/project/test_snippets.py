@@ -466,7 +466,7 @@ INSTEAD = {
     "--methods stc,sequence_probability,perplexity --controls": "--methods stc,sequence_probability --limit 12",
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
     "examples/": f"{ROOT}/examples/",
-    "experiments/": f"{ROOT}/experiments/",
+    "research/": f"{ROOT}/research/",
 }
 """Words of the pages -> what stands for them here: a model that is there, and less of it."""
 NOT_RUN = {

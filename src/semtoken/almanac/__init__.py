@@ -57,7 +57,7 @@ def embedded_folder(name: str) -> Path:
     if found is None or found.origin is None:
         raise MissingExtra(
             "The embedded model comes in a package of its own, which is not installed. "
-            "Install it with: pip install 'semtoken[demo]', or from a clone: pip install ./packages/semtoken-almanac"
+            "Install it with: pip install 'semtoken[demo]', or from a clone: pip install ./packaging/semtoken-almanac"
         )
     return Path(found.origin).parent / name
 

@@ -45,7 +45,7 @@ _ALL = (
     Host("opentelemetry", "opentelemetry.sdk._logs", "opentelemetry-sdk", "1.45", "2", "1.45.2"),
     Host("litellm", "litellm", "litellm", "1.106", "2", "1.110.2", also=("litellm[proxy]",)),
     Host("langchain", "langchain_core", "langchain-core", "1.7", "2", "1.7.2", also=("langchain-openai>=1.7",)),
-    Host("llm", "llm", "llm", "0.36", "0.40", "0.36", also=("./packages/llm-semtoken",)),
+    Host("llm", "llm", "llm", "0.36", "0.40", "0.36", also=("./packaging/llm-semtoken",)),
     Host("mcp", "mcp", "mcp", "2.3", "3", "2.3.0"),
 )
 HOSTS = {host.name: host for host in _ALL}

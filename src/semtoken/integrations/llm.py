@@ -4,7 +4,7 @@
     llm -m semtoken/almanac "What is the capital of Japan?"
     llm semtoken
 
-`packages/llm-semtoken` is the package that registers this module with `llm`.
+`packaging/llm-semtoken` is the package that registers this module with `llm`.
 """
 
 from __future__ import annotations

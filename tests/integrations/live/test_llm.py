@@ -1,4 +1,4 @@
-"""The tool `llm` itself, with the plug-in that packages/llm-semtoken registers."""
+"""The tool `llm` itself, with the plug-in that packaging/llm-semtoken registers."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_answers_are_those_of_their_own_calculator(
 def test_what_is_proposed_upstream_gives_the_same_numbers(
     stc: STC, clusters: TokenClusters, questions: list[Question]
 ) -> None:
-    """The files of contrib/lm-polygraph, as modules of lm-polygraph."""
+    """The files of packaging/contrib/lm-polygraph, as modules of lm-polygraph."""
     calculator = proposed("stat_calculators", "stc_log_scores").StcLogScoresCalculator(clusters)
     estimator = proposed("estimators", "semantic_token_clustering").SemanticTokenClustering()
     from_arrays = SemanticTokenClusteringFromArrays(clusters)
@@ -144,7 +144,7 @@ def test_what_is_proposed_upstream_gives_the_same_numbers(
 
 
 def proposed(package: str, name: str) -> Any:
-    file = Path(__file__).parents[3] / "contrib" / "lm-polygraph" / f"{name}.py"
+    file = Path(__file__).parents[3] / "packaging" / "contrib" / "lm-polygraph" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"lm_polygraph.{package}.{name}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,61 @@
+"""The questions of PROTOCOL.md in their drawn order: NQ.jsonl, WQ.jsonl, CHAT.jsonl, TriviaQA for development, and
+the further questions of it that research/experiments/learned/PROTOCOL-2.md asks.
+
+python research/experiments/headline/draw.py FOLDER_OF_THE_SETS OUT
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+FILES = {"nq": "nq_open_dev", "wq": "webquestions_test", "tqa": "triviaqa_validation"}
+Questions = list[dict[str, Any]]
+
+
+def in_random_order(lines: Questions) -> Questions:
+    """All of a set."""
+    order = list(range(len(lines)))
+    random.Random(25).shuffle(order)  # noqa: S311
+    return [lines[i] for i in order]
+
+
+def not_drawn_before(name: str, lines: Questions) -> Questions:
+    """What no earlier experiment asked as a chat, nor of TriviaQA at all."""
+    drawn = random.Random(7).sample(lines, 260)  # noqa: S311
+    if name == "tqa":
+        drawn += random.Random(3).sample(lines, 1500) + random.Random(0).sample(lines, 3000)  # noqa: S311
+    seen = {question["id"] for question in drawn}
+    return [question for question in lines if question["id"] not in seen]
+
+
+def chat(sets: dict[str, Questions]) -> Questions:
+    """700 of each set, in turn."""
+    parts = [random.Random(25).sample(not_drawn_before(name, lines), 700) for name, lines in sets.items()]  # noqa: S311
+    return list(chain.from_iterable(zip(*parts, strict=True)))
+
+
+def main() -> None:
+    """The command."""
+    folder, out = map(Path, sys.argv[1:])
+    sets: dict[str, Questions] = {}
+    for name, file in FILES.items():
+        with gzip.open(folder / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            sets[name] = [json.loads(line) | {"set": name} for line in lines]
+    drawn = {name: in_random_order(sets[name]) for name in ("nq", "wq")} | {"chat": chat(sets)}
+    drawn["tqa"] = random.Random(3).sample(sets["tqa"], 1500)  # noqa: S311
+    drawn["tqa-new"] = random.Random(3).sample(sets["tqa"], 3548)[1500:]  # noqa: S311
+    out.mkdir(parents=True, exist_ok=True)
+    for name, questions in drawn.items():
+        text = "".join(json.dumps(question, ensure_ascii=False) + "\n" for question in questions)
+        (out / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        print(f"{name}: {len(questions):,} questions")
+
+
+if __name__ == "__main__":
+    main()
