@@ -28,11 +28,10 @@ from tests.cli.conftest import RunCommand
 COMMANDS = [
     ("ask",),
     ("score",),
-    ("cluster",),
-    ("clusters",),
-    ("clusters", "show"),
-    ("clusters", "list"),
-    ("clusters", "remove"),
+    ("cluster", "make"),
+    ("cluster", "show"),
+    ("cluster", "list"),
+    ("cluster", "remove"),
     ("label",),
     ("calibrate",),
     ("drift",),
@@ -47,6 +46,7 @@ COMMANDS = [
     ("bench", "run"),
     ("bench", "judge"),
     ("bench", "report"),
+    ("bench", "lm-eval"),
 ]
 
 
@@ -220,7 +220,7 @@ def test_errors_become_a_message_and_a_status(
         raise error
 
     monkeypatch.setattr("semtoken.clusters.cache.list_cached", fail)
-    result = semtoken("clusters", "list")
+    result = semtoken("cluster", "list")
     assert result.exit_code == status
     assert result.stderr.startswith(told)
 
@@ -230,12 +230,12 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("semtoken.clusters.cache.list_cached", fail)
-    assert isinstance(semtoken("clusters", "list").exception, RuntimeError)
+    assert isinstance(semtoken("cluster", "list").exception, RuntimeError)
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["ask", "who?", "--device", "cpu"], ["cluster", "model"], ["demo"], ["compare"]],
+    [["ask", "who?", "--device", "cpu"], ["cluster", "make", "model"], ["demo"], ["compare"]],
     ids=lambda given: given[0],
 )
 def test_a_missing_extra_is_told_with_its_install_line(arguments: list[str], tmp_path: Path) -> None:

@@ -11,28 +11,28 @@ from tests.cli.conftest import RunCommand, assert_told, read_lines
 
 
 def test_made_kept_listed_shown_and_removed(semtoken: RunCommand, model: str) -> None:
-    made = semtoken("cluster", model, "-k", 100, "--linkage", "average")
+    made = semtoken("cluster", "make", model, "-k", 100, "--linkage", "average")
     assert made.exit_code == 0, made.output
     assert "100 clusters" in made.stdout and "seconds" in made.stdout and "hold one token" in made.stdout
-    [entry] = read_lines(semtoken("clusters", "list", "--json").stdout)
+    [entry] = read_lines(semtoken("cluster", "list", "--json").stdout)
     assert entry["settings"]["linkage"] == "average" and entry["settings"]["n_clusters"] == 100
-    assert entry["name"] in semtoken("clusters", "list").stdout
-    shown = json.loads(semtoken("clusters", "show", "Paris", "--model", model, "--json").stdout)
+    assert entry["name"] in semtoken("cluster", "list").stdout
+    shown = json.loads(semtoken("cluster", "show", "Paris", "--model", model, "--json").stdout)
     assert any("Paris" in token for row in shown for token in row["cluster"])
-    assert semtoken("clusters", "remove", entry["name"]).exit_code == 0
-    assert "No clusters are kept" in semtoken("clusters", "list").stderr
-    assert_told(semtoken("clusters", "show", "Paris", "--model", model), "Make some with: semtoken cluster")
+    assert semtoken("cluster", "remove", entry["name"]).exit_code == 0
+    assert "No clusters are kept" in semtoken("cluster", "list").stderr
+    assert_told(semtoken("cluster", "show", "Paris", "--model", model), "Make some with: semtoken cluster")
 
 
 def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
     from semtoken import TokenClusters
 
     target = tmp_path / "made"
-    result = semtoken("cluster", model, "-o", target, "-k", 50, "-k", 80)
+    result = semtoken("cluster", "make", model, "-o", target, "-k", 50, "-k", 80)
     assert result.exit_code == 0, result.output
     for k in (50, 80):
         assert TokenClusters.from_pretrained(target / f"k{k}").n_clusters == k
-    again = semtoken("cluster", model, "-o", target / "k50", "-k", 60)
+    again = semtoken("cluster", "make", model, "-o", target / "k50", "-k", 60)
     assert again.exit_code == 0, again.output
     assert TokenClusters.from_pretrained(target / "k50").n_clusters == 60
 
@@ -40,7 +40,7 @@ def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str,
 def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
     from semtoken import TokenClusters
 
-    result = semtoken("clusters", "show", "Paris", "--clusters", clusters)
+    result = semtoken("cluster", "show", "Paris", "--clusters", clusters)
     assert result.exit_code == 0, result.output
     loaded = TokenClusters.from_pretrained(clusters)
     for member in loaded.members("Paris"):
@@ -62,26 +62,28 @@ def test_the_preset_default_takes_no_clustering(
 
 class TestErrors:
     def test_no_such_token(self, semtoken: RunCommand, clusters: str) -> None:
-        assert_told(semtoken("clusters", "show", "Parys", "--clusters", clusters), "No single token is spelled 'Parys'")
+        assert_told(semtoken("cluster", "show", "Parys", "--clusters", clusters), "No single token is spelled 'Parys'")
 
     def test_no_such_clusters(self, semtoken: RunCommand, tmp_path: Path) -> None:
-        assert_told(semtoken("clusters", "show", "a", "--clusters", tmp_path / "none"), "none")
+        assert_told(semtoken("cluster", "show", "a", "--clusters", tmp_path / "none"), "none")
 
     def test_no_such_entry(self, semtoken: RunCommand) -> None:
-        assert_told(semtoken("clusters", "remove", "nothing"), "no cached clusters named 'nothing'")
+        assert_told(semtoken("cluster", "remove", "nothing"), "no cached clusters named 'nothing'")
 
     def test_a_target_that_holds_other_things(self, semtoken: RunCommand, model: str, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("precious")
-        assert_told(semtoken("cluster", model, "-o", tmp_path), "holds other files")
-        assert_told(semtoken("cluster", model, "-o", tmp_path / "thesis.tex"), "is a file")
-        assert_told(semtoken("cluster", model, "-o", tmp_path / "thesis.tex" / "x"), "cannot be written")
+        assert_told(semtoken("cluster", "make", model, "-o", tmp_path), "holds other files")
+        assert_told(semtoken("cluster", "make", model, "-o", tmp_path / "thesis.tex"), "is a file")
+        assert_told(semtoken("cluster", "make", model, "-o", tmp_path / "thesis.tex" / "x"), "cannot be written")
         assert (tmp_path / "thesis.tex").read_text() == "precious"
 
     def test_too_many_clusters(self, semtoken: RunCommand, model: str) -> None:
-        assert_told(semtoken("cluster", model, "--n-clusters", 16_000), "n_clusters must be between 1 and", "16,000")
+        assert_told(
+            semtoken("cluster", "make", model, "--n-clusters", 16_000), "n_clusters must be between 1 and", "16,000"
+        )
 
     def test_a_table_too_large_for_the_memory(self, semtoken: RunCommand, model: str) -> None:
-        assert_told(semtoken("cluster", model, "-k", 50, "--memory-budget", "1K"), "memory")
+        assert_told(semtoken("cluster", "make", model, "-k", 50, "--memory-budget", "1K"), "memory")
 
 
 @pytest.mark.parametrize(

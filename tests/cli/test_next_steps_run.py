@@ -164,8 +164,8 @@ def test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy(folder: P
 @pytest.mark.slow
 def test_clusters_that_are_missing_are_made_by_the_command_that_is_named(folder: Path) -> None:
     model_of_random_weights(folder)
-    [words] = steps(run(folder, "clusters", "show", "Paris", "--model", "my model", status=1))
-    assert words == ["cluster", "my model"]
+    [words] = steps(run(folder, "cluster", "show", "Paris", "--model", "my model", status=1))
+    assert words == ["cluster", "make", "my model"]
     run(folder, *words)
 
 
@@ -209,9 +209,9 @@ def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
 @pytest.mark.slow
 def test_where_no_clusters_are_kept_some_are_made(folder: Path) -> None:
     model_of_random_weights(folder)
-    [words] = steps(run(folder, "clusters", "list"))
+    [words] = steps(run(folder, "cluster", "list"))
     run(folder, *filled(words, MODEL="my model"))
-    told = run(folder, "clusters", "list")
+    told = run(folder, "cluster", "list")
     assert "No clusters are kept" not in told and "made (UTC)" in told
 
 
@@ -332,8 +332,8 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy: ("bench run --dataset NAME=FILE",),
     test_after_check_its_answers_can_be_labelled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),
-    test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster {quote(model)}",),
-    test_where_no_clusters_are_kept_some_are_made: ("cluster MODEL", "clusters list"),
+    test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster make {quote(model)}",),
+    test_where_no_clusters_are_kept_some_are_made: ("cluster make MODEL", "cluster list"),
     test_after_a_demo_of_another_model_one_asks_and_serves_it: (
         "serve --model {quote(name)}",
         'ask --model {quote(name)} "..."',

@@ -86,7 +86,12 @@ def commands(folder: Path) -> list[Killed]:
             same_bytes,
             suffix=".jsonl",
         ),
-        Killed("cluster", lambda place: ["cluster", model, "-k", "60", "-o", str(place)], same_clusters, loads_or_none),
+        Killed(
+            "cluster",
+            lambda place: ["cluster", "make", model, "-k", "60", "-o", str(place)],
+            same_clusters,
+            loads_or_none,
+        ),
         *of_labels(folder),
         of_decisions(folder),
         Killed("fetch", fetch_command, same_models, ModelStays(), around=cache_at),

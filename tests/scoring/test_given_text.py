@@ -20,7 +20,7 @@ def real(name: str) -> st.STC:
     kept = [made.path for made in cache.list_cached() if made.vocabulary_size == entry.vocabulary]
     clusters = entry.clusters or next(iter(kept), None)
     if clusters is None:
-        pytest.skip(f"no clusters of {name} are kept (semtoken cluster {name})")
+        pytest.skip(f"no clusters of {name} are kept (semtoken cluster make {name})")
     return st.STC.from_pretrained(name, clusters=clusters)
 
 

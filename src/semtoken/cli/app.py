@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semtoken.cli.commands import PLACES, CommandsOnDemand, print_commands
+from semtoken.cli.commands import CommandsOnDemand, print_commands
 from semtoken.cli.console import tell
 from semtoken.errors import MissingExtra, SemtokenError
 from semtoken.support.extras import all_that_is_missing, missing_extra
@@ -27,7 +27,7 @@ class Commands(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write what the commands are for, without the libraries that format Markdown: help is there at once."""
-        print_commands(self, ctx, {name: place.summary for name, place in PLACES.items()})
+        print_commands(self, ctx)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
@@ -77,10 +77,10 @@ def semtoken(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """How sure is a language model of its answer?
+    """Which answers, fields and decisions of your model may run without a person?
 
-    semtoken gives every answer an uncertainty from 0 (sure) to 1, and every token of it, from the one generation that
-    you make anyway (Semantic Token Clustering). A small model is built in; --model names any other.
+    semtoken gives each of them a confidence from the log-probabilities of the one generation that you make anyway, and
+    from your labels a threshold with a promise that you can check. A small model is built in; --model names any other.
 
     Begin with `semtoken demo` or `semtoken ask "What is the capital of Japan?"`
     """

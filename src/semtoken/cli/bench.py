@@ -15,6 +15,7 @@ from semtoken.cli.bench_run import run
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import counting, err, out, tell
+from semtoken.cli.lm_eval import lm_eval
 from semtoken.cli.options import ScoresOption
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
@@ -344,3 +345,4 @@ app = typer.Typer(
 app.command(cls=ShortHelp)(run)
 app.command(cls=ShortHelp)(report)
 app.command(cls=ShortHelp)(judge)
+app.command("lm-eval", cls=ShortHelp)(lm_eval)

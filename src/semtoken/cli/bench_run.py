@@ -48,7 +48,7 @@ def run(
         typer.Option(
             "--model",
             "-m",
-            help="A name of `semtoken models`, a directory, a GGUF file or a hub id; may be repeated.",
+            help="A name of `semtoken fetch`, a directory, a GGUF file or a hub id; may be repeated.",
         ),
     ] = None,
     clusters: Annotated[

@@ -1,4 +1,4 @@
-"""`semtoken cluster`: make the clusters of a model's tokens. `semtoken clusters`: look into those that are kept."""
+"""`semtoken cluster`: make the clusters of a model's tokens, and look into those that are kept."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def cluster(
-    model: Annotated[str, typer.Argument(help="A GGUF file, a directory, a hub id, or a name of `semtoken models`.")],
+def make(
+    model: Annotated[str, typer.Argument(help="A GGUF file, a directory, a hub id, or a name of `semtoken fetch`.")],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -69,10 +69,10 @@ def cluster(
 
     For example:
 
-    - `semtoken cluster Qwen/Qwen2.5-3B`
-    - `semtoken cluster model.gguf -o ./my-clusters`
-    - `semtoken cluster ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000`
-    - `semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G`
+    - `semtoken cluster make Qwen/Qwen2.5-3B`
+    - `semtoken cluster make model.gguf -o ./my-clusters`
+    - `semtoken cluster make ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000`
+    - `semtoken cluster make ./my-model --algorithm kmeans --memory-budget 8G`
     """
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     _targets(output, n_clusters or [1])  # before anything is read
@@ -195,7 +195,11 @@ def _sizes(cut: Mapping[str, Any]) -> Table:
     return table
 
 
-app = typer.Typer(no_args_is_help=True, help="Look into clusters; list and remove those that are kept.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Make the clusters of a model's tokens; look into them, list and remove them.",
+)
+app.command("make", cls=ShortHelp)(make)
 
 
 @app.command(cls=ShortHelp)
@@ -210,8 +214,8 @@ def show(
 
     For example:
 
-    - `semtoken clusters show USA`
-    - `semtoken clusters show television --clusters ./my-clusters`
+    - `semtoken cluster show USA`
+    - `semtoken cluster show television --clusters ./my-clusters`
     """
     found = _load(clusters, model, revision)
     ids = found.find(text)
@@ -253,7 +257,7 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
         table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)
         if kept.provenance.get("content_hash") == table.content_hash:
             return kept
-    raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster {quote(model)}")
+    raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")
 
 
 @app.command("list", cls=ShortHelp)
@@ -262,7 +266,7 @@ def list_(as_json: JsonOption = False) -> None:
 
     For example:
 
-    - `semtoken clusters list`
+    - `semtoken cluster list`
     """
     from semtoken.clusters.cache import directory, list_cached
 
@@ -274,7 +278,7 @@ def list_(as_json: JsonOption = False) -> None:
             typer.echo(json.dumps(facts | numbers, ensure_ascii=False))
         return
     if not entries:
-        tell(f"No clusters are kept in {directory()}. Make some with: semtoken cluster MODEL")
+        tell(f"No clusters are kept in {directory()}. Make some with: semtoken cluster make MODEL")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
     for name in ("name", "settings", "tokens", "MB", "made (UTC)"):
@@ -294,13 +298,13 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command(cls=ShortHelp)
 def remove(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As `semtoken clusters list` shows them.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As `semtoken cluster list` shows them.")],
 ) -> None:
     """Delete clusters that are kept. They can be made again.
 
     For example:
 
-    - `semtoken clusters remove NAME`, with a name of `semtoken clusters list`
+    - `semtoken cluster remove NAME`, with a name of `semtoken cluster list`
     """
     from semtoken.clusters import cache
 

@@ -23,10 +23,10 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "calibrate": ("output", "journal", "alpha", "delta", "promise", "label", "model", "overwrite"),
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
     "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),
-    "lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
+    "bench lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
     "serve": ("model", "port", "host", "calibrator", "page", "preset"),
     "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
-    "cluster": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
+    "cluster make": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
     "score-payload": ("tokenizer", "format", "segment", "tokens", "as_json", "preset"),
     "bench run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
     "bench judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
@@ -65,9 +65,19 @@ class ShortHelp(TyperCommand):
         arguments = [param for param in self.params if not isinstance(param, TyperOption)]
         console = Console(highlight=False, emoji=False)
         console.print(self.get_usage(ctx), markup=False, soft_wrap=True)
-        console.print()
-        console.print(Padding(Markdown(inspect.cleandoc(self.help or "")), (0, 2)))
-        for title, params in (("Arguments", arguments), ("Options", shown)):
+        text, examples = _examples_apart(inspect.cleandoc(self.help or ""))
+        console.print(f"For example: {examples[0]}\n" if examples else "", markup=False)
+        console.print(Padding(Markdown(text), (0, 2)))
+        if len(examples) > 1:
+            console.print("\nFurther examples", style="bold")
+            for example in examples[1:]:
+                console.print(Padding(example, (0, 2)), markup=False)
+        essential = [param for param in shown if param.name in ESSENTIAL.get(place, names)]
+        titled: dict[str, list[Any]] = {"Arguments": arguments, "Options": essential}
+        others = [param for param in shown if param not in essential]
+        for param in sorted(others, key=lambda param: param.rich_help_panel is None):  # rarely needed ones last
+            titled.setdefault(param.rich_help_panel or "Rarely needed", []).append(param)
+        for title, params in titled.items():
             if params:
                 console.print(f"\n{title}", style="bold")
                 console.print(_two_columns(params, ctx))
@@ -75,8 +85,15 @@ class ShortHelp(TyperCommand):
             console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
 
 
-def print_commands(group: Any, ctx: Any, summaries: Mapping[str, str]) -> None:
-    """Print the help of a group: what it is for, its options, and each command with its summary."""
+def _examples_apart(help: str) -> tuple[str, list[str]]:
+    """A help text without its examples, and the examples as they are typed."""
+    text, _, rest = help.partition("For example:")
+    examples = [" ".join(one.split()) for one in re.split(r"^- ", rest, flags=re.MULTILINE)]
+    return text.strip(), [one.replace("`", "") for one in examples if one]
+
+
+def print_commands(group: Any, ctx: Any) -> None:
+    """Print the help of the whole program: what it is for, its options, and each command with its summary."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
@@ -87,16 +104,18 @@ def print_commands(group: Any, ctx: Any, summaries: Mapping[str, str]) -> None:
     console.print()
     for paragraph in inspect.cleandoc(group.help or "").split("\n\n"):
         console.print(Padding(Text(" ".join(paragraph.split()).replace("`", "")), (0, 2, 1, 2)))
+    for title, places in GROUPS.items():
+        table = Table.grid(padding=(0, 2))
+        table.add_column(min_width=2 + max(map(len, PLACES)))
+        for name, place in places.items():
+            table.add_row(Text(f"  {name}", style="cyan"), Text(place.summary))
+        console.print(title, style="bold")
+        console.print(table)
     table = Table.grid(padding=(0, 2))
     for option in group.get_params(ctx):
         if (record := option.get_help_record(ctx)) is not None:
             table.add_row(Text(f"  {record[0]}", style="cyan"), Text(record[1]))
-    console.print("Options", style="bold")
-    console.print(table)
-    table = Table.grid(padding=(0, 2))
-    for name, summary in summaries.items():
-        table.add_row(Text(f"  {name}", style="cyan"), Text(summary))
-    console.print("\nCommands", style="bold")
+    console.print("\nOptions", style="bold")
     console.print(table)
 
 
@@ -137,78 +156,83 @@ class CommandPlace(NamedTuple):
     """What the command is for: the first paragraph of its help."""
 
 
-PLACES: Mapping[str, CommandPlace] = {
-    "ask": CommandPlace("ask", "ask", "Ask a model; see its answer, how uncertain it is, and which words are."),
-    "score": CommandPlace("score", "score", "Score a file of prompts, or of prompts with responses, line by line."),
-    "score-payload": CommandPlace(
-        "payload",
-        "score_payload",
-        "Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.",
-    ),
-    "check": CommandPlace("check", "check", "Show which of your saved answers to check first, and why."),
-    "cluster": CommandPlace(
-        "cluster",
-        "cluster",
-        "Make the clusters of a model's tokens, once a model: a minute for 49,000 tokens, an hour for many more.",
-    ),
-    "clusters": CommandPlace("cluster", "app", "Look into clusters; list and remove those that are kept."),
-    "label": CommandPlace("label", "label", "Say which answers are right: y or n, s to skip, u to undo, q to stop."),
-    "calibrate": CommandPlace(
-        "calibrate",
-        "calibrate",
-        "Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.",
-    ),
-    "drift": CommandPlace(
-        "calibrate",
-        "drift",
-        "How far are recent scores, and hidden states, from those that the calibrator was fitted on?",
-    ),
-    "compare": CommandPlace(
-        "compare",
-        "compare",
-        "Compare the headline with STC and fifteen other methods on questions whose answers are known.",
-    ),
-    "decide": CommandPlace("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
-    "bench": CommandPlace(
-        "bench", "app", "The paper's experiment on any model: answers, uncertainties, judgements, tables."
-    ),
-    "lm-eval": CommandPlace(
-        "other_tools",
-        "lm_eval",
-        "Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.",
-    ),
-    "mcp": CommandPlace(
-        "other_tools", "mcp", "Offer ask, score and check to agents, over stdin and stdout (Model Context Protocol)."
-    ),
-    "serve": CommandPlace(
-        "serve",
-        "serve",
-        "Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key semtoken.",
-    ),
-    "proxy": CommandPlace(
-        "proxy",
-        "proxy",
-        "Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under semtoken.",
-    ),
-    "journal": CommandPlace("journal", "app", "Look into a journal of scored answers, take it out, delete from it."),
-    "watch": CommandPlace(
-        "journal", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
-    ),
-    "doctor": CommandPlace(
-        "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"
-    ),
-    "demo": CommandPlace(
-        "demo", "demo", "See a small model answer: what it is sure of, what it doubts, and what else it considered."
-    ),
-    "fetch": CommandPlace("models", "fetch", "Download a small real model, check it, and keep it in your cache."),
-    "models": CommandPlace(
-        "models", "models", "List the small real models that semtoken fetch knows, and which of them are here."
-    ),
-    "view": CommandPlace(
-        "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
-    ),
+GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
+    "Ask and score": {
+        "ask": CommandPlace("ask", "ask", "Ask a model; see its answer, how uncertain it is, and which words are."),
+        "score": CommandPlace("score", "score", "Score a file of prompts, or of prompts with responses, line by line."),
+        "demo": CommandPlace(
+            "demo", "demo", "See a small model answer: what it is sure of, what it doubts, and what else it considered."
+        ),
+    },
+    "Replies": {
+        "check": CommandPlace("check", "check", "Show which of your saved answers to check first, and why."),
+        "score-payload": CommandPlace(
+            "payload",
+            "score_payload",
+            "Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.",
+        ),
+        "view": CommandPlace(
+            "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
+        ),
+        "label": CommandPlace("label", "label", "Say which answers are right: y, n, s to skip, u to undo, q to stop."),
+    },
+    "Decide": {
+        "calibrate": CommandPlace(
+            "calibrate",
+            "calibrate",
+            "Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.",
+        ),
+        "decide": CommandPlace("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
+        "watch": CommandPlace(
+            "journal", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
+        ),
+        "drift": CommandPlace(
+            "calibrate",
+            "drift",
+            "How far are recent scores, and hidden states, from those that the calibrator was fitted on?",
+        ),
+    },
+    "Serve": {
+        "serve": CommandPlace(
+            "serve",
+            "serve",
+            "Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key semtoken.",
+        ),
+        "proxy": CommandPlace(
+            "proxy",
+            "proxy",
+            "Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under semtoken.",
+        ),
+        "doctor": CommandPlace(
+            "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"
+        ),
+    },
+    "Compare": {
+        "compare": CommandPlace(
+            "compare",
+            "compare",
+            "Compare the headline with STC and fifteen other methods on questions whose answers are known.",
+        ),
+        "bench": CommandPlace(
+            "bench", "app", "The paper's experiment on any model: answers, uncertainties, judgements, tables."
+        ),
+    },
+    "Look after": {
+        "fetch": CommandPlace("models", "fetch", "Download a small real model, check it, and keep it in your cache."),
+        "cluster": CommandPlace(
+            "cluster",
+            "app",
+            "Make the clusters of a model's tokens; look into them, list and remove them.",
+        ),
+        "journal": CommandPlace(
+            "journal", "app", "Look into a journal of scored answers, take it out, delete from it."
+        ),
+    },
 }
-"""The commands in the order of the help."""
+"""The commands by what somebody wants, in the order of the help."""
+
+PLACES: Mapping[str, CommandPlace] = {name: place for group in GROUPS.values() for name, place in group.items()}
+"""The commands by name."""
 
 
 class CommandsOnDemand(Mapping[str, Any]):

@@ -31,7 +31,7 @@ def label(
     seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,
     by: ByOption = None,
 ) -> None:
-    """Say which answers are right: y or n, s to skip, u to undo, q to stop.
+    """Say which answers are right: y, n, s to skip, u to undo, q to stop.
 
     Every label is saved at once; the same command continues where you stopped. Answers come in an order that spreads
     over their scores (their headlines, or those of --by), so that a few labels say much and are a fair sample of all.

@@ -37,7 +37,7 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="'almanac' (the small model that is built in), a name of `semtoken models`, a directory, a GGUF file, or "
+        help="'almanac' (the small model that is built in), a name of `semtoken fetch`, a directory, a GGUF file, or "
         "a hub id.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""`semtoken fetch` and `semtoken models`: what models there are, and whether there is one of a name."""
+"""`semtoken fetch`: small real models to download, and whether there is a model of a name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _check_on_hub(model: str, revision: str | None) -> None:
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="A name that `semtoken models` lists, such as 'smollm2'.")],
+    name: Annotated[
+        str | None, typer.Argument(help="A model such as 'smollm2'. Without it: a list of them, and which are here.")
+    ] = None,
     origin: Annotated[
         ModelOrigin,
         typer.Option(
@@ -78,13 +80,18 @@ def fetch(
 ) -> None:
     """Download a small real model, check it, and keep it in your cache.
 
-    Afterwards its name works wherever a command or `STC.from_pretrained` takes a model.
+    Afterwards its name works wherever a command or `STC.from_pretrained` takes a model. Without a name, the models are
+    listed.
 
     For example:
 
     - `semtoken fetch smollm2`, then `semtoken ask --model smollm2 "What is the capital of France?"`
+    - `semtoken fetch`
     - `semtoken fetch gemma3-270m --accept-terms`
     """
+    if name is None:
+        _list()
+        return
     from semtoken.models.fetch import fetch as fetch_model
 
     entry = catalogue_entry(name)
@@ -112,13 +119,8 @@ def _ask(entry: CatalogueModel) -> bool:
     return typer.confirm(f"{entry.title} comes under the {entry.licence}. Do you accept them?", err=True)
 
 
-def models() -> None:
-    """List the small real models that `semtoken fetch` knows, and which of them are here.
-
-    For example:
-
-    - `semtoken models`, then `semtoken fetch smollm2` and `semtoken ask --model smollm2 "Who wrote Emma?"`
-    """
+def _list() -> None:
+    """Print the models that can be fetched, and which of them are here."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
     for column in ("name", "model", "licence", "size", "tokens", "here"):
         table.add_column(column, justify="right" if column in ("size", "tokens") else "left")

@@ -30,7 +30,7 @@ TokenizerOption = Annotated[
     typer.Option(
         "--tokenizer",
         "-t",
-        help="Whose tokens they are, for narrower intervals: 'smollm2' or another name of `semtoken models`, a "
+        help="Whose tokens they are, for narrower intervals: 'smollm2' or another name of `semtoken fetch`, a "
         "directory, a GGUF file, a tokenizer.json, or a hub id. Needed where tokens come as ids without texts.",
     ),
 ]

@@ -66,6 +66,10 @@ def serve(
     otel_content: OtelContentOption = False,
     page: PageOption = True,
     allow_host: AllowHostOption = None,
+    mcp: Annotated[
+        bool,
+        typer.Option("--mcp", help="Offer ask, score and check to agents, over stdin and stdout: no port."),
+    ] = False,
     keeping: JournalChoice,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
@@ -80,7 +84,11 @@ def serve(
 
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
+    - `semtoken serve --mcp --model Qwen/Qwen2.5-3B-Instruct`, in an agent's configuration; pip install mcp
     """
+    if mcp:
+        _serve_agents(choice, calibrator)
+        return
     from semtoken.web.access import hosts_for
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.running import listen, run
@@ -109,6 +117,17 @@ def serve(
     app = serve_app(engine, offer, page=page, recorder=recorder, gate=gate, allowed_hosts=hosts, limits=limits)
     app = with_events(app, otel, otel_content, recorder)
     run(app, listener, lambda address: _announce(address, offer.name), grace=grace, strict=False)
+
+
+def _serve_agents(choice: ModelChoice, calibrator: Path | None) -> None:
+    """Speak the Model Context Protocol over stdin and stdout until the agent ends it."""
+    from semtoken.integrations.mcp import server
+    from semtoken.support.extras import quiet_libraries
+
+    if not choice.verbose:
+        quiet_libraries()
+    stc = choice.load()
+    server(stc, choice.model, use_calibrator(stc, calibrator, choice.model)).run("stdio")
 
 
 def _name_of(model: str) -> str:

@@ -1,6 +1,6 @@
 """lm-evaluation-harness: any existing task by name, with AUROC, PRR and calibration beside its accuracy.
 
-    semtoken lm-eval --tasks triviaqa,nq_open --limit 200
+    semtoken bench lm-eval --tasks triviaqa,nq_open --limit 200
 
 In Python, `evaluate(SemtokenLM(), ["triviaqa"])`. Tasks that compare log-probabilities of choices run as well. They
 have no generated answer, so they get no uncertainty.

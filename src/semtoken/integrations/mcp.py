@@ -1,4 +1,4 @@
-"""MCP: tools for agents that want to know how sure a model is before they act. `semtoken mcp` runs it over stdio."""
+"""Tools that tell agents how sure a model is before they act: `semtoken serve --mcp` offers them over stdio."""
 
 from __future__ import annotations
 

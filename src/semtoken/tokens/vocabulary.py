@@ -287,7 +287,7 @@ class Vocabulary:
             raise VocabularyMismatch(
                 f"{mine} {self.size:,} tokens (fingerprint {self.fingerprint[:12]}), {theirs} {other.size:,} "
                 f"(fingerprint {other.fingerprint[:12]}): {_first_difference(self, other)}. "
-                "Load the matching pair, or make clusters for this model with `semtoken cluster MODEL`."
+                "Load the matching pair, or make clusters for this model with `semtoken cluster make MODEL`."
             )
 
 

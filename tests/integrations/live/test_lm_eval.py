@@ -127,9 +127,8 @@ def test_an_unknown_task_is_refused_before_anything_runs(stc: STC) -> None:
 
 def test_command(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "out.json"
-    done = CliRunner().invoke(
-        app, ["lm-eval", "--tasks", "facts", "--include-path", str(folder), "--limit", "12", "--json", str(file)]
-    )
+    asked = ["--tasks", "facts", "--include-path", str(folder), "--limit", "12", "--json", str(file)]
+    done = CliRunner().invoke(app, ["bench", "lm-eval", *asked])
     assert done.exit_code == 0, done.output
     assert "exact_match" in done.stdout and "AUROC" in done.stdout
     content = json.loads(file.read_text(encoding="utf-8"))

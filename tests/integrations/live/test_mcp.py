@@ -1,4 +1,4 @@
-"""The Model Context Protocol itself: its client starts `semtoken mcp` and calls the tools."""
+"""The Model Context Protocol itself: its client starts `semtoken serve --mcp` and calls the tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_agent_asks_scores_and_checks(
     ]
 
     async def run() -> tuple[list[dict[str, Any]], list[Any]]:
-        command = ["-c", "from semtoken.cli import main; main()", "mcp", "--dtype", "float32"]
+        command = ["-c", "from semtoken.cli import main; main()", "serve", "--mcp", "--dtype", "float32"]
         async with (
             stdio_client(StdioServerParameters(command=sys.executable, args=command)) as (read, write),
             ClientSession(read, write) as session,

@@ -1,4 +1,4 @@
-"""`semtoken lm-eval` and `semtoken mcp`: semtoken inside lm-evaluation-harness, and for agents."""
+"""`semtoken bench lm-eval`: tasks of lm-evaluation-harness, with the uncertainty beside their accuracy."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def lm_eval(
 
     For example:
 
-    - `semtoken lm-eval --tasks triviaqa --limit 200`
-    - `semtoken lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
+    - `semtoken bench lm-eval --tasks triviaqa --limit 200`
+    - `semtoken bench lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
     """
     from semtoken.files.safe_files import check_writable, finite, replace_text
     from semtoken.integrations.lm_eval import SemtokenLM, evaluate
@@ -96,22 +96,3 @@ def _of_chance(figures: Mapping[str, float]) -> str:
 def _interval(figures: Mapping[str, float], name: str) -> str:
     value, low, high = (figures[f"{name}{end}"] for end in ("", "_low", "_high"))
     return "undefined: all right, or all wrong" if math.isnan(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
-
-
-@model_options()
-def mcp(*, choice: ModelChoice, calibrator: CalibratorOption = None) -> None:
-    """Offer `ask`, `score` and `check` to agents, over stdin and stdout (Model Context Protocol).
-
-    An agent that may call them can find out how sure a model is before it acts. Name this command in the agent's
-    configuration; it opens no port. Install the protocol yourself: pip install mcp.
-
-    For example:
-
-    - `semtoken mcp --model Qwen/Qwen2.5-3B-Instruct`
-    """
-    from semtoken.integrations.mcp import server
-
-    if not choice.verbose:
-        quiet_libraries()
-    stc = choice.load()
-    server(stc, choice.model, use_calibrator(stc, calibrator, choice.model)).run("stdio")
