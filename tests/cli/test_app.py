@@ -34,7 +34,7 @@ COMMANDS = [
     ("cluster", "remove"),
     ("label",),
     ("calibrate",),
-    ("drift",),
+    ("watch",),
     ("compare",),
     ("demo",),
     ("score-payload",),

@@ -1,4 +1,4 @@
-"""`calibrate`, `label` and `drift` on files, without a model unless a test says so."""
+"""`calibrate`, `label` and `watch` on files, without a model unless a test says so."""
 
 from __future__ import annotations
 
@@ -291,13 +291,12 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     semtoken("calibrate", write_lines(tmp_path / "labelled.jsonl", answers(300)), "-o", tmp_path / "made")
     same = write_lines(tmp_path / "same.jsonl", answers(300, seed=7, correct=None))
     moved = write_lines(tmp_path / "moved.jsonl", [r | {"log_score": r["log_score"] - 2} for r in answers(300, seed=7)])
-    result = semtoken("drift", tmp_path / "made", same)
+    result = semtoken("watch", same, "--calibrator", tmp_path / "made")
     assert result.exit_code == 0 and "no difference is shown" in result.stdout
-    found = json.loads(semtoken("drift", tmp_path / "made", moved, "--json").stdout)
+    found = json.loads(semtoken("watch", "--json", "--calibrator", tmp_path / "made", moved).stdout)
     assert found["low"] > 0.3 and found["low"] < found["distance"] < found["high"] <= 1
     other = write_lines(tmp_path / "other.jsonl", answers(300, signature="k:9"))
-    assert_told(semtoken("drift", tmp_path / "made", other), "k:9", "k:4")
-    assert_told(semtoken("drift", tmp_path / "nowhere", same), "calibrator")
-    assert_told(
-        semtoken("drift", tmp_path / "made", write_lines(tmp_path / "u.jsonl", [{"question": "?"}])), "log_score"
-    )
+    assert_told(semtoken("watch", other, "--calibrator", tmp_path / "made"), "k:9", "k:4")
+    assert_told(semtoken("watch", same, "--calibrator", tmp_path / "nowhere"), "calibrator")
+    unscored = write_lines(tmp_path / "u.jsonl", [{"question": "?"}])
+    assert_told(semtoken("watch", unscored, "--calibrator", tmp_path / "made"), "log_score")

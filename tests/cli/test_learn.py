@@ -64,11 +64,11 @@ def test_what_was_learned_scores_later_answers_and_watches_their_states(
     records = lines(scored)
     assert all(one["chance"] is not None and one["score_learned"] is not None for one in records)
     assert all("state" not in one for one in records)
-    done = semtoken("drift", made, scored, "--json")
+    done = semtoken("watch", "--json", "--calibrator", made, scored)
     assert done.exit_code == 0, done.output
     told = json.loads(done.output.splitlines()[-1])
     assert told["states"]["n_recent"] == 60 and told["states"]["n_fitted"] == 170
-    assert "Hidden states: distance" in semtoken("drift", made, scored).output
+    assert "Hidden states: distance" in semtoken("watch", scored, "--calibrator", made).output
 
 
 def test_another_form_of_prompt_is_told_and_gets_no_chance(

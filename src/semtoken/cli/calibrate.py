@@ -1,12 +1,11 @@
-"""`semtoken calibrate`: from labelled answers to a promise. `semtoken drift`: have the scores moved since?"""
+"""`semtoken calibrate`: from labelled answers to a promise."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,7 @@ from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, as_methods
+from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, as_methods
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -345,49 +344,3 @@ def _reliability_table(report: Report) -> Table:
         bar = "█" * round(20 * b.right)
         table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
     return table
-
-
-def drift(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A calibrator, made by `semtoken calibrate`.")],
-    recent: Annotated[
-        Path, typer.Argument(metavar="RECENT.jsonl", dir_okay=False, help="Scored answers, JSON lines or CSV.")
-    ],
-    as_json: JsonOption = False,
-) -> None:
-    """How far are recent scores, and hidden states, from those that the calibrator was fitted on?
-
-    The command prints the Kolmogorov-Smirnov distance between the two, from 0 (alike) to 1, with a 95 % interval. It is
-    a number, not an alarm: scores that moved show that the questions or the model changed, not how wrong the chances
-    have become. Label some of the recent answers to see that.
-
-    For example:
-
-    - `semtoken drift my-calibrator last-week.jsonl`
-    """
-    from semtoken.calibration import Calibrator
-    from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
-
-    calibrator = Calibrator.load(directory)
-    answers = read_answers(recent)
-    states = None
-    if calibrator.learned is not None and calibrator.learned.reads_states:
-        states = calibrator.compare_states(answers)
-    require_scores(answers)
-    found = calibrator.compare(answers)
-    if as_json:
-        typer.echo(json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)})))
-        return
-    out.print(
-        f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
-        f"and the {found.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
-        soft_wrap=True,
-    )
-    if found.low == 0:
-        out.print("The interval holds 0: no difference is shown.")
-    if states is not None:
-        shown = "no difference is shown" if states.low == 0 else "what was learned may not hold for these answers"
-        out.print(
-            f"Hidden states: distance {states.distance:.3f} [{states.low:.3f}, {states.high:.3f}] between how far they "
-            f"lie from the centre of the labelled ones: {shown}.",
-            soft_wrap=True,
-        )

@@ -184,12 +184,7 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
         ),
         "decide": CommandPlace("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
         "watch": CommandPlace(
-            "journal", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
-        ),
-        "drift": CommandPlace(
-            "calibrate",
-            "drift",
-            "How far are recent scores, and hidden states, from those that the calibrator was fitted on?",
+            "watch", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
         ),
     },
     "Serve": {

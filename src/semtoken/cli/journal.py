@@ -1,4 +1,4 @@
-"""`semtoken journal`: look into a journal, take it out, delete from it. `semtoken watch`: is the promise still kept?"""
+"""`semtoken journal`: look into a journal of scored answers, take it out, delete from it."""
 
 from __future__ import annotations
 
@@ -245,44 +245,3 @@ def _put_back(used: InUse, folder: Path, *, overwrite: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with replacing_file(path) as file:
         file.write(used.file)
-
-
-STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
-
-
-def watch(
-    url: UrlArgument,
-    level: Annotated[
-        float, typer.Option(help="How likely a promise that is kept may ever be called broken, in (0, 1).")
-    ] = 0.05,
-    as_json: JsonOption = False,
-    otel: Annotated[bool, typer.Option("--otel", help="Send the state as an OpenTelemetry event, too.")] = False,
-) -> None:
-    """Is the promise of the calibrator in use still kept? Look as often as you like.
-
-    It reads the labels of the random sample, by a test that may be looked at every day, and compares the newest scores
-    with those of the labelled answers; where a number was learned from hidden states, their distances, too.
-
-    For example:
-
-    - `semtoken watch journal.db`
-    - `semtoken watch postgresql://me@db.example/semtoken --json`
-    """
-    journal = open_journal(url)
-    from semtoken.journal.labels import agreement
-    from semtoken.journal.watch import watch as look
-
-    report = look(journal, level=level)
-    if otel:
-        from semtoken.integrations.opentelemetry import send_state
-
-        send_state(report)
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), allow_nan=False))
-        return
-    out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
-    if report.undecided:
-        out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
-    for sentence in filter(None, (report.moved_sentence, report.states_sentence)):
-        out.print(untrusted(sentence), soft_wrap=True)
-    out.print(agreement(journal).sentence, soft_wrap=True)

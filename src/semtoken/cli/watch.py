@@ -1,0 +1,105 @@
+"""`semtoken watch`: is the promise of a calibrator still kept, and are recent scores like those it was fitted on?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semtoken.cli.console import out, untrusted
+from semtoken.cli.journal import open_journal
+from semtoken.cli.journal_options import VARIABLE
+from semtoken.cli.options import JsonOption
+
+STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
+
+
+def watch(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOURNAL|RECENT",
+            envvar=VARIABLE,
+            help="A journal, such as journal.db or postgresql://user@host/name; with --calibrator a file of scored "
+            "answers, JSON lines or CSV.",
+        ),
+    ],
+    calibrator: Annotated[
+        Path | None,
+        typer.Option("--calibrator", help="Compare a file of scores with those that this calibrator was fitted on."),
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="How likely a promise that is kept may ever be called broken, in (0, 1).")
+    ] = 0.05,
+    as_json: JsonOption = False,
+    otel: Annotated[bool, typer.Option("--otel", help="Send the state as an OpenTelemetry event, too.")] = False,
+) -> None:
+    """Is the promise of the calibrator in use still kept? Look as often as you like.
+
+    Of a journal it reads the labels of the random sample, by a test that may be looked at every day, and compares the
+    newest scores with those of the labelled answers; where a number was learned from hidden states, their distances,
+    too. Without a journal, give a file of recent scored answers and the calibrator: no labels are needed, and the
+    Kolmogorov-Smirnov distance is printed, from 0 (alike) to 1. It says that something changed, not how wrong the
+    chances have become: label some of the recent answers to see that.
+
+    For example:
+
+    - `semtoken watch journal.db`
+    - `semtoken watch postgresql://me@db.example/semtoken --json`
+    - `semtoken watch last-week.jsonl --calibrator my-calibrator`
+    """
+    if calibrator is not None:
+        _compare_scores(calibrator, Path(source), as_json=as_json)
+        return
+    journal = open_journal(source)
+    from semtoken.journal.labels import agreement
+    from semtoken.journal.watch import watch as look
+
+    report = look(journal, level=level)
+    if otel:
+        from semtoken.integrations.opentelemetry import send_state
+
+        send_state(report)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), allow_nan=False))
+        return
+    out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
+    if report.undecided:
+        out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
+    for sentence in filter(None, (report.moved_sentence, report.states_sentence)):
+        out.print(untrusted(sentence), soft_wrap=True)
+    out.print(agreement(journal).sentence, soft_wrap=True)
+
+
+def _compare_scores(directory: Path, recent: Path, *, as_json: bool) -> None:
+    """Print how far recent scores, and hidden states, are from those that the calibrator was fitted on."""
+    from semtoken.calibration import Calibrator
+    from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
+
+    calibrator = Calibrator.load(directory)
+    answers = read_answers(recent)
+    states = None
+    if calibrator.learned is not None and calibrator.learned.reads_states:
+        states = calibrator.compare_states(answers)
+    require_scores(answers)
+    found = calibrator.compare(answers)
+    if as_json:
+        typer.echo(json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)})))
+        return
+    out.print(
+        f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
+        f"and the {found.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
+        soft_wrap=True,
+    )
+    if found.low == 0:
+        out.print("The interval holds 0: no difference is shown.")
+    if states is not None:
+        shown = "no difference is shown" if states.low == 0 else "what was learned may not hold for these answers"
+        out.print(
+            f"Hidden states: distance {states.distance:.3f} [{states.low:.3f}, {states.high:.3f}] between how far they "
+            f"lie from the centre of the labelled ones: {shown}.",
+            soft_wrap=True,
+        )
