@@ -92,7 +92,7 @@ def rehearse(n: int, sample: float, folder: Path) -> list[tuple[int, PromiseRepo
             ask(url, stream[:at_fit])
         journal = Journal.open(database)
         label(journal, known, at_fit)
-        fit = ["calibrate", "--journal", database, "-o", calibrator, "--alpha", str(ALPHA), "--overwrite"]
+        fit = ["calibrate", "--journal", database, "-o", calibrator, "--alpha", str(ALPHA), "--force"]
         if subprocess.run([*SEMTOKEN, *fit], check=False).returncode:  # noqa: S603 - our own command
             raise SystemExit("No calibrator could be made of these labels. Another run draws another random sample.")
         found = []

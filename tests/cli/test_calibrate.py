@@ -141,9 +141,9 @@ def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Pa
     source = write_lines(tmp_path / "labelled.jsonl", answers(50))
     assert semtoken("calibrate", source, "-o", tmp_path / "made").exit_code == 0
     before = (tmp_path / "made" / "calibrator.json").read_bytes()
-    assert_told(semtoken("calibrate", source, "-o", tmp_path / "made", "--method", "beta"), "--overwrite")
+    assert_told(semtoken("calibrate", source, "-o", tmp_path / "made", "--method", "beta"), "--force")
     assert (tmp_path / "made" / "calibrator.json").read_bytes() == before
-    assert semtoken("calibrate", source, "-o", tmp_path / "made", "--method", "beta", "--overwrite").exit_code == 0
+    assert semtoken("calibrate", source, "-o", tmp_path / "made", "--method", "beta", "--force").exit_code == 0
     assert st.Calibrator.load(tmp_path / "made").method == "beta"
 
 

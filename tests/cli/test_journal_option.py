@@ -31,7 +31,7 @@ def test_scored_lines_are_kept_once(tmp_path: Path) -> None:
     source.write_text("".join(json.dumps({"question": one}) + "\n" for one in questions))
     for _ in range(2):
         keep = ("--journal", str(database), "--journal-texts", "--journal-sample", "1")
-        run("score", str(source), "-o", str(scored), "--model", "almanac", "--overwrite", *keep)
+        run("score", str(source), "-o", str(scored), "--model", "almanac", "--force", *keep)
     rows, lines = kept(database), [json.loads(line) for line in scored.read_text().splitlines()]
     assert [row["question"] for row in rows] == questions
     assert [row["answer"] for row in rows] == [line["response"] for line in lines]

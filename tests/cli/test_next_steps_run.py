@@ -298,7 +298,7 @@ def test_a_calibrator_is_used_as_calibrate_says_and_kept_by_the_journal(folder: 
     given = shlex.split(used.partition("Use it with ")[2].partition(".\n")[0])
     run(folder, "score", "asked.jsonl", "--questions", "-o", "a.jsonl", "--journal", "j.db", *given)
     checksum = run(folder, "journal", "calibrators", "j.db").split()[0]
-    run(folder, "journal", "calibrators", "j.db", "--take", checksum, "-o", "back", "--overwrite")
+    run(folder, "journal", "calibrators", "j.db", "--take", checksum, "-o", "back", "--force")
     assert (folder / "back" / "calibrator.json").exists()
     run(folder, "view", "a.jsonl", "--calibrator", "back", "-o", "p.html")
 

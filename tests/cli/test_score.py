@@ -96,7 +96,7 @@ def test_the_same_command_again_finds_nothing_to_do(
     assert "nothing to do" in again.stderr
     assert_told(semtoken(*command, "--preset", "paper"), 'preset was "default", now "paper"')
     assert output.read_bytes() == before
-    assert semtoken(*command, "--preset", "paper", "--overwrite").exit_code == 0
+    assert semtoken(*command, "--preset", "paper", "--force").exit_code == 0
     assert output.read_bytes() != before
 
 

@@ -113,7 +113,7 @@ def of_labels(folder: Path) -> list[Killed]:
     return [
         Killed(
             "calibrate",
-            lambda place: ["calibrate", str(labelled), "-o", str(place), "--overwrite"],
+            lambda place: ["calibrate", str(labelled), "-o", str(place), "--force"],
             same_calibrators,
             calibrator_or_none,
         ),

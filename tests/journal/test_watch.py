@@ -175,7 +175,7 @@ def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) ->
 
 
 def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url: str, tmp_path: Path) -> None:
-    """Also after its file was overwritten, which `calibrate --overwrite` does."""
+    """Also after its file was overwritten, which `calibrate --force` does."""
     first, second = fitted(), fitted(seed=1)
     journal.use(first.file, first.checksum)
     journal.use(second.file, second.checksum)
@@ -189,8 +189,8 @@ def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url:
     listed = run()[1]
     assert listed.index(second.checksum[:12]) < listed.index(first.checksum[:12]) and "400 labels" in listed
     code, told = run("--take", first.checksum[:8], "-o", str(folder))
-    assert code != 0 and "--overwrite" in told and CalibratorInUse.load(folder).checksum == second.checksum
-    assert run("--take", first.checksum[:8], "-o", str(folder), "--overwrite")[0] == 0
+    assert code != 0 and "--force" in told and CalibratorInUse.load(folder).checksum == second.checksum
+    assert run("--take", first.checksum[:8], "-o", str(folder), "--force")[0] == 0
     assert CalibratorInUse.load(folder).checksum == first.checksum
     assert run("--take", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
     assert CalibratorInUse.load(tmp_path / "new").checksum == second.checksum

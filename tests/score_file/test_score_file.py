@@ -155,7 +155,7 @@ def test_a_finished_job_is_left_alone(job: ScoringJob, engine: Drawn) -> None:
 def test_other_settings_are_refused_by_name(job: ScoringJob, engine: Drawn) -> None:
     run(job, engine)
     before = job.target.read_bytes()
-    with pytest.raises(InvalidInput, match=r'model was "drawn", now "other".*--overwrite'):
+    with pytest.raises(InvalidInput, match=r'model was "drawn", now "other".*--force'):
         run(replace(job, settings={"model": "other"}), engine)
     with pytest.raises(InvalidInput, match="batch_size was 4, now 8"):
         replace(job, batch_size=8).check()

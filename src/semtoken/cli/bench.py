@@ -33,7 +33,8 @@ NARROW = ("No verdict", "Greedy, s", "Place")
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
     out_folder: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False)
+        Path | None,
+        typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False, writable=True),
     ] = None,
     against: Annotated[
         Literal["paper"] | None, typer.Option(help="'paper': its published figures beside the measured ones.")
@@ -86,6 +87,7 @@ def report(
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report, check_replaceable, write_report
+    from semtoken.files.outputs import check_not_inside
     from semtoken.methods.outside import is_outside
 
     if reference is not None and is_outside(reference):
@@ -94,6 +96,7 @@ def report(
         raise InvalidInput("Name the folder of the new report with --out.")
     target = out_folder or run / "report"
     check_replaceable(target)
+    check_not_inside(target, [run, *filter(None, (scores, calibrator))])
     loaded = calibrator_from(calibrator)
     results = collect(run)
     if scores is not None:
@@ -182,6 +185,7 @@ def judge(
             "--output",
             "-o",
             dir_okay=False,
+            writable=True,
             help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: ANSWERS.judged.jsonl beside "
             "the input.",
         ),
@@ -194,13 +198,14 @@ def judge(
     concurrency: Annotated[int | None, typer.Option(help="Requests at one time [8].")] = None,
     requests_per_minute: Annotated[float | None, typer.Option(help="Limit of requests [none].")] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder where earlier replies are kept [the user's cache].", file_okay=False)
+        Path | None,
+        typer.Option(help="Folder where earlier replies are kept [the user's cache].", file_okay=False, writable=True),
     ] = None,
     verdicts_file: Annotated[
         Path | None, typer.Option("--imported", help="Verdicts from elsewhere: .csv or .jsonl with 'id' and 'correct'.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="The column of verdicts in that file [correct].")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Judge answers: is each correct, by which judge, and how far do the judges agree?
 
@@ -276,15 +281,15 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
     """Refuse before the work begins what would fail after it."""
+    from semtoken.files.outputs import check_not_read
     from semtoken.files.record_files import STANDARD, format_of
 
     if str(target) == STANDARD:
         return
     format_of(target)
-    if target.exists() and source.exists() and target.samefile(source):
-        raise InvalidInput(f"{target} is the input; give the output another name.")
+    check_not_read([target], [source])
     if target.exists() and not overwrite:
-        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --overwrite.")
+        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --force.")
 
 
 def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:

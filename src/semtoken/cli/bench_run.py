@@ -41,7 +41,9 @@ def run(
     ] = None,
     out_folder: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE."),
+        typer.Option(
+            "--out", "-o", writable=True, help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE."
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,

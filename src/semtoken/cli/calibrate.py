@@ -31,7 +31,9 @@ ALMANAC_DEV = "almanac-dev"
 
 @model_options()
 def calibrate(
-    output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="Directory of the calibrator.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", file_okay=False, writable=True, help="Directory of the calibrator.")
+    ],
     source: Annotated[
         Path | None,
         typer.Argument(
@@ -88,7 +90,7 @@ def calibrate(
         typer.Option(help="Judge of answers that have no label but accepted answers: 'exact', 'contains', 'rouge'."),
     ] = "exact",
     task: Annotated[str | None, typer.Option(help="A name for the kind of question, for the report.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a calibrator that exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--force", help="Replace a calibrator that exists.")] = False,
     *,
     choice: ModelChoice,
     max_new_tokens: MaxNewTokensOption = 64,
@@ -104,7 +106,7 @@ def calibrate(
 
     - `semtoken calibrate labelled.jsonl -o my-calibrator --alpha 0.1`
     - `semtoken calibrate questions.jsonl -o my-calibrator --model Qwen/Qwen2.5-3B --judge contains`
-    - `semtoken calibrate --journal journal.db -o my-calibrator --overwrite`
+    - `semtoken calibrate --journal journal.db -o my-calibrator --force`
     - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
     from semtoken.calibration import Fingerprint
@@ -170,7 +172,7 @@ def _check_target(output: Path, *, overwrite: bool) -> None:
     from semtoken.calibration.calibrator import NAME
 
     if (output / NAME).exists() and not overwrite:
-        raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --overwrite.")
+        raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
 
 
 def _can_be_labelled(answer: AnswerRecord) -> bool:

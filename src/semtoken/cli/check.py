@@ -14,6 +14,7 @@ from semtoken.cli.console import counting, out, tell, untrusted
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.options import (
     ExecutorOption,
+    ForceOption,
     RayAddressOption,
     RayWorkersOption,
     SchemaOption,
@@ -44,7 +45,13 @@ def check(
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many answers to show.")] = 20,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", dir_okay=False, help="A page (.html), a table (.csv, .parquet), .md or .jsonl."),
+        typer.Option(
+            "--output",
+            "-o",
+            dir_okay=False,
+            writable=True,
+            help="A page (.html), a table (.csv, .parquet), .md or .jsonl.",
+        ),
     ] = None,
     schema: SchemaOption = None,
     calibrator: CalibratorOption = None,
@@ -54,6 +61,7 @@ def check(
     executor: ExecutorOption = "local",
     ray_workers: RayWorkersOption = 1,
     ray_address: RayAddressOption = None,
+    force: ForceOption = False,
     *,
     keeping: JournalChoice,
 ) -> None:

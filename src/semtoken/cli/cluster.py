@@ -38,6 +38,7 @@ def make(
         typer.Option(
             "--output",
             "-o",
+            writable=True,
             help="Directory for the clusters; with several numbers, one directory in it for each. "
             "Without it: the user's cache, where the other commands find them.",
         ),

@@ -49,6 +49,18 @@ class ShortHelp(TyperCommand):
             raise typer.Exit
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless it would write over what it reads; what it has written is its own from then on."""
+        from semtoken.cli.outputs import check_outputs
+        from semtoken.files.outputs import remember
+
+        path = ctx.command_path.partition(" ")[2]
+        outputs = check_outputs(self, ctx.params, path)
+        result = super().invoke(ctx)
+        for output in outputs:
+            remember(output, path)
+        return result
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the essential options, and how to see the others."""
         self._write(ctx, whole=False)

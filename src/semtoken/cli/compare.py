@@ -17,7 +17,7 @@ from semtoken.cli.bench_run import run_bars
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import MaxNewTokensOption, ScoresOption
+from semtoken.cli.options import ForceOption, MaxNewTokensOption, ScoresOption
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
 from semtoken.support.extras import quiet_libraries
@@ -83,11 +83,17 @@ def compare(
     batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 32,
     calibrator: CalibratorOption = None,
     scores: ScoresOption = None,
-    csv: Annotated[Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False)] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False)] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False)
+    csv: Annotated[
+        Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False, writable=True)
     ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False, writable=True)
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False, writable=True),
+    ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Compare the headline with STC and fifteen other methods on questions whose answers are known.
 

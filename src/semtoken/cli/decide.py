@@ -61,7 +61,9 @@ def run(
     ],
     *,
     choice: ModelChoice,
-    output: Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="Answers, one line for each item.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", dir_okay=False, writable=True, help="Answers, one line for each item.")
+    ],
     reading: Annotated[Reading, typer.Option(help="How probabilities are read.")] = "labels",
     orders: Annotated[int, typer.Option(min=0, help="Orders of the options that are averaged; 0: all.")] = 1,
     endpoint: EndpointOption = None,
@@ -137,7 +139,9 @@ class _ModelOrServer:
 @app.command(cls=ShortHelp)
 def fit(
     source: AnswersArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="The calibrator's folder.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", file_okay=False, writable=True, help="The calibrator's folder.")
+    ],
     promise: Annotated[
         Promise,
         typer.Option(
@@ -162,7 +166,9 @@ def fit(
     """
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.decision_records import read_decisions
+    from semtoken.files.outputs import check_not_inside
 
+    check_not_inside(output, [source])
     if output.exists() and not (output / "decisions.json").exists():
         raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
     fitted = DecisionCalibrator.fit(read_decisions(source), promise=promise, alpha=alpha, delta=delta)
@@ -192,7 +198,11 @@ def audit(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", dir_okay=False, help="Keep the endpoint's answers; a run that was stopped goes on."
+            "--output",
+            "-o",
+            dir_okay=False,
+            writable=True,
+            help="Keep the endpoint's answers; a run that was stopped goes on.",
         ),
     ] = None,
     wording: Annotated[

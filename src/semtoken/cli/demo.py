@@ -19,7 +19,7 @@ from rich.text import Text
 from semtoken.almanac import ALMANAC
 from semtoken.cli.console import counting, dispute_line, out, tell, waiting
 from semtoken.cli.model_options import ModelChoice, ModelOption
-from semtoken.cli.options import VerboseOption
+from semtoken.cli.options import ForceOption, VerboseOption
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import replace_text
 from semtoken.support.extras import installed_first
@@ -157,7 +157,10 @@ def verdict(name: str, difference: Difference) -> str:
 def demo(
     model: ModelOption = ALMANAC,
     questions: Annotated[int, typer.Option(min=20, help="Test questions for the AUROC.")] = 500,
-    save_svg: Annotated[Path | None, typer.Option(help="Save the output as a picture.")] = None,
+    save_svg: Annotated[
+        Path | None, typer.Option(help="Save the output as a picture.", dir_okay=False, writable=True)
+    ] = None,
+    force: ForceOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """See a small model answer: what it is sure of, what it doubts, and what else it considered.

@@ -14,7 +14,7 @@ import typer
 from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import json_line, out, tell, untrusted
 from semtoken.cli.journal_options import VARIABLE
-from semtoken.cli.options import JsonOption
+from semtoken.cli.options import ForceOption, JsonOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -102,11 +102,20 @@ def _row_text(row: dict[str, Any]) -> str:
 def export(
     url: UrlArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", dir_okay=False, allow_dash=True, help="A .jsonl, .parquet or .csv file.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            dir_okay=False,
+            allow_dash=True,
+            writable=True,
+            help="A .jsonl, .parquet or .csv file.",
+        ),
     ] = Path("-"),
     labelled: Annotated[
         bool, typer.Option("--labelled", help="Only answers of the random sample that people have labelled.")
     ] = False,
+    force: ForceOption = False,
 ) -> None:
     """All entries with their labels, oldest first. `semtoken calibrate` and `semtoken label` read the file.
 
@@ -201,16 +210,17 @@ def calibrators(
         str | None, typer.Option("--take", metavar="CHECKSUM", help="Write this one; its first digits are enough.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", file_okay=False, help="Folder for the one that is written.")
+        Path | None,
+        typer.Option("--output", "-o", file_okay=False, writable=True, help="Folder for the one that is written."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the calibrator that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--force", help="Replace the calibrator that is there.")] = False,
 ) -> None:
     """The calibrators that have decided, the newest first. A server goes back to one that is put in its place.
 
     For example:
 
     - `semtoken journal calibrators journal.db`
-    - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --overwrite`
+    - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --force`
     """
     from semtoken.journal.entry_records import when
 
@@ -241,7 +251,7 @@ def _put_back(used: InUse, folder: Path, *, overwrite: bool) -> None:
 
     path = folder / NAME
     if path.exists() and not overwrite:
-        raise InvalidInput(f"There is a calibrator in {folder} already. --overwrite replaces it.")
+        raise InvalidInput(f"There is a calibrator in {folder} already. --force replaces it.")
     folder.mkdir(parents=True, exist_ok=True)
     with replacing_file(path) as file:
         file.write(used.file)

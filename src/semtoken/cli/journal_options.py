@@ -73,6 +73,7 @@ class JournalChoice:
         typer.Option(
             "--journal-spool",
             file_okay=False,
+            writable=True,
             help="Folder for entries that the database does not have yet. Default: beside the SQLite file, or in your "
             "state folder.",
         ),

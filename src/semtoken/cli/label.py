@@ -25,7 +25,9 @@ def label(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", dir_okay=False, help="Default: ANSWERS.labelled.jsonl beside the input."),
+        typer.Option(
+            "--output", "-o", dir_okay=False, writable=True, help="Default: ANSWERS.labelled.jsonl beside the input."
+        ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop when this many answers have a label.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,

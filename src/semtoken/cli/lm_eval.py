@@ -14,6 +14,7 @@ import typer
 from semtoken.cli.calibration_options import CalibratorOption, use_calibrator
 from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.options import ForceOption
 from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def lm_eval(
     batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 8,
     calibrator: CalibratorOption = None,
     json: Annotated[
-        Path | None, typer.Option(help="Write the harness's results and ours here.", dir_okay=False)
+        Path | None, typer.Option(help="Write the harness's results and ours here.", dir_okay=False, writable=True)
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.
 

@@ -51,6 +51,9 @@ RevisionOption = Annotated[str | None, typer.Option(help="Branch, tag or commit 
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show the warnings and progress bars of transformers and the hub, too.")
 ]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace an output that exists and that this command did not write.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object per line, nothing else.")]
 PartsOption = Annotated[
     PartKind | None,

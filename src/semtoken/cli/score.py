@@ -51,6 +51,7 @@ def score(
         typer.Option(
             "--output",
             "-o",
+            writable=True,
             help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: INPUT.scored.jsonl beside the "
             "input; standard output for standard input.",
         ),
@@ -82,7 +83,7 @@ def score(
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     calibrator: CalibratorOption = None,
     executor: ExecutorOption = "local",
     ray_workers: RayWorkersOption = 1,
@@ -172,7 +173,7 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
     if lines.absolute() == source.absolute():
         lines = target.with_suffix(".scored.jsonl")
     if target.exists() and not lines.exists() and not overwrite:
-        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --overwrite.")
+        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --force.")
     return lines
 
 

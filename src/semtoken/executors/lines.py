@@ -5,6 +5,7 @@ So the file is that of a single process, and a run that was stopped goes on afte
 
 from __future__ import annotations
 
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ def append_in_order(
     append
         Called with further lines as soon as all before them are there.
     """
+    if work.folder.exists() and any(
+        not re.fullmatch(r"(\..*)?\d{8}\.jsonl", one.name) for one in work.folder.iterdir()
+    ):
+        raise InvalidInput(f"{work.folder} holds files that are no shards: move them, or give the output another name.")
     shutil.rmtree(work.folder, ignore_errors=True)  # of a run that was killed, perhaps with other settings
     work.folder.mkdir()
     ready: set[int] = set()

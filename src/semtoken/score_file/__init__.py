@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput, OverBudget, SemtokenError, VocabularyError, VocabularyMismatch
+from semtoken.files.outputs import check_not_read
 from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
@@ -30,6 +31,7 @@ from semtoken.score_file.output import (
     OutputFile,
     check_same_settings,
     digest_of_items,
+    facts_path,
     read_facts,
     write_table,
 )
@@ -174,8 +176,7 @@ class ScoringJob:
             raise InvalidInput(f"The output {self.target.name!r} cannot be compressed while it is written.")
         if format_of(self.target) == PARQUET:
             require("pyarrow", extra="frames")
-        if self.target.exists() and self.source.exists() and self.target.samefile(self.source):
-            raise InvalidInput(f"{self.target} is the input; give the output another name.")
+        check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])
 
     def _count_lines(self) -> int:
         total = 0
@@ -199,19 +200,19 @@ class ScoringJob:
         if found is None:
             raise InvalidInput(
                 f"{self.target} exists and was not written by such a job, or was changed since. Choose another output, "
-                "or replace it with --overwrite."
+                "or replace it with --force."
             )
         facts, rows = found
         check_same_settings(facts["settings"], self.all_settings, self.target)
         if rows != total:
             raise InvalidInput(
                 f"{self.target} is complete with {rows:,} lines, the input now has {total:,}. Choose another output, "
-                "or start from the beginning with --overwrite."
+                "or start from the beginning with --force."
             )
         if facts["input"] != digest_of_items(read_items(self.source)):
             raise InvalidInput(
                 f"{self.target} was made from another input. Choose another output, or start from the beginning with "
-                "--overwrite."
+                "--force."
             )
         return Progress(total, rows)
 

@@ -156,7 +156,7 @@ class OutputFile:
         if not self.settings_path.exists():
             raise InvalidInput(
                 f"{self.path} exists, but {self.settings_path.name}, which says how it was made, is not beside it. "
-                "Choose another output, or start from the beginning with --overwrite."
+                "Choose another output, or start from the beginning with --force."
             )
         try:
             data = self.settings_path.read_bytes()
@@ -168,7 +168,7 @@ class OutputFile:
         if not valid:
             raise InvalidInput(
                 f"{self.settings_path} is damaged, so {self.path.name} cannot be checked. Choose another output, or "
-                "start from the beginning with --overwrite."
+                "start from the beginning with --force."
             )
         return header, [str(one) for batch in batches for one in batch]
 
@@ -190,7 +190,7 @@ class OutputFile:
             if item is None:
                 raise InvalidInput(
                     f"{self.path} holds {count:,} lines or more, the input only {count - 1:,}: it was made from "
-                    "another input. Choose another output, or start from the beginning with --overwrite."
+                    "another input. Choose another output, or start from the beginning with --force."
                 )
             fault = _fault(line, item)
             if not fault and (count > len(noted) or noted[count - 1] != checksum(line)):
@@ -198,7 +198,7 @@ class OutputFile:
             if fault:
                 raise InvalidInput(
                     f"Line {count} of {self.path} {fault}. Choose another output, or start from the beginning with "
-                    "--overwrite."
+                    "--force."
                 )
         return count
 
@@ -241,7 +241,7 @@ def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], path:
     if changed:
         raise InvalidInput(
             f"{path} was made with other settings: {'; '.join(changed)}. Run with the former settings, choose another "
-            "output, or start from the beginning with --overwrite."
+            "output, or start from the beginning with --force."
         )
 
 
