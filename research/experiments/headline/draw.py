@@ -1,5 +1,5 @@
-"""The questions of PROTOCOL.md in their drawn order: NQ.jsonl, WQ.jsonl, CHAT.jsonl, TriviaQA for development, and
-the further questions of it that research/experiments/learned/PROTOCOL-2.md asks.
+"""The questions of PROTOCOL.md in their drawn order: NQ.jsonl, WQ.jsonl, CHAT.jsonl, TriviaQA for development, the
+further questions of it that research/experiments/learned/PROTOCOL-2.md asks, and the new ones of PROTOCOL-5.md.
 
 python research/experiments/headline/draw.py FOLDER_OF_THE_SETS OUT
 """
@@ -40,6 +40,33 @@ def chat(sets: dict[str, Questions]) -> Questions:
     return list(chain.from_iterable(zip(*parts, strict=True)))
 
 
+STYLES = ("chat-sentence-new", "chat-plain-new", "bare-new")
+SENTENCE = "Answer in one short sentence. "
+
+
+def new_questions(sets: dict[str, Questions], drawn: dict[str, Questions]) -> dict[str, Questions]:
+    """For each style 300 questions of NQ and 900 of TriviaQA that nobody was asked before, one of NQ, then three of
+    the other. All of WQ has been asked.
+    """
+    asked = {question["id"] for name in ("chat", "tqa", "tqa-new") for question in drawn[name]}
+    asked |= {question["id"] for question in drawn["nq"][:2048]}
+    rest = {}
+    for name, each in (("nq", 300), ("tqa", 900)):
+        left = [question for question in not_drawn_before(name, sets[name]) if question["id"] not in asked]
+        rest[name] = random.Random(48).sample(left, len(STYLES) * each)  # noqa: S311
+    found = {}
+    for i, style in enumerate(STYLES):
+        nq, tqa = rest["nq"][300 * i : 300 * (i + 1)], rest["tqa"][900 * i : 900 * (i + 1)]
+        questions = chain.from_iterable(zip(nq, tqa[::3], tqa[1::3], tqa[2::3], strict=True))
+        found[style] = [in_style(question, style) for question in questions]
+    return found
+
+
+def in_style(question: dict[str, Any], style: str) -> dict[str, Any]:
+    """The question with what is sent, where that is more than the question."""
+    return question | {"asked": SENTENCE + question["question"]} if "sentence" in style else question
+
+
 def main() -> None:
     """The command."""
     folder, out = map(Path, sys.argv[1:])
@@ -50,6 +77,9 @@ def main() -> None:
     drawn = {name: in_random_order(sets[name]) for name in ("nq", "wq")} | {"chat": chat(sets)}
     drawn["tqa"] = random.Random(3).sample(sets["tqa"], 1500)  # noqa: S311
     drawn["tqa-new"] = random.Random(3).sample(sets["tqa"], 3548)[1500:]  # noqa: S311
+    drawn |= new_questions(sets, drawn)
+    drawn |= {f"{style}-old": [in_style(q, style) for q in drawn["chat"]] for style in ("chat-sentence", "chat-plain")}
+    drawn["bare-old"] = [question for question in drawn["chat"] if question["set"] != "wq"]
     out.mkdir(parents=True, exist_ok=True)
     for name, questions in drawn.items():
         text = "".join(json.dumps(question, ensure_ascii=False) + "\n" for question in questions)

@@ -2,7 +2,8 @@
 
     python research/experiments/headline/record.py MODEL OUT nq=nq.jsonl wq=wq.jsonl chat=chat.jsonl [--until 01:30]
 
-Each task is NAME=FILE; a name that begins with "chat" asks by the chat template, the others by the paper's prompt of that name.
+Each task is NAME=FILE; a name that begins with "chat" asks by the chat template, "bare" by the paper's prompt of NQ, the others by
+that of their name.
 The tasks take turns, a part at a time, in the order of their files. A part is OUT/NAME-0000.npz and
 OUT/NAME-0000.jsonl, written whole or not at all. PROTOCOL.md says what is asked of whom; `recording.py` reads the parts.
 """
@@ -209,9 +210,9 @@ class Task:
         stop = torch.zeros(vocabulary, dtype=torch.bool)
         stop[ends] = True
         if name.startswith("chat"):
-            prompts = [chat_prompt(tokenizer, record["question"]) for record in records]
+            prompts = [chat_prompt(tokenizer, record.get("asked", record["question"])) for record in records]
             return cls(name, records, prompts, stop, LONG)
-        form = PROMPTS[name.partition("-")[0]]
+        form = PROMPTS["nq" if name.startswith("bare") else name.partition("-")[0]]
         prompts = [tokenizer(form.prompt(record["question"]))["input_ids"] for record in records]
         newlines = ["\n" in text for text in tokenizer.batch_decode([[i] for i in range(len(tokenizer))])]
         stop[: len(newlines)] |= torch.tensor(newlines)
