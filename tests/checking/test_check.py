@@ -118,6 +118,23 @@ def test_recorded_replies_of_every_engine_are_scored_or_refused_with_a_reason() 
         assert 0 <= one.response.headline.confidence <= 1 and one.sentence
 
 
+def test_parts_and_alternatives_are_those_of_the_records_without_making_them() -> None:
+    scored = 0
+    for saved in saved_replies([str(RECORDED)]):
+        try:
+            early, late = st.score_payload(saved.reply), st.score_payload(saved.reply)
+        except st.SemtokenError:
+            continue
+        for one, other in zip(early, late, strict=True):
+            assert other.tokens is not None  # the records are made before their parts are asked for
+            for kind in ("word", "phrase", "sentence"):
+                assert list(one.parts(kind)) == list(other.parts(kind))
+            places = range(one.n_tokens)
+            assert list(one.alternatives_at(places)) == [token.alternatives for token in other.tokens]
+            scored += 1
+    assert scored > 20
+
+
 def test_a_reply_that_cannot_be_scored_hides_no_other(tmp_path: Path) -> None:
     silent = json.loads(json.dumps(SURE))
     del silent["choices"][0]["logprobs"]

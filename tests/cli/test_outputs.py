@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +135,14 @@ def test_files_that_the_command_did_not_write_are_replaced_only_by_force(semtoke
     assert_told(semtoken("view", tmp_path / "scored.jsonl", "-o", page), "did not write it")  # another command's
     page.write_text("")
     assert semtoken("view", tmp_path / "scored.jsonl", "-o", page).exit_code == 0  # nothing is lost
+
+
+def test_a_file_that_is_redirected_to_standard_input_is_an_input(tmp_path: Path) -> None:
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps(reply([("Oslo", -0.1)])) + "\n")
+    before = replies.read_bytes()
+    command = [sys.executable, "-m", "semtoken", "check", "-", "-o", str(replies), "--force"]
+    with replies.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "is the input" in done.stderr, done.stderr
+    assert replies.read_bytes() == before

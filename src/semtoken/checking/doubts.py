@@ -10,7 +10,7 @@ from semtoken.errors import MissingExtra
 from semtoken.parts import Part
 from semtoken.parts.json_values import is_json
 from semtoken.parts.part import level_of
-from semtoken.results import ScoredResponse
+from semtoken.results import Alternative, ScoredResponse
 from semtoken.support.inputs import instance
 from semtoken.support.text import shortened
 
@@ -46,9 +46,10 @@ def doubts_of(response: ScoredResponse) -> list[Doubt]:
     """
     known = [part for part in parts_to_check(response) if part.confidence is not None and part.end > part.start]
     known.sort(key=lambda part: (part.confidence or 0.0, part.start))
+    rivals = rivals_of(response, known)
     return [
-        Doubt(part.text, part.start, part.end, part.confidence or 0.0, rivals_of(response, part), part.path)
-        for part in known
+        Doubt(part.text, part.start, part.end, part.confidence or 0.0, others, part.path)
+        for part, others in zip(known, rivals, strict=True)
     ]
 
 
@@ -92,18 +93,22 @@ def _between_blanks(text: str) -> list[tuple[int, int]]:
     return [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
 
 
-def rivals_of(response: ScoredResponse, part: Part) -> tuple[tuple[str, float], ...]:
-    """What else was likely at the least certain token of a part, with probabilities; see `Doubt.rivals`."""
-    if part.weakest_token is None:
-        return ()
-    token = response.tokens[part.weakest_token]
-    before = response.text[part.start : token.start] if token.start > part.start else ""
-    others = (
+def rivals_of(response: ScoredResponse, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:
+    """What else was likely at the least certain token of each part, with probabilities; see `Doubt.rivals`."""
+    weakest = [part.weakest_token for part in parts if part.weakest_token is not None]
+    listed = iter(response.alternatives_at(weakest))
+    return [() if part.weakest_token is None else _rivals(response, part, next(listed)) for part in parts]
+
+
+def _rivals(response: ScoredResponse, part: Part, others: Sequence[Alternative]) -> tuple[tuple[str, float], ...]:
+    start = response.marks[part.weakest_token or 0].start
+    before = response.text[part.start : start] if start > part.start else ""
+    told = (
         ((before + other.text).strip(), other.probability)
-        for other in token.alternatives
+        for other in others
         if not other.counted and other.probability >= LEAST_RIVAL and other.text.strip()
     )
-    return tuple(others)[:MOST_RIVALS]
+    return tuple(told)[:MOST_RIVALS]
 
 
 def percent(share: float) -> str:

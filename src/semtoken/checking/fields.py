@@ -129,7 +129,7 @@ def _rivals(response: ScoredResponse, part: Part) -> Iterable[tuple[str, float]]
     """What else the value could have been: other tokens at its weakest place, or where it ends if that is weaker."""
     ends = part.closing is not None and part.closing_token is not None and part.closing < (part.weakest or 0.0)
     if not ends or part.closing_token is None:
-        return rivals_of(response, part)
+        return rivals_of(response, [part])[0]
     token = response.tokens[part.closing_token]
     others = [(other.text, other.probability) for other in token.alternatives if other.probability >= LEAST_RIVAL]
     return [(part.text + text.rstrip(), share) for text, share in others if text[:1].isalnum() or text[:1] in ".,"]

@@ -64,7 +64,7 @@ def check_not_inside(folder: Path, inputs: Iterable[Path]) -> None:
 
 
 def _paths(given: str | Path) -> list[Path]:
-    path = Path(given)
+    path = Path("/dev/stdin" if given == "-" else given)  # what is redirected to standard input is a file, too
     with suppress(OSError, ValueError):  # a text that is no path
         if path.exists():
             return [path]

@@ -74,6 +74,35 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
     )
 
 
+def marked_tokens(text: str, marks: Sequence[TokenMark | ScoredToken], answer: AnswerWithTokens) -> AnswerTokens:
+    """The same from the marks of an answer that was scored by spelling, for parts of prose: without the ends of values.
+
+    Parameters
+    ----------
+    text, marks
+        The text of the answer and the marks of its tokens.
+    answer
+        The answer; its tokens are not read.
+    """
+    starts, ends, exact, own, bounds = zip(*marks, strict=True) if marks else ((),) * 5
+    pairs = [pair or (log, log) for pair, log in zip(bounds, own, strict=True)]
+    given = any(bounds)
+    chosen = _floats(exact)
+    return AnswerTokens(
+        text=text,
+        starts=np.array(starts, dtype=np.int64),
+        ends=np.array(ends, dtype=np.int64),
+        exact=chosen,
+        surface=_floats(own),
+        meaning=np.full(len(marks), math.nan),
+        neutral=np.zeros(len(marks), dtype=bool),
+        digits=np.array([any(map(str.isdigit, text[a:b])) for a, b in zip(starts, ends, strict=True)], dtype=bool),
+        forced=(chosen >= CERTAIN) & any(flag.code == CONSTRAINED for flag in answer.flags),
+        prose=_equality_of_rules(answer.signature),
+        bounds={"surface": (_floats(low for low, _ in pairs), _floats(high for _, high in pairs))} if given else {},
+    )
+
+
 def tokens_touching(
     tokens: Sequence[TokenMark | ScoredToken], spans: Iterable[tuple[int, int]]
 ) -> list[Sequence[TokenMark | ScoredToken]]:

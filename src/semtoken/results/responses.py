@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import InvalidInput, MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
+from semtoken.parts.answers import marked_tokens
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.parts.prose import new_word_confidence
 from semtoken.results import cards
@@ -31,7 +32,7 @@ from semtoken.support.text import (
     table,
     with_noun,
 )
-from semtoken.tokens.scored_token import Flag, MassShares, ScoredToken, TokenMark, share_confidence
+from semtoken.tokens.scored_token import Alternative, Flag, MassShares, ScoredToken, TokenMark, share_confidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,10 @@ class Running:
         return -self.log_score_bounds[1] > limit + SLACK
 
 
+OF_PROSE = ("word", "phrase", "sentence", "reference", "identifier")
+"""Kinds of parts whose confidence is that of their tokens alone: how likely a value was to end there is not asked."""
+
+
 @dataclass(frozen=True)
 class TokensLater:
     """The tokens of an answer, made only when somebody asks for them."""
@@ -87,6 +92,10 @@ class TokensLater:
     """Gives `ScoredResponse.marks` without making the records; None where that would cost as much."""
     headline: Headline | None = None
     """The headline of the answer, kept where there are no tokens to compute it from; else None."""
+    by_spelling: bool = False
+    """Whether tokens of the same spelling are what agrees, so that the marks say all that parts of prose need."""
+    alternatives: Callable[[Sequence[int]], Sequence[tuple[Alternative, ...]]] | None = None
+    """Gives the alternatives of the tokens at some places without making the records of all."""
 
     @classmethod
     def missing(cls, n_tokens: int, headline: Headline, why: str) -> TokensLater:
@@ -364,7 +373,18 @@ class ScoredResponse:
         InvalidInput, MissingExtra, OverBudget
             See `semtoken.parts.parts_of`.
         """
+        found = vars(self)["tokens"]
+        marked = isinstance(found, TokensLater) and found.by_spelling and found.marks is not None
+        if marked and by in OF_PROSE and options.get("constrained") is None:
+            return parts_of(marked_tokens(self.text, self.marks, self), by, **options)
         return parts_of(self, by, **options)
+
+    def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:
+        """The `alternatives` of the tokens at some places, counted from 0; cheaper than `tokens` for a few of them."""
+        found = vars(self)["tokens"]
+        if isinstance(found, TokensLater) and found.alternatives is not None:
+            return found.alternatives(places)
+        return [self.tokens[place].alternatives for place in places]
 
     def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] = "") -> float | None:
         """How sure the model was of a typical word that this answer adds to the question, in [0, 1].

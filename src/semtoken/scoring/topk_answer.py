@@ -123,6 +123,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         settled = self._masses[: self._n_settled]
         masses = [*settled, *self._listed_steps(slice(len(settled), None)).masses()] if settled else steps.masses()
         blank = not vocabulary.decode(ids).strip()
+        by_spelling = self.scorer.surface is self.scorer
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
         return self._response(
             distribution,
@@ -132,6 +133,8 @@ class TopkAnswer(RunningAnswer[OpenStep]):
                 len(ids),
                 lambda: steps.tokens(ids),
                 lambda: _marks(vocabulary, steps, ids, masses),
+                by_spelling=by_spelling,
+                alternatives=steps.alternatives_at if by_spelling else None,
             ),
             rivals=steps.any_rival,
             log_score_bounds=(low, high),

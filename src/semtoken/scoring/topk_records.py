@@ -148,6 +148,11 @@ class ListedSteps:
             found[i] = endings.from_list(request, np.array(step.ids, dtype=np.int64), probabilities, unseen)
         return found
 
+    def alternatives_at(self, places: Sequence[int]) -> list[tuple[Alternative, ...]]:
+        """The most probable other tokens of some of the steps, under rules that ask for no prefix sets."""
+        steps, prefixes = [self.steps[place] for place in places], [self.prefixes[place] for place in places]
+        return replace(self, steps=steps, prefixes=prefixes)._alternatives()
+
     def _alternatives(self) -> list[tuple[Alternative, ...]]:
         """The most probable other tokens of each step."""
         lists = self.lists
