@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
@@ -19,7 +22,19 @@ require("torch", extra="transformers")
 require("transformers", extra="transformers")
 
 import torch  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel  # noqa: E402
+import transformers  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedModel,
+)
+from transformers.models.auto.modeling_auto import (  # noqa: E402
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
+from transformers.utils import find_adapter_config_file  # noqa: E402
 
 FURTHER_OPTIONS = frozenset(
     {
@@ -66,7 +81,8 @@ def load_transformers(
     InvalidInput
         An option that transformers does not know, or a device together with a `device_map`. Nothing was loaded.
     ModelError
-        There is no such model or device, the model cannot be read, or its weights hold no output head.
+        There is no such model or device, the model cannot be read, it is no language model that writes its answer
+        token by token behind the prompt, or its files lack weights or hold weights of something else.
     """
     if device is not None and options.get("device_map") is not None:
         raise InvalidInput("Give either device or device_map: the map says where each part of the model goes.")
@@ -74,6 +90,10 @@ def load_transformers(
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
     check_options(model_or_path, options, source | files)
+    if options.get("gguf_file"):
+        kind = AutoModelForCausalLM
+    else:
+        kind = _class_for(model_or_path, _config(model_or_path, revision, trust_remote_code, files))
     try:
         if gguf_file := options.get("gguf_file"):
             for package in ("gguf", "accelerate"):
@@ -81,8 +101,8 @@ def load_transformers(
             tokenizer = load_tokenizer(Path(model_or_path) / gguf_file)
         else:
             tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
-        with quiet_gguf() if gguf_file else nullcontext():
-            model, loaded = AutoModelForCausalLM.from_pretrained(
+        with quiet_gguf() if gguf_file else nullcontext(), _without_report():
+            model, loaded = kind.from_pretrained(
                 model_or_path, dtype=dtype, output_loading_info=True, **source, **options
             )
     except SemtokenError:
@@ -90,7 +110,7 @@ def load_transformers(
     except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
         reason = one_line_of(error)
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
-    _check_head(model_or_path, model, loaded["missing_keys"])
+    _check_whole(model_or_path, model, loaded)
     if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
         model = model.to(target)
     return TransformersBackend(model.eval(), tokenizer)
@@ -162,13 +182,84 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
             raise InvalidInput(f"{name!r} is no option of STC, of transformers' from_pretrained or of the model.{hint}")
 
 
-def _check_head(model_or_path: str, model: Any, missing: Any) -> None:
-    """Raise `ModelError` for a model without an output head; transformers would make one up at random."""
+def _config(model_or_path: str, revision: str | None, trust: bool, files: dict[str, Any]) -> Any:
+    """The configuration of a model; that of the model below where the folder holds an adapter."""
+    where = {name: value for name, value in files.items() if name not in ("proxies", "gguf_file")}
+    try:
+        if adapter := find_adapter_config_file(model_or_path, revision=revision, **where):
+            below = json.loads(Path(adapter).read_text(encoding="utf-8"))["base_model_name_or_path"]
+            return AutoConfig.from_pretrained(below, trust_remote_code=trust)
+        return AutoConfig.from_pretrained(model_or_path, revision=revision, trust_remote_code=trust, **files)
+    except Exception as error:  # of a damaged file, transformers raises anything
+        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
+
+
+def _class_for(model_or_path: str, config: Any) -> Any:
+    """The class of transformers that loads a model with this configuration.
+
+    Raises
+    ------
+    ModelError
+        The configuration is that of another kind of model.
+    """
+    where = f"The model {model_or_path!r} cannot be loaded"
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(
+            f"{where}: it is an encoder-decoder ({config.model_type}), and semtoken scores decoder-only models, whose "
+            "answer follows the prompt in one sequence."
+        )
+    if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        return AutoModelForImageTextToText
+    if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or "AutoModelForCausalLM" in (
+        getattr(config, "auto_map", None) or {}
+    ):
+        return AutoModelForCausalLM
+    raise ModelError(
+        f"{where}: transformers {transformers.__version__} has no class that generates text for "
+        f"models of the type {config.model_type!r}."
+    )
+
+
+@contextmanager
+def _without_report() -> Iterator[None]:
+    """Keep transformers from printing what `_check_whole` says in a sentence."""
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _check_whole(model_or_path: str, model: Any, loaded: dict[str, Any]) -> None:
+    """Raise `ModelError` unless the files held all weights of the model and no others: transformers makes up those
+    that are missing at random.
+    """
     check_model(model)
     head = model.get_output_embeddings()
     own = {name for name, weight in model.named_parameters(remove_duplicate=False) if weight is head.weight}
-    if own and own <= set(missing):
+    missing = set(loaded["missing_keys"])
+    if own and own <= missing:
         raise ModelError(
             f"{model_or_path} has no output head: its weights hold no {', '.join(sorted(own))}. "
             "Use the checkpoint that generates text."
         )
+    wrong = {
+        "lack": missing,
+        "hold in another shape": {str(key[0] if isinstance(key, tuple) else key) for key in loaded["mismatched_keys"]},
+        "hold besides": set(loaded["unexpected_keys"]),
+    }
+    found = [f"{what} {_names(keys)}" for what, keys in wrong.items() if keys]
+    if found or loaded.get("error_msgs"):
+        raise ModelError(
+            f"{model_or_path} is not a whole {type(model).__name__}: its weights {' and '.join(found)}"
+            f"{'; '.join(map(str, loaded.get('error_msgs') or ()))}. Its answers would come from another model than "
+            "the one that was trained."
+        )
+
+
+def _names(keys: set[str]) -> str:
+    listed = sorted(keys)
+    more = f" and {len(listed) - 3:,} more" if len(listed) > 3 else ""
+    return f"{', '.join(listed[:3])}{more}"
