@@ -11,10 +11,11 @@ Nothing of that sends anything. How a request asks and what a reply says is the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
@@ -23,13 +24,21 @@ from semtoken.decisions.prompts import OrderedQuestion, continued_text, orders_o
 from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
 from semtoken.decisions.spellings import surfaces_of
 from semtoken.decisions.top_tokens import masses_from_top_tokens, tokens_to_read
+from semtoken.decisions.wire.shapes import (
+    OPENAI,
+    QUESTION_SHAPES,
+    SYSTEM_ONE,
+    QuestionShape,
+    wants_another_shape,
+)
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.files.safe_files import dump_json
 from semtoken.payloads import Payload, read_payload
-from semtoken.payloads.formats import ProbeQuestion, Shape
+from semtoken.payloads.formats import ProbeQuestion, Shape, known_shapes
 from semtoken.payloads.formats.registry import shape_at
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+
+logger = logging.getLogger("semtoken.decisions")
 
 MOST_TOKENS = 16
 """Most tokens of an answer that a server is asked for. The probability of a longer option stays an interval."""
@@ -181,7 +190,14 @@ def _size(question: Question) -> int:
     return len(question.instructions) + sum(len(option.line) for option in question.options)
 
 
-def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = None, top: int = BEST) -> Asker:
+def asker_of_endpoint(
+    url: str,
+    model: str | None = None,
+    *,
+    key: str | None = None,
+    top: int = BEST,
+    say: Callable[[str], None] = logger.warning,
+) -> Asker:
     """A function that asks a server questions, in the format that its address stands for.
 
     Parameters
@@ -189,13 +205,16 @@ def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = N
     url
         The whole address. `/v1/decisions` and `/v1/systemone` are asked as they are. At the address of an ordinary API
         (`/v1/chat/completions`, `/v1/completions`, ...) each question is asked for a text, once in each order of its
-        options, and read from the log-probabilities that come with it, so probabilities may be intervals.
+        options, and read from the log-probabilities that come with it, so probabilities may be intervals. The address
+        of a whole API, such as `http://localhost:8000/v1`, stands for the first of these that answers.
     model
         The model's name there, where the server asks for one.
     key
         The API key of the server.
     top
         How many log-probabilities an API for texts is asked for at each token.
+    say
+        Is told once in which other way the server is asked, if it refuses the fields of the first.
 
     Raises
     ------
@@ -203,61 +222,151 @@ def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = N
         Nothing that can be asked has such an address. The function itself raises `BackendError` where the server gives
         no answers.
     """
-    path = urlsplit(url).path.rstrip("/")
-    if path.endswith(("/decisions", "/systemone")):
-        return _asker_of_route(url, model, key)
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    server = _Server(key, model)
+    for own in (OPENAI, SYSTEM_ONE):
+        if path.endswith(own.path):
+            root = urlunsplit(parts._replace(path=path.removesuffix(own.path)))
+            return _FirstThatAnswers(_ways(root, server, top, first=own), say)
     shape = shape_at(path)
-    if shape is None:
+    if shape is not None:
+        return _AskTexts(url, server, shape, top)
+    if not parts.scheme.startswith("http") or not (path == "" or path.endswith("/v1")):
         raise InvalidInput(
-            f"An endpoint ends with /v1/decisions or /v1/systemone, or it is that of an API for texts such as "
+            f"An endpoint ends with /v1, /v1/decisions or /v1/systemone, or it is that of an API for texts such as "
             f"/v1/chat/completions; got {url!r:.80}."
         )
-    return _asker_of_texts(url, shape, model, key, top)
+    root = urlunsplit(parts._replace(path=path or "/v1"))
+    return _FirstThatAnswers(_ways(root, server, top), say)
 
 
-def _asker_of_route(url: str, model: str | None, key: str | None) -> Asker:
-    from semtoken.decisions.wire.extension import answers_in
+@dataclass(frozen=True)
+class _Server:
+    """What is sent with every request."""
 
-    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
-        asked, places, read = _request_body(url, state, questions)
-        reply = _posted(url, {**_how(options), **({} if model is None else {"model": model}), **asked}, key)
+    key: str | None
+    model: str | None
+
+    def post(self, url: str, body: Mapping[str, Any]) -> Any:
+        """The reply to a request; raises `_OtherShape` where the server wants to be asked otherwise."""
+        httpx = require("httpx", extra="serve")
+        sent = {**({} if self.model is None else {"model": self.model}), **body}
         try:
-            found = answers_in(list(questions.values()), places, reply, read)
+            headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+            reply = httpx.post(url, json=sent, headers=headers, timeout=TIMEOUT)
+            no_route = reply.status_code in (404, 405) and "model" not in reply.text.lower()
+            if no_route or wants_another_shape(reply.status_code, reply.text):
+                raise _OtherShape(url, reply.status_code, reply.text)
+            reply.raise_for_status()
+            return reply.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+            detail = getattr(getattr(error, "response", None), "text", "")
+            raise BackendError(f"{url} gave no answers: {error} {detail:.200}".rstrip()) from error
+
+
+class _OtherShape(BackendError):
+    """A server has no such route, or wants other fields there."""
+
+    def __init__(self, url: str, status: int, said: str) -> None:
+        self.status = status
+        super().__init__(f"{url} gave no answers: status {status}: {' '.join(said.split())[:200]}")
+
+
+@dataclass(frozen=True)
+class _AskTyped:
+    """Asks typed questions in one of the shapes for them."""
+
+    url: str
+    server: _Server
+    shape: QuestionShape
+
+    @property
+    def what(self) -> str:
+        """The name of this way in messages."""
+        return self.shape.what
+
+    def __call__(
+        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
+    ) -> dict[str, AnsweredQuestion]:
+        reply = self.server.post(self.url, {**_how(options), **self.shape.body(state, questions)})
+        try:
+            return dict(zip(questions, self.shape.answers(questions, reply), strict=True))
         except InvalidInput as error:
-            raise BackendError(f"{url} gave no answers to these questions: {error}") from error
-        return dict(zip(questions, found, strict=True))
-
-    return ask
+            raise BackendError(f"{self.url} gave no answers to these questions: {error}") from error
 
 
-def _request_body(url: str, state: Any, questions: Mapping[str, Question]) -> tuple[dict[str, Any], list[Any], Any]:
-    """The questions as a request has them, where each answer stands in the reply, and what reads one."""
-    from semtoken.decisions.wire import openai, systemone
+@dataclass(frozen=True)
+class _AskTexts:
+    """Asks questions as texts with log-probabilities."""
 
-    if "/systemone" in urlsplit(url).path:
-        asked = {name: systemone.written_question(one) for name, one in questions.items()}
-        return {"state": state, "questions": asked}, [("answers", name) for name in questions], systemone.read_answer
-    content = state if isinstance(state, str) else dump_json(state).decode()
-    listed = [openai.written_question(one, name) for name, one in questions.items()]
-    places = [("answers", number) for number in range(len(questions))]
-    return {"input": content, "questions": listed}, places, openai.read_answer
+    url: str
+    server: _Server
+    shape: type[Shape]
+    top: int
 
+    @property
+    def what(self) -> str:
+        """The name of this way in messages."""
+        return f"texts from {self.shape.path}"
 
-def _asker_of_texts(url: str, shape: type[Shape], model: str | None, key: str | None, top: int) -> Asker:
-    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
+    def __call__(
+        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
+    ) -> dict[str, AnsweredQuestion]:
         told = as_text(state)
         asked = asked_texts(told, list(questions.values()), options)
         masses = []
         for text in asked.texts:
-            reply = _posted(url, text.request(shape, told, top=top, model=model), key)
+            reply = self.server.post(self.url, text.request(self.shape, told, top=self.top))
             try:
                 masses.append(text.masses(read_payload(reply)))
             except SemtokenError as error:
                 name = list(questions)[text.number]
-                raise BackendError(f"{url} gave no answer to the question {name!r}: {error}") from error
+                raise BackendError(f"{self.url} gave no answer to the question {name!r}: {error}") from error
         return dict(zip(questions, asked.answers(masses), strict=True))
 
-    return ask
+
+def _ways(
+    root: str, server: _Server, top: int, first: QuestionShape | None = None
+) -> tuple[list[_AskTyped | _AskTexts], bool]:
+    """The ways to ask below an address that ends with /v1, and whether the first has to be there."""
+    shapes = sorted(QUESTION_SHAPES, key=lambda shape: (shape is not first, shape.path != (first or OPENAI).path))
+    by_name = {shape.name: shape for shape in known_shapes()}
+    texts = [_AskTexts(root + by_name[name].path, server, by_name[name], top) for name in ("chat", "completions")]
+    return [*(_AskTyped(root + shape.path, server, shape) for shape in shapes), *texts], first is not None
+
+
+class _FirstThatAnswers:
+    """Asks in the first of several ways in which the server answers, and then always in that one."""
+
+    def __init__(self, ways: tuple[list[_AskTyped | _AskTexts], bool], say: Callable[[str], None]) -> None:
+        self._ways, self._first_is_wanted = ways
+        self._say = say
+        self._found: _AskTyped | _AskTexts | None = None
+
+    def __call__(
+        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
+    ) -> dict[str, AnsweredQuestion]:
+        if self._found is not None:
+            return self._found(state, questions, options)
+        refused: _OtherShape | None = None
+        for way in self._ways:
+            try:
+                answers = way(state, questions, options)
+            except _OtherShape as error:
+                refused = refused or error
+                if self._first_is_wanted and refused is error and error.status in (404, 405):
+                    raise
+                continue
+            except BackendError as error:
+                if refused is None:
+                    raise
+                raise BackendError(f"{refused} Asked by {way.what} instead: {error}") from error
+            if refused is not None:
+                self._say(f"{refused} From here on, the server is asked by {way.what}.")
+            self._found = way
+            return answers
+        raise BackendError(str(refused))
 
 
 def _how(options: ReadingOptions) -> dict[str, Any]:
@@ -265,15 +374,3 @@ def _how(options: ReadingOptions) -> dict[str, Any]:
     if options == READ_AS_USUAL:
         return {}
     return {"semtoken": {"reading": options.reading, "orders": "all" if options.orders is None else options.orders}}
-
-
-def _posted(url: str, body: Mapping[str, Any], key: str | None) -> Any:
-    httpx = require("httpx", extra="serve")
-    try:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        reply = httpx.post(url, json=body, headers=headers, timeout=TIMEOUT)
-        reply.raise_for_status()
-        return reply.json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
-        detail = getattr(getattr(error, "response", None), "text", "")
-        raise BackendError(f"{url} gave no answers: {error} {detail:.200}".rstrip()) from error

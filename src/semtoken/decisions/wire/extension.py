@@ -1,4 +1,4 @@
-"""What both formats share: the request as questions about a state, errors, others' answers, and semtoken's own key."""
+"""What all formats share: the request as questions about a state, errors, others' answers, and semtoken's own key."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pydantic_core import from_json  # noqa: E402
 KEY = "semtoken"
 MOST_ORDERS = 255
 ROUNDED = 0.01
-"""How far from 1 the probabilities of a server may sum that rounds them."""
+"""How far from each other two numbers of a server may be that rounds to two decimals."""
 PASSED_ON = ("reading", "orders", "flags")
 """Fields of another server's own block that are passed on unchanged."""
 DECLINED = "The server declined to answer."
 
-FormatName = Literal["decisions", "systemone"]
+FormatName = Literal["decisions", "systemone", "sglang"]
 
 
 class WireError(InvalidInput):
@@ -66,7 +66,7 @@ def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | 
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """A request for typed questions in either of the two formats, checked."""
+    """A request for typed questions in one of the formats, checked."""
 
     format: FormatName
     model: str | None
@@ -83,8 +83,9 @@ class DecisionRequest:
     @property
     def places(self) -> tuple[tuple[str | int, ...], ...]:
         """The path of each answer in the reply."""
-        keys = range(len(self.names)) if self.format == "decisions" else self.names
-        return tuple(("answers", str(key) if self.format == "systemone" else key) for key in keys)  # type: ignore[misc]
+        if self.format == "decisions":
+            return tuple(("answers", number) for number in range(len(self.names)))
+        return tuple(("answers", str(name)) for name in self.names)
 
 
 def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
@@ -161,22 +162,57 @@ def answers_in(
         if probabilities is None:
             found.append(unanswered(question, DECLINED))
             continue
-        if not all(0 <= p <= 1 for p in probabilities) or not math.isclose(sum(probabilities), 1, abs_tol=ROUNDED):
+        if not all(0 <= p <= 1 for p in probabilities) or not _sum_to_one(probabilities):
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
-        mass, spread = (_share(own.get(what)) for what in ("allowed_mass", "order_spread"))
+        mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
         found.append(
             answer_from_server(question, probabilities, mass, spread, _bounds(own.get("bounds"), len(probabilities)))
         )
     return found
 
 
+def _sum_to_one(probabilities: Sequence[float]) -> bool:
+    """Whether probabilities sum to 1, each of them perhaps rounded to two decimals."""
+    return math.isclose(sum(probabilities), 1, abs_tol=ROUNDED * max(1.0, len(probabilities) / 2))
+
+
+def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:
+    """The allowed mass of an answer, where the server tells it: semtoken, SGLang beside the answer, vLLM apart."""
+    diagnostics = reply.get("diagnostics")
+    apart = diagnostics.get(key) if isinstance(diagnostics, Mapping) else None
+    told = (own.get("allowed_mass"), given.get("label_mass"), given.get("option_mass"))
+    last = apart.get("label_mass") if isinstance(apart, Mapping) else None
+    return next((mass for mass in map(_share, (*told, last)) if mass is not None), None)
+
+
 def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) -> dict[str, Any]:
     """The block beside another server's answer: the fields of its own block that are passed on, what the answer says,
-    and `more`.
+    and `more`. If the server defines confidence in another way, both definitions are told.
     """
     own = _own_block(given)
-    return {**{name: own[name] for name in PASSED_ON if name in own}, **plain(answer), **more}
+    passed = {name: own[name] for name in PASSED_ON if name in own}
+    return {**passed, **plain(answer), **_other_confidence(given, answer), **more}
+
+
+def _other_confidence(given: Mapping[str, Any], answer: AnsweredQuestion) -> dict[str, Any]:
+    """The confidence of this package, and what the server's is, where the two differ by more than rounding."""
+    told = _share(given.get("confidence"))
+    if told is None or answer.refusal is not None or abs(told - answer.confidence) <= ROUNDED:
+        return {}
+    best, n = max(answer.probabilities), len(answer.probabilities)
+    entropy = -math.fsum(p * math.log(p) for p in answer.probabilities if p > 0)
+    known = {
+        "the chosen option's share of the model's whole vocabulary": best * (answer.allowed_mass or math.nan),
+        "one minus the entropy of the options, divided by its maximum": 1 - entropy / math.log(n) if n > 1 else 1.0,
+        "the chosen option's probability": best,
+    }
+    meaning = next((what for what, value in known.items() if abs(told - value) <= ROUNDED), "not said by the server")
+    note = (
+        f"The server's confidence is {meaning}. This one is how far the options are from equally probable, as "
+        "transformers defines it. Neither is the chance of being right."
+    )
+    return {"confidence": answer.confidence, "confidence_note": note}
 
 
 def _own_block(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import zlib
 from collections.abc import Callable
@@ -19,13 +20,14 @@ from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.remote import AskedText, Masses, asked_texts
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
+from semtoken.decisions.wire.shapes import QUESTION_SHAPES, QuestionShape, wants_another_shape
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, known_shapes
 from semtoken.payloads.formats.registry import error_text
 from semtoken.payloads.splice import Document, Put, encode, parse_reply
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.decision_formats import WireFormat
+from semtoken.web.decision_formats import WireFormat, parsed_request
 from semtoken.web.proxy.asking import Asking, without_compression
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
@@ -35,8 +37,10 @@ from semtoken.web.proxy.upstream import Answer, BrokenOff, Request, Upstream, fa
 from semtoken.web.wire import ApiError
 
 NO_ROUTE = (404, 405)
+OTHER_FIELDS = (400, 422, 501)
 ABSENT_SECONDS = 300.0
 """Seconds for which a path at which the upstream had nothing is not asked again."""
+MOST_REMEMBERED = 1000
 LONGEST_ERROR = 2**16
 FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
@@ -45,22 +49,43 @@ NESTED = "the upstream's reply is nested too deeply."
 NO_FIELDS = "the fields of --decision-fields make a request that is none of this API."
 
 
+logger = logging.getLogger("semtoken.proxy")
+
+
 class NoRoute(Exception):
     """The upstream has no endpoint at a path."""
 
 
 class AbsentRoutes:
-    """The paths at which the upstream has no endpoint, each remembered for five minutes."""
+    """The paths at which the upstream has no endpoint, and shapes that it refuses, each remembered for five minutes."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
+        self._said: set[str] = set()
 
     def add(self, path: str) -> None:
         """Remember a path. Clients do not choose the paths, so there are only a few."""
         self._until[path] = time.monotonic() + ABSENT_SECONDS
 
+    def refuse(self, shape: QuestionShape, model: str | None, said: str) -> None:
+        """Remember that the upstream does not answer a shape with a model, and say so once."""
+        if len(self._until) >= MOST_REMEMBERED:
+            self._until.clear()
+        self.add(_refused(shape, model))
+        if shape.name not in self._said:
+            self._said.add(shape.name)
+            logger.warning("The upstream refuses %s, so questions are asked in another way: %s", shape.what, said)
+
+    def lacks(self, shape: QuestionShape, model: str | None) -> bool:
+        """Whether the upstream is known not to answer a shape."""
+        return shape.path in self or _refused(shape, model) in self
+
     def __contains__(self, path: str) -> bool:
         return time.monotonic() < self._until.get(path, 0.0)
+
+
+def _refused(shape: QuestionShape, model: str | None) -> str:
+    return f"{shape.name} {model}"
 
 
 @dataclass
@@ -171,7 +196,11 @@ class TextQuestions:
     async def _masses_of(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
         asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
         async with AsyncExitStack() as stack:
-            request = replace(work.client, target=_target(work, shape), body=b"")
+            request = replace(
+                work.client,
+                target=_target(work.client.target, work.wire, ("/v1" if shape.below_v1 else "") + shape.path),
+                body=b"",
+            )
             answer, top = await self._asking.answer(stack, request, asked)
             if answer.status != 200:
                 raise await _upstream_error(answer)
@@ -199,17 +228,20 @@ class TextQuestions:
         return parse_reply(unpacked(raw, answer.encoding, limit))
 
 
-def _target(work: QuestionsUnderWay, shape: type[Shape]) -> bytes:
-    """Where a shape is asked, below the path that the client asked at."""
-    path, mark, query = work.client.target.partition(b"?")
-    root = path.removesuffix(f"/v1{work.wire.path}".encode())
-    return root + (b"/v1" if shape.below_v1 else b"") + shape.path.encode() + mark + query
+def _target(target: bytes, wire: WireFormat, path: str) -> bytes:
+    """Where a path is asked, below the one that the client asked at."""
+    own, mark, query = target.partition(b"?")
+    return own.removesuffix(f"/v1{wire.path}".encode()) + path.encode() + mark + query
+
+
+async def _said(answer: Answer) -> str:
+    return (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
 
 
 async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
     if await says_no_route(answer):
         return NoRoute()
-    said = (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
+    said = await _said(answer)
     try:
         found = parse_reply(said)
         said = error_text(found.get("error", found.get("detail", found))) if isinstance(found, dict) else said
@@ -253,16 +285,72 @@ class ProxyDecisions:
         BrokenOff
             The upstream's answer broke off.
         """
-        asked = await _off_the_loop(lambda: _parsed(wire, request.body), len(request.body))
-        if self._settings.decisions in ("auto", "pass") and wire.path not in self._absent:
+        wire, asked = await _off_the_loop(lambda: _parsed(wire, request.body), len(request.body))
+        model = None if isinstance(asked, Response) else asked.model
+        way = self._settings.decisions
+        if way == "pass" or (way == "auto" and not self._absent.lacks(wire.shape, model)):
             attempt = await stack.enter_async_context(AsyncExitStack())
             answer = await self._upstream.send(attempt, without_compression(request))
-            if self._settings.decisions == "pass" or not await says_no_route(answer):
+            if way == "pass" or not await self._is_to_ask_otherwise(answer, wire.shape, asked):
                 await self._pass_on(answer, client, wire, asked)
                 return
-            self._absent.add(wire.path)
             await attempt.aclose()
-        await client.respond(asked if isinstance(asked, Response) else await self._as_texts(wire, asked, request))
+        if isinstance(asked, Response):
+            await client.respond(asked)
+            return
+        reply = await self._in_other_shape(wire, asked, request) if way == "auto" else None
+        await client.respond(reply or await self._as_texts(wire, asked, request))
+
+    async def _is_to_ask_otherwise(
+        self, answer: Answer, shape: QuestionShape, asked: DecisionRequest | Response
+    ) -> bool:
+        """Whether the upstream has no such route, or wants other fields there than a right request has."""
+        if await says_no_route(answer):
+            self._absent.add(shape.path)
+            return True
+        if isinstance(asked, Response) or answer.status not in OTHER_FIELDS:
+            return False
+        said = await _said(answer)
+        if wants_another_shape(answer.status, said):
+            self._absent.refuse(shape, asked.model, " ".join(said.split())[:200])
+            return True
+        return False
+
+    async def _in_other_shape(self, wire: WireFormat, asked: DecisionRequest, request: Request) -> Response | None:
+        """The answers of the upstream to the same questions in another shape; None where it answers none of them."""
+        if asked.reading not in (None, READ_AS_USUAL):
+            return None  # other servers do not know other readings
+        numbered = [f"question_{number}" for number in range(len(asked.names))]
+        names = [name or number for name, number in zip(asked.names, numbered, strict=True)]
+        named = dict(zip(names if len(set(names)) == len(names) else numbered, asked.questions, strict=True))
+        for shape in QUESTION_SHAPES:
+            if shape is wire.shape or self._absent.lacks(shape, asked.model):
+                continue
+            body = {**({"model": asked.model} if asked.model else {}), **shape.body(asked.state, named)}
+            async with AsyncExitStack() as stack:
+                target = _target(request.target, wire, f"/v1{shape.path}")
+                sent = replace(without_compression(request), target=target, body=encode(body).encode())
+                answer = await self._upstream.send(stack, sent, fresh=True)
+                if answer.status != 200:
+                    await self._is_to_ask_otherwise(answer, shape, asked)
+                    continue
+                try:
+                    raw = await answer.whole(self._settings.max_scored_bytes)
+                    reply = parse_reply(unpacked(raw, answer.encoding, self._settings.max_scored_bytes))
+                    answers = shape.answers(named, reply)
+                    return self._reply(wire, asked, answers, reply)
+                except (SemtokenError, ValueError, RecursionError, zlib.error):
+                    continue
+        return None
+
+    def _reply(self, wire: WireFormat, asked: DecisionRequest, answers: list[AnsweredQuestion], given: Any) -> Response:
+        """A reply in the client's format to what the upstream answered in another one."""
+        more = blocks_of(self._calibrators.current, answers, READ_AS_USUAL)
+        usage = given.get("usage") if isinstance(given.get("usage"), dict) else {}
+        read = usage.get("input_tokens", usage.get("prompt_tokens"))
+        model = given.get("model") if isinstance(given.get("model"), str) else asked.model or ""
+        reply = wire.reply(asked, model, answers, None, more, read if isinstance(read, int) else 0)
+        return Response(encode(reply), media_type="application/json")
 
     async def _pass_on(
         self, answer: Answer, client: Client, wire: WireFormat, asked: DecisionRequest | Response
@@ -307,14 +395,14 @@ class ProxyDecisions:
         return Response(encode(reply), media_type="application/json")
 
 
-def _parsed(wire: WireFormat, body: bytes) -> DecisionRequest | Response:
+def _parsed(wire: WireFormat, body: bytes) -> tuple[WireFormat, DecisionRequest | Response]:
     """A request, or what is answered to one that its format does not allow, should the upstream not judge it."""
     try:
-        return wire.parse(body)
+        return parsed_request(wire, body)
     except WireError as error:
-        return wire.refusal(error)
+        return wire, wire.refusal(error)
     except InvalidInput as error:
-        return wire.error(ApiError(400, str(error)))
+        return wire, wire.error(ApiError(400, str(error)))
 
 
 async def _off_the_loop(work: Callable[[], T], size: int) -> T:

@@ -23,7 +23,7 @@ from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.access import App
 from semtoken.web.admission import Busy, Workers
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.decision_formats import WireFormat
+from semtoken.web.decision_formats import WireFormat, parsed_request
 from semtoken.web.serve.service import Offer, as_api_error
 from semtoken.web.serve.worker import MOST_TOGETHER, Worker
 from semtoken.web.wire import ApiError
@@ -158,7 +158,7 @@ class DecisionAnswering:
         """Answer a request for typed questions, or refuse it."""
         try:
             body = await self._intake.body(request)
-            asked, prepared = await self._intake.prepared(lambda: self._prepared(body, wire), None)
+            (wire, asked), prepared = await self._intake.prepared(lambda: self._prepared(body, wire), None)
             found = await until_gone(request.receive, self._worker.answers(prepared))
             if found is None:
                 raise ApiError(499, "The client left.")
@@ -170,12 +170,12 @@ class DecisionAnswering:
         except (ApiError, SemtokenError) as error:
             return wire.error(as_api_error(error))
 
-    def _prepared(self, body: bytes, wire: WireFormat) -> tuple[DecisionRequest, PreparedInquiry]:
-        asked = wire.parse(body)
+    def _prepared(self, body: bytes, wire: WireFormat) -> tuple[tuple[WireFormat, DecisionRequest], PreparedInquiry]:
+        spoken, asked = parsed_request(wire, body)
         self._offer.check_name(asked.model)
         options = asked.reading or READ_AS_USUAL
         with self._one_at_a_time:
-            return asked, prepare(self._own_prompts(), Inquiry(asked.state, asked.questions, options))
+            return (spoken, asked), prepare(self._own_prompts(), Inquiry(asked.state, asked.questions, options))
 
     def _own_prompts(self) -> _Prompts:
         if self._prompts is None:

@@ -1,0 +1,184 @@
+"""`POST /v1/decisions` as SGLang has it: questions with an id, answers by that id, yes or no as `yes_no`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score, as_text
+from semtoken.decisions.wire.extension import (
+    KEY,
+    DecisionRequest,
+    StrictForm,
+    WireError,
+    block,
+    body_of,
+    extension_of,
+    validated,
+)
+from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
+
+require("pydantic", extra="serve")
+
+from pydantic import Field  # noqa: E402
+
+MOST_QUESTIONS = 400
+Content: TypeAlias = str | dict[str, Any] | list[Any]
+
+
+class SGLangOption(StrictForm):
+    """An option of a choice."""
+
+    name: str
+    description: Content | None = None
+
+
+class SGLangChoice(StrictForm):
+    """A question with the answer that is one of several options."""
+
+    id: str
+    type: Literal["choice"]
+    question: Content
+    options: list[SGLangOption] = Field(min_length=2, max_length=255)
+
+
+class SGLangScore(StrictForm):
+    """A question with the answer that is one of several levels."""
+
+    id: str
+    type: Literal["score"]
+    question: Content
+    levels: list[Content] = Field(min_length=2, max_length=10)
+
+
+class SGLangYesNo(StrictForm):
+    """A question with the answer yes or no."""
+
+    id: str
+    type: Literal["yes_no"]
+    question: Content
+    yes: Content | None = None
+    no: Content | None = None
+
+
+Form: TypeAlias = SGLangChoice | SGLangScore | SGLangYesNo
+
+
+class SGLangRequest(StrictForm):
+    """The body of a request; how the chat template is filled is up to the server behind."""
+
+    model: str | None = None
+    input: Content
+    questions: list[Annotated[Form, Field(discriminator="type")]] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    prompt_format_version: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_prompt_token_ids: bool | None = None
+
+
+def is_meant(body: Any) -> bool:
+    """Whether the body of a request to `/v1/decisions` is in SGLang's shape: its questions have ids."""
+    questions = body.get("questions") if isinstance(body, Mapping) else None
+    first = questions[0] if isinstance(questions, list) and questions else None
+    return isinstance(first, Mapping) and "instructions" not in first and ("id" in first or "question" in first)
+
+
+def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
+    """Parse and check a request in SGLang's shape.
+
+    Raises
+    ------
+    WireError
+        The body does not have this shape, or two questions have one id.
+    """
+    body = body_of(data)
+    options = extension_of(body.pop(KEY, None))
+    request = validated(SGLangRequest.model_validate, body)
+    names = tuple(form.id for form in request.questions)
+    if len(set(names)) < len(names):
+        raise WireError("Two questions have the same id.", ("questions",))
+    questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
+    return DecisionRequest("sglang", request.model, as_text(request.input), questions, names, options, body)
+
+
+def _question(form: Form, place: Sequence[str | int]) -> Question:
+    text = as_text(form.question)
+    try:
+        if isinstance(form, SGLangYesNo):
+            return Predicate(text, as_text(form.yes), as_text(form.no), form.id)
+        if isinstance(form, SGLangChoice):
+            return Choice(text, [Option(one.name, one.name, as_text(one.description)) for one in form.options], form.id)
+        return Score(text, [Option(i, as_text(level)) for i, level in enumerate(form.levels)], form.id)
+    except InvalidInput as error:
+        raise WireError(str(error), place) from error
+
+
+def reply(
+    request: DecisionRequest,
+    model: str,
+    answers: Sequence[AnsweredQuestion],
+    options: ReadingOptions | None,
+    more: Sequence[Mapping[str, Any]],
+    input_tokens: int,
+) -> dict[str, Any]:
+    """The reply to a request; raises `InvalidInput` for a question without an answer, which the shape cannot say."""
+    written = {}
+    for name, answer, extra in zip(request.names, answers, more, strict=True):
+        if answer.refusal is not None:
+            raise InvalidInput(f"Question {name!r}: {answer.refusal}")
+        written[str(name)] = {**written_answer(answer), KEY: block(answer, options, extra)}
+    usage = {"prompt_tokens": input_tokens, "completion_tokens": 0, "total_tokens": input_tokens}
+    return {"object": "decisions", "model": model, "prompt_format_version": 1, "answers": written, "usage": usage}
+
+
+def written_answer(answer: AnsweredQuestion) -> dict[str, Any]:
+    """One answer in SGLang's shape, without the key `semtoken`."""
+    found: dict[str, Any] = {
+        "type": _kind(answer.question),
+        "probabilities": dict(zip(_keys(answer.question), answer.probabilities, strict=True)),
+    }
+    if answer.allowed_mass is not None:
+        found["label_mass"] = answer.allowed_mass
+    if answer.question.kind == "choice":
+        return {**found, "choice": answer.question.options[answer.best].name}
+    return {**found, "score": answer.score} if answer.question.kind == "score" else found
+
+
+def read_answer(question: Question, given: Any) -> tuple[float, ...]:
+    """The probabilities of one answer of another server, in the question's order.
+
+    Raises
+    ------
+    InvalidInput
+        The value is not an answer to this question.
+    """
+    try:
+        if given["type"] != _kind(question):
+            raise ValueError(given["type"])
+        return tuple(float(given["probabilities"][key]) for key in _keys(question))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
+
+
+def written_question(question: Question, name: str) -> dict[str, Any]:
+    """One question in SGLang's shape; values of a choice that are no texts are written as texts."""
+    found: dict[str, Any] = {"id": name, "type": _kind(question), "question": question.instructions}
+    described = [option.description or None for option in question.options]
+    if question.kind == "predicate":
+        given = zip(("yes", "no"), described, strict=True)
+        return {**found, **{key: text for key, text in given if text is not None}}
+    if question.kind == "choice":
+        pairs = zip(question.options, described, strict=True)
+        return {**found, "options": [{"name": o.name, **({"description": d} if d else {})} for o, d in pairs]}
+    return {**found, "levels": [option.line for option in question.options]}
+
+
+def _kind(question: Question) -> str:
+    return "yes_no" if question.kind == "predicate" else question.kind
+
+
+def _keys(question: Question) -> list[str]:
+    if question.kind == "predicate":
+        return ["yes", "no"]
+    return [option.name if question.kind == "choice" else str(i) for i, option in enumerate(question.options)]

@@ -1,0 +1,91 @@
+"""The shapes in which servers are asked typed questions, and when a refusal means that another one is to be tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.questions import Question
+from semtoken.decisions.wire import openai, sglang, systemone
+from semtoken.decisions.wire.extension import answers_in
+from semtoken.files.safe_files import dump_json
+
+_OTHER_FIELDS = re.compile(
+    r"extra_forbidden|extra (inputs|fields|keys)|unknown (field|key|name|parameter|argument)|unrecogni[sz]ed|"
+    r"unexpected (field|key|property|keyword|parameter)|not permitted|additional propert|field required|"
+    r"missing (required |field|key|\W?(id|question|instructions|state)\W)|use /v1/|"
+    r"(decision|systemone|system one)\w*\W.{0,60}not support|not support.{0,60}(decision|systemone|system one)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class QuestionShape:
+    """One of the shapes in which a server may be asked: where, with what body, and how its answers are read."""
+
+    name: str
+    what: str
+    """What it is called in messages."""
+    path: str
+    """The path below `/v1`."""
+    body: Callable[[Any, Mapping[str, Question]], dict[str, Any]]
+    """Makes the body of a request, without the model's name, from a state and questions by name."""
+    read_answer: Callable[[Question, Any], Sequence[float] | None]
+    by_name: bool = True
+    """Whether answers stand by the names of their questions, or in their order."""
+
+    def answers(self, questions: Mapping[str, Question], reply: Any) -> list[AnsweredQuestion]:
+        """The answers in a server's reply; raises `InvalidInput` where they are none."""
+        places = [("answers", name if self.by_name else number) for number, name in enumerate(questions)]
+        return answers_in(list(questions.values()), places, reply, self.read_answer)
+
+
+def _text(state: Any) -> str:
+    return state if isinstance(state, str) else dump_json(state).decode()
+
+
+OPENAI = QuestionShape(
+    "decisions",
+    "OpenAI's shape of /v1/decisions",
+    "/decisions",
+    lambda state, asked: {
+        "input": _text(state),
+        "questions": [openai.written_question(one, name) for name, one in asked.items()],
+    },
+    openai.read_answer,
+    by_name=False,
+)
+SYSTEM_ONE = QuestionShape(
+    "systemone",
+    "/v1/systemone",
+    "/systemone",
+    lambda state, asked: {
+        "state": state,
+        "questions": {name: systemone.written_question(one) for name, one in asked.items()},
+    },
+    systemone.read_answer,
+)
+SGLANG = QuestionShape(
+    "sglang",
+    "SGLang's shape of /v1/decisions",
+    "/decisions",
+    lambda state, asked: {
+        "input": state,
+        "questions": [sglang.written_question(one, name) for name, one in asked.items()],
+    },
+    sglang.read_answer,
+)
+QUESTION_SHAPES = (OPENAI, SYSTEM_ONE, SGLANG)
+"""All of them, in the order in which they are tried."""
+
+
+def wants_another_shape(status: int, said: str) -> bool:
+    """Whether a refusal means that the server wants other fields, or cannot answer typed questions with this model.
+
+    >>> wants_another_shape(422, "questions.0.id: Field required"), wants_another_shape(400, "The state is empty")
+    (True, False)
+    """
+    return status == 501 or (status in (400, 422) and _OTHER_FIELDS.search(said) is not None)

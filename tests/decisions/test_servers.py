@@ -1,0 +1,114 @@
+"""Every server's documented shape is asked and read, and completed by the proxy, whatever the client speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from semtoken.decisions import ReadingOptions
+from semtoken.decisions.remote import asker_of_endpoint
+from semtoken.decisions.wire import openai, sglang, systemone
+from semtoken.decisions.wire.shapes import QUESTION_SHAPES
+from semtoken.errors import BackendError
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS, Documented
+from tests.web.servers import running
+
+SHAPES = {shape.name: shape for shape in QUESTION_SHAPES}
+
+
+@contextmanager
+def documented(server: Documented, paths: list[str]) -> Iterator[str]:
+    async def answer(request: Request) -> JSONResponse:
+        paths.append(request.url.path)
+        status, found = server.reply(request.url.path, await request.json())
+        return JSONResponse(found, status)
+
+    with running(Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])]), wait=False) as url:
+        yield url
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_an_address_of_a_whole_api_is_enough(name: str) -> None:
+    server, paths, said = SERVERS[name], list[str](), list[str]()
+    with documented(server, paths) as url:
+        ask = asker_of_endpoint(f"{url}/v1", "m", say=said.append)
+        for _ in range(2):
+            found = ask("The card was charged twice.", QUESTIONS, ReadingOptions())
+    assert {key: answer.probabilities for key, answer in found.items()} == PROBABILITIES
+    assert [answer.allowed_mass for answer in found.values()] == [
+        MASSES[key] if server.masses else None for key in QUESTIONS
+    ]
+    flags = [flag.code for flag in found["urgent"].flags]
+    assert flags == (["mass_elsewhere"] if server.masses else [])
+    assert paths[-1] == paths[-2] and len(said) == (len(paths) > 2)
+
+
+@pytest.mark.parametrize("spoken", SHAPES)
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: str) -> None:
+    server, shape, paths = SERVERS[name], SHAPES[spoken], list[str]()
+    body = {"model": "m", **shape.body("The card was charged twice.", QUESTIONS)}
+    with (
+        documented(server, paths) as upstream,
+        running(proxy_app(ProxySettings(upstream), page=False), wait=False) as url,
+    ):
+        httpx.post(f"{url}/v1{shape.path}", json=body, timeout=60)
+        tried = len(paths)
+        reply = httpx.post(f"{url}/v1{shape.path}", json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    answers = shape.answers(QUESTIONS, reply.json())
+    assert [answer.probabilities for answer in answers] == list(PROBABILITIES.values())
+    assert [answer.allowed_mass for answer in answers] == [MASSES[key] if server.masses else None for key in QUESTIONS]
+    assert paths[-1] in server.routes and len(paths) == tried + 1  # what was refused is not asked again
+    given = reply.json()["answers"]
+    team = given["team"] if isinstance(given, dict) else given[0]
+    if paths[0] == f"/v1{shape.path}" and len(paths) == 2 and server.confidence:
+        assert server.confidence in team["semtoken"]["confidence_note"]
+        assert team["semtoken"]["confidence"] == pytest.approx(0.625)
+    else:
+        assert "confidence_note" not in team["semtoken"]
+
+
+def test_openai_client_reads_what_sglang_answered() -> None:
+    with (
+        documented(SERVERS["SGLang"], []) as upstream,
+        running(proxy_app(ProxySettings(upstream), page=False), wait=False) as url,
+    ):
+        client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        asked: list[Any] = [openai.written_question(one, name) for name, one in QUESTIONS.items()]
+        found = client.decisions.create(model="m", input="The card was charged twice.", questions=asked)
+    assert found.answers[0].choice == "billing" and found.answers[1].probability == 0.125  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_an_error_that_names_no_fields_is_told_as_it_is(status: int) -> None:
+    async def answer(request: Request) -> JSONResponse:
+        await asyncio.sleep(0)
+        return JSONResponse({"error": {"message": "The state is too long."}}, status)
+
+    app = Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])
+    with running(app, wait=False, strict=False) as url, pytest.raises(BackendError, match="The state is too long"):
+        asker_of_endpoint(f"{url}/v1/decisions")("x", QUESTIONS, ReadingOptions())
+
+
+def test_sglang_and_the_others_read_what_they_write() -> None:
+    for format_, write in ((sglang, sglang.written_question), (openai, openai.written_question)):
+        listed = [write(one, name) for name, one in QUESTIONS.items()]
+        parsed = format_.parse({"model": "m", "input": "s", "questions": listed})
+        assert [one.options for one in parsed.questions] == [one.options for one in QUESTIONS.values()]
+        assert sglang.is_meant({"questions": listed}) is (format_ is sglang)
+    asked = {name: systemone.written_question(one) for name, one in QUESTIONS.items()}
+    parsed = systemone.parse({"state": "s", "questions": asked})
+    assert parsed.names == tuple(QUESTIONS)
