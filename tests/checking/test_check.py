@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import gc
+import inspect
 import json
 import math
+import pickle
 import random
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 import semtoken as st
-from semtoken.checking import check_replies, doubt_of
+from semtoken.calibration.labels import read_answers
+from semtoken.checking import Doubt, check_replies, doubt_of
+from semtoken.checking.answers import CheckSettings
+from semtoken.checking.doubts import in_message
 from semtoken.checking.replies import saved_replies
+from semtoken.checking.shards import checker
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_records, write_records
@@ -143,6 +150,131 @@ def test_a_reply_that_cannot_be_scored_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "a.json").unlink()
     with pytest.raises(InvalidInput, match="None of 1 replies can be scored"):
         check_replies([str(tmp_path)])
+
+
+def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
+    folder = written(tmp_path, sure=SURE, alien={"id": 3, "no": "reply"}).joinpath("more")
+    folder.mkdir()
+    (folder / "lines.jsonl").write_text(f'{json.dumps(TORN)}\n{{"broken\n{{"broken, too\n', encoding="utf-8")
+    (folder / "empty.json").write_text("")
+    (folder / "binary.json").write_bytes(bytes(range(256)))
+    (folder / "shopping.txt").write_text("milk\nbread")
+    (folder / "photo.png").write_bytes(b"\x89PNG")
+    found = check_replies([str(tmp_path)])
+    assert {one.id for one in found.answers} == {"sure", "lines-1"}
+    reasons = {Path(one.where).name: one.reason for one in found.refused}
+    assert set(reasons) == {"alien.json", "lines.jsonl:2", "lines.jsonl:3", "empty.json", "binary.json", "shopping.txt"}
+    assert "empty" in reasons["empty.json"] and "UTF" in reasons["binary.json"] and "JSON" in reasons["shopping.txt"]
+    assert [Path(one).name for one in found.passed_over] == ["photo.png"]
+    assert sum(count for count, _ in found.reasons()) == len(found.refused)
+    assert max(found.reasons(), key=lambda one: one[0])[0] == 3  # the two broken lines, and the note
+
+    run = CliRunner()
+    for ending in ("csv", "jsonl", "html", "md"):
+        target = tmp_path.with_suffix(f".{ending}")
+        done = run.invoke(app, ["check", str(tmp_path), "-o", str(target)])
+        assert done.exit_code == 0 and "6 of 8 replies could not be scored" in done.stderr, done.output
+        assert "photo.png" in done.stderr
+        text = target.read_text(encoding="utf-8")
+        for place, reason in reasons.items():
+            assert place.split(":")[0] in text.replace("\\", "") and reason[:20] in text
+    rows = list(csv.DictReader(tmp_path.with_suffix(".csv").read_text(encoding="utf-8").splitlines()))
+    assert [bool(row["error"]) for row in rows] == [False] * 2 + [True] * 6
+    assert [bool(row["uncertainty"]) for row in rows] == [True] * 2 + [False] * 6
+    view = run.invoke(app, ["view", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
+    assert view.exit_code == 0 and "2 answers" in view.stderr
+    assert len(read_answers(tmp_path.with_suffix(".jsonl"))) == 2  # `label` and `calibrate` leave the others out
+
+    strict = tmp_path.with_suffix(".strict.csv")
+    done = run.invoke(app, ["check", str(tmp_path), "-o", str(strict), "--strict"])
+    assert done.exit_code == 1 and not strict.exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_files_in_other_encodings_are_read(tmp_path: Path, encoding: str, indent: int | None) -> None:
+    one = reply([("Zürich ", -0.1), ("東京", -0.2)])
+    text = json.dumps(one, ensure_ascii=False, indent=indent)
+    path = tmp_path / "one.json"
+    for content, count in ((text, 1), (f"{text}\n", 1), *([(f"{text}\n{text}\n", 2)] if indent is None else [])):
+        path.write_bytes(content.encode(encoding))
+        found = check_replies([str(path)])
+        assert [one.text for one in found.answers] == ["Zürich 東京"] * count and not found.refused
+
+
+def test_json_as_python_writes_it_is_read(tmp_path: Path) -> None:
+    one = json.loads(json.dumps(TORN))
+    one["choices"][0]["logprobs"]["content"][1]["top_logprobs"][2]["logprob"] = -math.inf
+    path = tmp_path / "lines.jsonl"
+    path.write_text(f"{json.dumps(one)}\n{json.dumps(SURE)}\n")
+    assert "Infinity" in path.read_text() and len(check_replies([str(path)]).answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "asked", "told"),
+    [
+        (["a", "b"], ["b", "a"], "by id"),
+        ([None, None], [None, None], "by order"),
+        (["a", "b"], [None, None], "the questions none"),
+        (["a", "b"], ["b", "x"], "no question has the id of 1 replies, such as 'a'"),
+        (["a", "b"], ["b", "b"], "more than once"),
+        (["a", "b"], ["b", None], "1 of the questions have no id"),
+        ([None, None], [None], "neither have ids"),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_questions_are_joined_by_what_both_sides_have(
+    tmp_path: Path, ids: list[str | None], asked: list[str | None], told: str, own: bool
+) -> None:
+    """By the ids of lines, and by the ids of the replies themselves, which are all that a raw reply has."""
+    replies, questions = tmp_path / "replies.jsonl", tmp_path / "questions.jsonl"
+    bodies = [SURE, TORN]
+    if own:
+        lines = [body | ({} if name is None else {"id": name}) for body, name in zip(bodies, ids, strict=True)]
+        told = told.replace("the questions none", "by order")  # such ids are made up by the server and join no one
+    else:
+        lines = [{"response": body} | ({} if n is None else {"id": n}) for body, n in zip(bodies, ids, strict=True)]
+    replies.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    texts = [{"question": f"of {n or i}"} | ({} if n is None else {"id": n}) for i, n in enumerate(asked)]
+    questions.write_text("".join(f"{json.dumps(one)}\n" for one in texts))
+    if not told.startswith("by"):
+        with pytest.raises(InvalidInput, match=told):
+            check_replies([str(replies)], questions=questions)
+        return
+    found = check_replies([str(replies)], questions=questions)
+    assert told in found.joined
+    by_answer = {one.text: one.question for one in found.answers}
+    expected = ["of a", "of b"] if "by id" in told else ["of 0", "of 1"]
+    assert [by_answer[text] for text in ("Lima", "It is Ankara")] == expected
+
+
+def test_the_terminal_shows_flags_and_says_no_nonsense(tmp_path: Path) -> None:
+    bare = reply([("Lima", -0.01)])
+    bare["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = []
+    odd = reply([("the", -9.0), (" ", -0.01), ("of", -8.0)])  # function words alone, and hardly likely
+    done = CliRunner().invoke(app, ["check", str(written(tmp_path, bare=bare, odd=odd))])
+    assert done.exit_code == 0, done.output
+    flags = [flag.message for one in check_replies([str(tmp_path)]).answers for flag in one.response.flags]
+    assert flags and all(flag in done.stdout for flag in flags)
+    assert done.stdout.count("fairly sure of each") == 1  # said of Lima
+
+
+def test_pieces_of_characters_are_shown_from_the_message() -> None:
+    doubts = tuple(Doubt("", a, b, 0.5, ()) for a, b in ((0, 3), (4, 6), (7, 9)))
+    moved, text = in_message(doubts, "It\ufffd is\ufffd\ufffd!", "It東 is大京!")
+    assert text == "It東 is大京!" and [one.text for one in moved] == ["It東", "is", "大京!"]
+    assert in_message(doubts, "plain text", "other text") == (doubts, "plain text")
+    assert in_message(doubts, "no \ufffd match", "at all") == (doubts, "no \ufffd match")
+
+
+def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
+    """The settings are one object; what is no setting says where replies come from and where they go."""
+    options = set(inspect.signature(check_replies).parameters) - {"sources", "questions", "on_checked"}
+    assert options == {one.name for one in fields(CheckSettings)}
+    chosen = CheckSettings("vllm-chat", None, {"properties": {}}, False)
+    arrived = pickle.loads(pickle.dumps(checker(chosen)))
+    assert arrived.keywords == {"settings": chosen}
+    assert all(getattr(chosen, one.name) != one.default for one in fields(chosen) if one.name != "calibrator")
 
 
 @pytest.mark.parametrize(

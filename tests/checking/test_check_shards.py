@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import random
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from typer.testing import CliRunner
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.checking import CheckedReplies, check_replies
-from semtoken.checking.shards import Checking, check_in_shards
+from semtoken.checking.answers import CheckSettings
+from semtoken.checking.shards import check_in_shards, checker
 from semtoken.checking.tables import field_table, markdown, page_rows, rows_of
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
@@ -44,8 +47,8 @@ class Backwards(LocalExecutor):
 def tables(found: CheckedReplies) -> dict[str, Any]:
     """All that the command writes."""
     return {
-        "rows": rows_of(found.answers),
-        "page": page_rows(found.answers),
+        "rows": rows_of(found),
+        "page": page_rows(found),
         "fields": field_table(found),
         "markdown": markdown(found, found.answers),
         "refused": found.refused,
@@ -54,15 +57,16 @@ def tables(found: CheckedReplies) -> dict[str, Any]:
 
 
 def in_shards(
-    sources: Sequence[str], how: Checking, folder: Path, size: int, questions: Path | None = None, **more: Any
+    sources: Sequence[str], how: CheckSettings, folder: Path, size: int, questions: Path | None = None, **more: Any
 ) -> CheckedReplies:
-    return check_in_shards(sources, how, Backwards(how.load), folder / "shards", size=size, questions=questions, **more)
+    load = pickle.loads(pickle.dumps(partial(checker, how)))  # as another process receives it
+    return check_in_shards(how, sources, Backwards(load), folder / "shards", size=size, questions=questions, **more)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_recorded_replies_of_every_engine_give_the_same_tables(tmp_path: Path, size: int) -> None:
     alone = tables(check_replies([str(RECORDED)]))
-    assert tables(in_shards([str(RECORDED)], Checking(), tmp_path, size)) == alone
+    assert tables(in_shards([str(RECORDED)], CheckSettings(), tmp_path, size)) == alone
     assert len(alone["rows"]) > 20 and alone["refused"]
     assert not (tmp_path / "shards").exists()
 
@@ -73,7 +77,7 @@ def test_replies_are_counted_as_they_are_checked(tmp_path: Path) -> None:
     replies = len({one.where for one in found.answers}) + len(found.refused)
     assert counts == list(range(1, replies + 1))
     counts.clear()
-    in_shards([str(RECORDED)], Checking(), tmp_path, 7, on_checked=counts.append)
+    in_shards([str(RECORDED)], CheckSettings(), tmp_path, 7, on_checked=counts.append)
     assert counts == [*range(7, replies, 7), replies]
 
 
@@ -91,13 +95,14 @@ def test_relative_paths_lines_questions_and_fields(tmp_path: Path, monkeypatch: 
     Path("lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     Path("one.json").write_text(json.dumps(TORN, indent=1), "utf-8")
     asked = Path("questions.jsonl")
-    asked.write_text("".join(json.dumps({"question": f"{i}?"}) + "\n" for i in range(len(lines) + 1)), "utf-8")
+    ids = [*map(str, range(len(lines))), "one"]
+    asked.write_text("".join(json.dumps({"id": i, "question": f"{i}?"}) + "\n" for i in ids), "utf-8")
     sources = ["./lines.jsonl", "one.json"]
     for schema in (None, SCHEMA):
         alone = tables(check_replies(sources, questions=asked, schema=schema))
-        assert tables(in_shards(sources, Checking(schema=schema), tmp_path, 4, asked)) == alone
+        assert tables(in_shards(sources, CheckSettings(schema=schema), tmp_path, 4, asked)) == alone
         assert alone["rows"][0]["where"].startswith(("lines.jsonl:", "one.json"))
-        assert {row["question"] for row in alone["rows"]} >= {"0?", "18?"}
+        assert {row["question"] for row in alone["rows"]} >= {"0?", "one?"}
     assert alone["fields"]
 
 
@@ -108,7 +113,7 @@ def test_a_line_may_hold_separators_of_lines(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in (odd, SURE)), "utf-8")
     found = tables(check_replies([str(path)]))
     assert [row["answer"] for row in found["rows"]] == ["one\u2028two\x85three", "Lima"]
-    assert tables(in_shards([str(path)], Checking(), tmp_path, 1)) == found
+    assert tables(in_shards([str(path)], CheckSettings(), tmp_path, 1)) == found
 
 
 def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> None:
@@ -117,20 +122,20 @@ def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> Non
     shares = [draw.uniform(0.2, 0.999) for _ in range(150)]
     replies = [reply([("It is ", -0.01), (f"X{i}", math.log(share))]) for i, share in enumerate(shares)]
     lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
-    rows = rows_of(check_replies([str(lines)]).answers)
+    rows = rows_of(check_replies([str(lines)]))
     write_records(labelled, [row | {"correct": int(draw.random() < row["headline_confidence"])} for row in rows])
     made = tmp_path / "calibrator"
     done = CliRunner().invoke(app, ["calibrate", str(labelled), "-o", str(made), "--alpha", "0.4"])
     assert done.exit_code == 0, done.output
     alone = tables(check_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
-    assert tables(in_shards([str(lines)], Checking(calibrator=made), tmp_path, 40)) == alone
+    assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 40)) == alone
     assert {row["decision"] for row in alone["rows"]} == {"answer", "abstain"}
 
 
 def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="standard input"):
-        in_shards(["-"], Checking(), tmp_path, 1)
-    found = in_shards([str(RECORDED)], Checking(), tmp_path, 50).answers[0]
+        in_shards(["-"], CheckSettings(), tmp_path, 1)
+    found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 50).answers[0]
     with pytest.raises(InvalidInput, match="another process"):
         _ = found.response.tokens
     done = CliRunner().invoke(app, ["check", str(RECORDED), "--executor", "ray"])

@@ -367,7 +367,7 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     ----------
     path
         As `semtoken score` and `semtoken ask --json` write it, or any file with these fields: `log_score`, `question`
-        or `prompt`, `response`, `answers` (accepted ones) and a label.
+        or `prompt`, `response`, `answers` (accepted ones) and a label. Lines with an `error` are left out.
     label
         Field of the labels: true, false, 1, 0, yes, no; empty or null where there is none.
 
@@ -376,7 +376,8 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     InvalidInput
         The file cannot be read or holds no answers, or a line cannot be used; the message names it.
     """
-    answers = [answer_record(where, record, label) for _, where, record in read_rows(path)]
+    scored = ((where, record) for _, where, record in read_rows(path) if not record.get("error"))
+    answers = [answer_record(where, record, label) for where, record in scored]
     if not answers:
         raise InvalidInput(f"{path} holds no answers.")
     return answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import HEADLINE
-from semtoken.checking.doubts import Doubt, doubts_of, sentence_of, worst_of
+from semtoken.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.checking.fields import field_records
-from semtoken.checking.replies import FoundReply, SavedReply, found_replies, join_questions, read_questions
+from semtoken.checking.questions import join_questions, read_questions
+from semtoken.checking.replies import FoundReply, SavedReply, found_replies, passed_over
 from semtoken.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadChoice, read_payload
@@ -43,6 +45,8 @@ class CheckedAnswer:
     """Chance, decision and promise, as `CalibratorInUse.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
     """The fields of its JSON, as `semtoken.checking.fields.field_records` gives them; none without a schema."""
+    text: str = ""
+    """The answer: as its tokens spell it, or as the message has it where they spell pieces of characters."""
     from_block: bool = False
     """Whether the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
     rank: int = 0
@@ -61,7 +65,11 @@ class RefusedReply:
     """A reply that could not be scored, with the reason."""
 
     where: str
+    """File and line."""
     reason: str
+    id: str
+    """Identifier of the reply, or the name that its place gives it."""
+    question: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,40 @@ class CheckedReplies:
     """Replies without a score, with the reason."""
     joined: str = ""
     """A sentence on how replies and questions were joined; empty where no file of questions was given."""
+    passed_over: tuple[str, ...] = ()
+    """Files of the folders whose names are not those of replies, such as pictures and notes."""
 
     @property
     def n_from_block(self) -> int:
         """How many answers have their numbers from the semtoken block of the reply, for lack of log-probabilities."""
         return sum(one.from_block for one in self.answers)
+
+    def reasons(self) -> list[tuple[int, RefusedReply]]:
+        """Why replies could not be scored: the number of each kind of reason, and its first reply; commonest first.
+
+        Reasons are of one kind if they differ only in numbers and in what stands between quotation marks.
+        """
+        groups: dict[str, list[RefusedReply]] = {}
+        for one in self.refused:
+            groups.setdefault(_PARTICULARS.sub("", one.reason), []).append(one)
+        return sorted(((len(group), group[0]) for group in groups.values()), key=lambda one: -one[0])
+
+
+_PARTICULARS = re.compile(r"(, )?'[^']*'|\"[^\"]*\"|\d+")
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """What decides how a reply is checked: all that other processes need to know, too; see `check_replies`."""
+
+    format: str | None = None
+    """Shape of the replies; recognised by their fields by default."""
+    calibrator: CalibratorInUse | None = None
+    """The calibrator that decides, if there is one."""
+    schema: Mapping[str, Any] | None = None
+    """A JSON Schema that the answers follow."""
+    keep_tokens: bool = True
+    """Whether answers keep the records of their tokens. Those that other processes have scored have none."""
 
 
 def check_replies(
@@ -93,7 +130,8 @@ def check_replies(
 ) -> CheckedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
 
-    Nothing else is needed: no tokenizer, no clusters, no name of a model.
+    Nothing else is needed: no tokenizer, no clusters, no name of a model. What cannot be scored is among the result's
+    `refused`, with the reason.
 
     Parameters
     ----------
@@ -116,41 +154,56 @@ def check_replies(
     Raises
     ------
     InvalidInput
-        A file cannot be read, questions cannot be joined, or no reply can be scored.
+        A source does not exist, questions cannot be joined, or no reply can be scored.
     CalibratorMismatch
         The calibrator was fitted on scores of another kind.
     """
-    if calibrator is not None:
-        instance(calibrator, CalibratorInUse, "calibrator")
-    if schema is not None and not isinstance(schema, Mapping):
-        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
+    settings = CheckSettings(format, calibrator, schema, keep_tokens)
+    return check_with(settings, sources, questions=questions, on_checked=on_checked)
+
+
+def check_with(
+    settings: CheckSettings,
+    sources: Sequence[str],
+    *,
+    questions: Path | None = None,
+    on_checked: Callable[[int], None] = lambda count: None,
+) -> CheckedReplies:
+    """`check_replies` with its settings as one value. Raises the same errors."""
+    if settings.calibrator is not None:
+        instance(settings.calibrator, CalibratorInUse, "calibrator")
+    if settings.schema is not None and not isinstance(settings.schema, Mapping):
+        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(settings.schema)}.")
     named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
     found: Iterable[FoundReply] = found_replies(named)
     asked, joined = None, ""
     if questions is not None:
         found = list(found)
-        asked, joined = join_questions((one.read() for one in found), read_questions(_path(questions)))
+        asked, joined = join_questions([one.names() for one in found], read_questions(_path(questions)))
     checked: list[Sequence[CheckedAnswer] | RefusedReply] = []
     for place, one in enumerate(found):  # one after the other: a parsed reply takes five times the memory of its text
-        reply = one.read() if asked is None else replace(one.read(), question=asked[place])
-        answers = check_reply(reply, format, calibrator, schema)
-        if not keep_tokens and not isinstance(answers, RefusedReply):
-            answers = [replace(answer, response=answer.response.without_tokens(NOT_KEPT)) for answer in answers]
-        checked.append(answers)
+        checked.append(check_found(one, None if asked is None else asked[place], settings))
         on_checked(len(checked))
-    if not checked:
-        raise InvalidInput(NO_REPLY)
-    return ranked(checked, joined)
+    return ranked(checked, joined, passed_over(named))
 
 
 NOT_KEPT = "the replies were checked with keep_tokens=False"
 NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 
 
-def check_reply(
-    reply: SavedReply, format: str | None, calibrator: CalibratorInUse | None, schema: Mapping[str, Any] | None
+def check_found(
+    found: FoundReply, asked: str | None, settings: CheckSettings
 ) -> Sequence[CheckedAnswer] | RefusedReply:
-    """The answers of one reply, or why it cannot be scored; see `check_replies`.
+    """The answers of one reply, or why it cannot be scored.
+
+    Parameters
+    ----------
+    found
+        The reply.
+    asked
+        Its question, where a file of questions has it.
+    settings
+        See `check_replies`.
 
     Raises
     ------
@@ -158,21 +211,36 @@ def check_reply(
         The calibrator was fitted on scores of another kind.
     """
     try:
-        return _answers(reply, format, calibrator, schema)
+        reply = found.read()
+    except SemtokenError as error:
+        return RefusedReply(found.where, str(error), found.name)
+    reply = reply if asked is None else replace(reply, question=asked)
+    try:
+        answers = _answers(reply, settings)
     except CalibratorMismatch:
         raise
     except SemtokenError as error:
-        return RefusedReply(reply.where, str(error))
+        return RefusedReply(reply.where, str(error), reply.id, reply.question)
+    except Exception as error:  # a fault of ours; it shall not cost the scores of all other replies
+        told = f"This release fails on it, please report it: {type(error).__name__}: {error}"
+        return RefusedReply(reply.where, told, reply.id, reply.question)
+    if settings.keep_tokens:
+        return answers
+    return [replace(answer, response=answer.response.without_tokens(NOT_KEPT)) for answer in answers]
 
 
-def ranked(found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "") -> CheckedReplies:
+def ranked(
+    found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "", passed_over: Sequence[str] = ()
+) -> CheckedReplies:
     """The answers that were found, the most doubtful first, and the replies that could not be scored.
 
     Raises
     ------
     InvalidInput
-        No reply could be scored.
+        No reply could be scored, or there is none.
     """
+    if not found:
+        raise InvalidInput(NO_REPLY)
     answers: list[CheckedAnswer] = []
     refused: list[RefusedReply] = []
     for one in found:
@@ -180,9 +248,11 @@ def ranked(found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str 
             refused.append(one)
         else:
             answers += one
+    result = CheckedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
     if not answers:
-        raise InvalidInput(f"None of {len(found):,} replies can be scored. {refused[0].where}: {refused[0].reason}")
-    return CheckedReplies(_ranked(answers), tuple(refused), joined)
+        told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
+        raise InvalidInput(f"None of {len(found):,} replies can be scored. {told}")
+    return result
 
 
 def _path(given: Any) -> Path:
@@ -194,10 +264,9 @@ def _path(given: Any) -> Path:
     raise InvalidInput(f"'questions' must be the path of a file, got {shown(given)}.")
 
 
-def _answers(
-    reply: SavedReply, format: str | None, calibrator: CalibratorInUse | None, schema: Mapping[str, Any] | None
-) -> list[CheckedAnswer]:
-    payload = read_payload(reply.reply, format)
+def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
+    calibrator, schema = settings.calibrator, settings.schema
+    payload = read_payload(reply.reply, settings.format)
     names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
     try:
         scored = score_payload(payload, question=reply.question or "")
@@ -205,7 +274,7 @@ def _answers(
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
         return [
-            _own_answer(reply, name, choice, blocks.get(choice.index), calibrator, schema)
+            _own_answer(reply, name, choice, blocks.get(choice.index), settings)
             for name, choice in zip(names, payload.choices, strict=True)
         ]
     found = []
@@ -213,9 +282,9 @@ def _answers(
         result = response.with_fields(truncated=_cut_off(choice.finish_reason))
         block = None if calibrator is None or schema is not None else calibrator.block(result)
         fields = () if schema is None else tuple(field_records(result, schema, calibrator))
-        doubts = tuple(doubts_of(result))
+        doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, _message_of(choice))
         said = sentence_of(result, worst_of(doubts))
-        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields))
+        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields, shown_text))
     return found
 
 
@@ -224,10 +293,10 @@ def _own_answer(
     name: str,
     choice: PayloadChoice,
     block: Mapping[str, Any] | None,
-    calibrator: CalibratorInUse | None,
-    schema: Mapping[str, Any] | None,
+    settings: CheckSettings,
 ) -> CheckedAnswer:
     """An answer with the numbers that one of our servers has put into its reply."""
+    calibrator, schema = settings.calibrator, settings.schema
     if block is None:
         raise InvalidInput(f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block.")
     result = answer_of_block(choice, block, reply.question or "")
@@ -239,7 +308,14 @@ def _own_answer(
     calibration = told or None if calibrator is None else calibrator.block(result)
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
-    return CheckedAnswer(reply.where, name, reply.question, result, doubts, said, calibration, from_block=True)
+    return CheckedAnswer(
+        reply.where, name, reply.question, result, doubts, said, calibration, text=result.text, from_block=True
+    )
+
+
+def _message_of(choice: PayloadChoice) -> str:
+    said = choice.segment("answer")
+    return "" if said is None else said.text
 
 
 def _cut_off(finish_reason: str | None) -> bool | None:

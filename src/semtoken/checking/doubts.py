@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from semtoken.errors import MissingExtra
 from semtoken.parts import Part
@@ -13,10 +14,13 @@ from semtoken.parts.part import level_of
 from semtoken.results import Alternative, ScoredResponse
 from semtoken.support.inputs import instance
 from semtoken.support.text import shortened
+from semtoken.tokens.tokenizers import REPLACEMENT
 
 LEAST_RIVAL = 0.03
 """Other continuations below this probability are not named."""
 MOST_RIVALS = 2
+BLANK = f" \t\r\n{REPLACEMENT}"
+"""A rival of these alone cannot be shown: a blank, or a piece of a character."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +74,61 @@ def sentence_of(response: ScoredResponse, doubt: Doubt | None) -> str:
         return "The answer is blank."
     cut = " It was cut off." if response.truncated else ""
     if doubt is None:
-        return f"No part stands out: the model was fairly sure of each.{cut}"
+        return _without_doubt(response) + cut
     where = f"{doubt.path} " if doubt.path else ""
     said = f"In doubt: {where}“{shortened(doubt.text)}” ({percent(doubt.confidence)})."
     if not doubt.rivals:
         return said + cut
     others = ", ".join(f"“{shortened(text, 40)}” {percent(share)}" for text, share in doubt.rivals)
     return f"{said} Also likely there: {others}.{cut}"
+
+
+def _without_doubt(response: ScoredResponse) -> str:
+    """What there is to say of an answer none of whose parts is in doubt: its tokens between them may be."""
+    if not level_of(response.headline.confidence):
+        return "No part stands out: the model was fairly sure of each."
+    marks = [mark for mark in response.marks if response.text[mark.start : mark.end].strip()]
+    weakest = min(marks, key=lambda mark: mark.log_agreeing_probability, default=None)
+    if weakest is None or not level_of(share := math.exp(weakest.log_agreeing_probability)):
+        return "No part stands out, but the model was not sure of the whole."
+    return (
+        f"No part stands out; least sure is “{response.text[weakest.start : weakest.end].strip()}” ({percent(share)})."
+    )
+
+
+def in_message(doubts: tuple[Doubt, ...], spelled: str, said: str) -> tuple[tuple[Doubt, ...], str]:
+    """Stretches of what tokens spell, moved to the message where tokens spell pieces of characters, and its text.
+
+    Parameters
+    ----------
+    doubts
+        Stretches of `spelled`.
+    spelled
+        The text of the tokens, in which a piece of a character is U+FFFD.
+    said
+        The text of the message. Where the two do not fit, everything stays as it was.
+    """
+    places = _places_in(said, spelled) if REPLACEMENT in spelled and said else None
+    if places is None:
+        return doubts, spelled
+    moved = [(one, places[one.start], places[one.end]) for one in doubts]
+    return tuple(replace(one, text=said[a:b], start=a, end=b) for one, a, b in moved if b > a), said
+
+
+def _places_in(said: str, spelled: str) -> list[int] | None:
+    """Where each character of a text, and its end, stands in another that has characters in place of U+FFFD."""
+    places: list[int] = []
+    at = 0
+    for piece in re.findall(f"{REPLACEMENT}+|[^{REPLACEMENT}]+", spelled):
+        if piece[0] == REPLACEMENT:
+            places += [at] * len(piece)
+            continue
+        found = said.find(piece, at)
+        if found < 0:
+            return None
+        places += range(found, found + len(piece))
+        at = found + len(piece)
+    return [*places, len(said)]
 
 
 def parts_to_check(response: ScoredResponse) -> list[Part]:
@@ -106,7 +158,7 @@ def _rivals(response: ScoredResponse, part: Part, others: Sequence[Alternative])
     told = (
         ((before + other.text).strip(), other.probability)
         for other in others
-        if not other.counted and other.probability >= LEAST_RIVAL and other.text.strip()
+        if not other.counted and other.probability >= LEAST_RIVAL and other.text.strip(BLANK)
     )
     return tuple(told)[:MOST_RIVALS]
 

@@ -6,54 +6,42 @@ What a process found of a reply comes back as a line of JSON, without the tokens
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from semtoken.calibration.apply import CalibratorInUse
-from semtoken.checking.answers import NO_REPLY, CheckedAnswer, CheckedReplies, RefusedReply, check_reply, ranked
-from semtoken.checking.doubts import Doubt
-from semtoken.checking.replies import (
-    STANDARD_INPUT,
-    FoundReply,
-    SavedReply,
-    found_replies,
-    join_questions,
-    read_questions,
-    saved_replies,
+from semtoken.checking.answers import (
+    NO_REPLY,
+    CheckedAnswer,
+    CheckedReplies,
+    CheckSettings,
+    RefusedReply,
+    check_found,
+    ranked,
 )
+from semtoken.checking.doubts import Doubt
+from semtoken.checking.questions import join_questions, read_questions
+from semtoken.checking.replies import STANDARD_INPUT, FoundReply, found_replies, passed_over
 from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
 from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
 
-Check: TypeAlias = Callable[[SavedReply], "Sequence[CheckedAnswer] | RefusedReply"]
+Check: TypeAlias = Callable[[FoundReply, "str | None"], "Sequence[CheckedAnswer] | RefusedReply"]
 NO_TOKENS = "another process checked the reply, and sent no tokens"
 
 
-@dataclass(frozen=True)
-class Checking:
-    """The settings of a check as plain data, which other processes can receive."""
-
-    format: str | None = None
-    """Shape of the replies; recognised by their fields by default."""
-    calibrator: Path | None = None
-    """The folder of the calibrator that decides, if there is one."""
-    schema: Mapping[str, Any] | None = None
-    """A JSON Schema that the answers follow."""
-
-    def load(self) -> Check:
-        """Make the function that checks one reply."""
-        calibrator = None if self.calibrator is None else CalibratorInUse.load(self.calibrator)
-        return partial(check_reply, format=self.format, calibrator=calibrator, schema=self.schema)
+def checker(settings: CheckSettings) -> Check:
+    """The function that checks one reply, as `check_found`."""
+    return partial(check_found, settings=settings)
 
 
 def check_in_shards(
+    settings: CheckSettings,
     sources: Sequence[str],
-    checking: Checking,
     executor: Executor,
     folder: Path,
     *,
@@ -65,10 +53,10 @@ def check_in_shards(
 
     Parameters
     ----------
+    settings
+        The settings of the check.
     sources
         As for `check_replies`, except standard input. Files must lie under the same paths wherever replies are checked.
-    checking
-        The settings of the check.
     executor
         The executor that checks the shards.
     folder
@@ -91,19 +79,20 @@ def check_in_shards(
     if questions is None:
         count = sum(1 for _ in found_replies(sources))
     else:
-        asked, joined = join_questions(saved_replies(sources), read_questions(questions))
+        names = [one.names() for one in found_replies(sources)]
+        asked, joined = join_questions(names, read_questions(questions))
         count = len(asked)
     if not count:
         raise InvalidInput(NO_REPLY)
     found: list[Sequence[CheckedAnswer] | RefusedReply] = []
-    work = CheckingWork(folder, size, checking.load, tuple(sources), asked)
+    work = CheckingWork(folder, size, partial(checker, settings), tuple(sources), asked)
 
     def take_in(lines: list[bytes]) -> None:
         found.extend(map(_from_line, lines))
         on_checked(len(found))
 
     append_in_order(work, executor, 0, count, take_in)
-    return ranked(found, joined)
+    return ranked(found, joined, passed_over(sources))
 
 
 @dataclass(frozen=True)
@@ -136,9 +125,7 @@ class CheckingWork(LinesWork):
             lines: list[bytes] = []
             first = shard * self.size
             for place, found in enumerate(source.lines(first, self.size), start=first):
-                reply = found.read()
-                reply = reply if self.asked is None else replace(reply, question=self.asked[place])
-                lines.append(_to_line(check(reply)))
+                lines.append(_to_line(check(found, None if self.asked is None else self.asked[place])))
                 answered(len(lines))
             replace_text(self.file(shard), b"".join(lines).decode())
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from semtoken.checking.answers import CheckedAnswer, CheckedReplies
+from semtoken.checking.answers import CheckedAnswer, CheckedReplies, RefusedReply
 from semtoken.checking.doubts import Doubt
 from semtoken.checking.fields import field_rows, sentence_of_field
 from semtoken.support.text import one_line
@@ -15,9 +15,14 @@ MARKED = 12
 """Most stretches of an answer that go into the page: its most doubtful ones."""
 
 
-def rows_of(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
-    """A row of plain values for each answer, the same columns in each."""
-    return [_row(one) for one in answers]
+def rows_of(checked: CheckedReplies) -> list[dict[str, Any]]:
+    """A row of plain values for each answer, then one for each reply without a score that says why."""
+    return [_row(one) for one in checked.answers] + [_refused_row(one) for one in checked.refused]
+
+
+def _refused_row(one: RefusedReply) -> dict[str, Any]:
+    """A reply without a score: where it is and why; everything else is null."""
+    return _valid({"id": one.id, "question": one.question, "where": one.where, "error": one.reason})
 
 
 def _row(one: CheckedAnswer) -> dict[str, Any]:
@@ -28,7 +33,7 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "rank": one.rank,
         "id": one.id,
         "question": one.question,
-        "answer": response.text,
+        "answer": one.text,
         "doubt": one.sentence,
         "headline_name": response.headline.name,
         "headline_value": _finite(response.headline.value),
@@ -45,11 +50,21 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "flags": " ".join(flag.code for flag in response.flags),
         "numbers_from": "the reply's semtoken block" if one.from_block else "log-probabilities",
         "where": one.where,
+        "error": None,
     }
     for name in ("chance", "decision"):
         if one.calibration is not None and name in one.calibration:
             row[name] = one.calibration[name]
-    return row
+    return _valid(row)
+
+
+def _valid(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose texts can be written: halves of characters, which some clients send, become question marks."""
+    return {name: _whole(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _whole(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _finite(value: float | None) -> float | None:
@@ -57,18 +72,27 @@ def _finite(value: float | None) -> float | None:
 
 
 def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
-    """A row of plain values for each field of all answers, the most doubtful first."""
-    return field_rows((one.id, one.question, one.where, one.fields) for one in checked.answers)
+    """A row of plain values for each field of all answers, the most doubtful first; after them the replies without a
+    score.
+    """
+    rows = field_rows((one.id, one.question, one.where, one.fields) for one in checked.answers)
+    unread = [
+        {"document": one.id, "asked": one.question, "where": one.where, "error": one.reason} for one in checked.refused
+    ]
+    return [_valid(row | {"error": None}) for row in rows] + [_valid(row) for row in unread]
 
 
 def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:
     """A page of Markdown: a table of the most doubtful fields."""
+    refused = [(row["where"], row["error"]) for row in rows if row["error"] is not None]
+    rows = rows[: len(rows) - len(refused)]
+    shown = min(shown, len(rows))
     lines = [f"# The {shown:,} most doubtful of {len(rows):,} fields", "", NOTE, ""]
     lines += ["| | document | field | value | decision | what is doubtful |", "| --- | --- | --- | --- | --- | --- |"]
     for row in rows[:shown]:
         told = (str(row["rank"]), row["document"], row["path"], row["value"], row["decision"], sentence_of_field(row))
         lines.append(f"| {' | '.join(map(_cell, told))} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_not_scored(refused)]) + "\n"
 
 
 def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
@@ -76,11 +100,16 @@ def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
     lines = [f"# The {len(shown):,} most doubtful of {len(checked.answers):,} answers", "", NOTE, ""]
     lines += ["| | question | answer | what is doubtful |", "| --- | --- | --- | --- |"]
     for one in shown:
-        cells = (str(one.rank), one.question or "", one.response.text, one.sentence)
+        cells = (str(one.rank), one.question or "", one.text, one.sentence)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
-    if checked.refused:
-        lines += ["", "## Not scored", "", *(f"- {_cell(one.where)}: {_cell(one.reason)}" for one in checked.refused)]
-    return "\n".join(lines) + "\n"
+    refused = [(one.where, one.reason) for one in checked.refused]
+    return "\n".join([*lines, *_not_scored(refused)]) + "\n"
+
+
+def _not_scored(refused: Sequence[tuple[str, str]]) -> list[str]:
+    if not refused:
+        return []
+    return ["", "## Not scored", "", *(f"- {_cell(where)}: {_cell(reason)}" for where, reason in refused)]
 
 
 NOTE = "Answers that the model was sure of and that are wrong are not found this way."
@@ -94,9 +123,12 @@ def _cell(text: str) -> str:
     return plain
 
 
-def page_rows(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
-    """Rows for the page: the answer and its doubtful stretches with their rivals, without tokens."""
-    return [_slim(_row(one) | _page_fields(one) | _stretches(one)) for one in answers]
+def page_rows(checked: CheckedReplies) -> list[dict[str, Any]]:
+    """Rows for the page: the answer and its doubtful stretches with their rivals, without tokens; after them the
+    replies without a score.
+    """
+    rows = [_slim(_row(one) | _page_fields(one) | _stretches(one)) for one in checked.answers]
+    return rows + [_slim(_refused_row(one)) for one in checked.refused]
 
 
 def _stretches(one: CheckedAnswer) -> dict[str, Any]:
@@ -125,7 +157,7 @@ def _marks(one: CheckedAnswer) -> list[dict[str, Any]]:
 def _mark(doubt: Doubt) -> dict[str, Any]:
     mark: dict[str, Any] = {"start": doubt.start, "end": doubt.end, "confidence": round(doubt.confidence, 4)}
     if doubt.rivals:
-        mark["rivals"] = [[text, round(share, 4)] for text, share in doubt.rivals]
+        mark["rivals"] = [[_whole(text), round(share, 4)] for text, share in doubt.rivals]
     return mark if doubt.path is None else mark | {"path": doubt.path}
 
 

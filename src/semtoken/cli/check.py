@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
+MOST_REASONS = 8
+LONGEST_REASON = 300
+"""So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
 
 
 @journal_options()
@@ -61,6 +64,9 @@ def check(
     executor: ExecutorOption = "local",
     ray_workers: RayWorkersOption = 1,
     ray_address: RayAddressOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop if a reply cannot be scored, instead of saying so beside the others.")
+    ] = False,
     force: ForceOption = False,
     *,
     keeping: JournalChoice,
@@ -82,9 +88,9 @@ def check(
     """
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.promises import USUAL
-    from semtoken.checking import check_replies
+    from semtoken.checking.answers import CheckSettings, check_with
     from semtoken.checking.fields import read_schema
-    from semtoken.checking.shards import Checking, check_in_shards
+    from semtoken.checking.shards import check_in_shards
     from semtoken.checking.tables import field_table, page_rows
     from semtoken.files.safe_files import check_writable
 
@@ -104,28 +110,24 @@ def check(
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
         with counting("checking replies", None) as progress:
+            settings = CheckSettings(format, applied, wanted, keep_tokens=keeper is not None)
             if distributed is None or output is None:
-                checked = check_replies(
-                    sources,
-                    questions=questions,
-                    format=format,
-                    calibrator=applied,
-                    schema=wanted,
-                    keep_tokens=keeper is not None,
-                    on_checked=progress,
-                )
+                checked = check_with(settings, sources, questions=questions, on_checked=progress)
             else:
                 folder = output.with_name(f"{output.name}.shards")
-                how = Checking(format, None if calibrator is None else calibrator.resolve(), wanted)
-                checked = check_in_shards(sources, how, distributed, folder, questions=questions, on_checked=progress)
+                checked = check_in_shards(
+                    settings, sources, distributed, folder, questions=questions, on_checked=progress
+                )
+        if strict and checked.refused:
+            raise InvalidInput(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:
             _keep(keeper, checked, applied)
     if wanted is not None:
         rows = field_table(checked)
-        _show_fields(rows, top, calibrated=applied is not None)
+        _show_fields([row for row in rows if row["error"] is None], top, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            _write_fields(rows, page_rows(checked.answers), top, output, _name_of_sources(sources))
+            _write_fields(rows, page_rows(checked), top, output, _name_of_sources(sources))
         return
     shown = checked.answers[:top]
     _show_answers(shown, checked)
@@ -137,7 +139,8 @@ def check(
         )
     if output is not None:
         _write(checked, shown, output, sources)
-        tell(f"{output} holds {len(checked.answers):,} answers, ranked.")
+        unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
+        tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
 
 
 def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> str:
@@ -180,8 +183,10 @@ def _print(one: CheckedAnswer) -> None:
 
     head = f"{one.rank:>3}. {shortened(' '.join((one.question or one.id).split()), 100)}"
     out.print(untrusted(head, style="bold"), soft_wrap=True)
-    out.print(untrusted(f"     {shortened(' '.join(one.response.text.split()), 300)}"), soft_wrap=True)
+    out.print(untrusted(f"     {shortened(' '.join(one.text.split()), 300)}"), soft_wrap=True)
     out.print(untrusted(f"     {one.sentence}", style="yellow"), soft_wrap=True)
+    for flag in one.response.flags:
+        out.print(untrusted(f"     ! {flag.message}", style="magenta"), soft_wrap=True)
     headline = one.response.headline
     out.print(
         untrusted(f"     {headline.shown}: {headline.sentence}{_decided(one)} · {one.where}", style="dim"),
@@ -204,10 +209,27 @@ def _conclude(checked: CheckedReplies) -> None:
             f"{checked.n_from_block:,} of them hold no log-probabilities, but numbers that semtoken serve or proxy had "
             "put into them: these are shown. Save log-probabilities, too, to see which words are in doubt."
         )
-    for one in checked.refused[:5]:
-        tell(f"Not scored: {one.where}: {one.reason}", style="yellow")
-    if len(checked.refused) > 5:
-        tell(f"Not scored: {len(checked.refused) - 5:,} more.", style="yellow")
+    if checked.passed_over:
+        names = [Path(name).name for name in checked.passed_over]
+        others = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+        tell(f"Passed over, since their names are not those of replies: {', '.join(names[:5])}{others}.")
+    if checked.refused:
+        tell(f"Warning: {_not_scored(checked)}", style="yellow")
+
+
+def _not_scored(checked: CheckedReplies) -> str:
+    """What could not be scored: how many for each reason, with the place of the first."""
+    from semtoken.support.text import shortened
+
+    reasons = checked.reasons()
+    listed = [
+        f"  {count:,}, the first {one.where}: {shortened(one.reason, LONGEST_REASON)}"
+        for count, one in reasons[:MOST_REASONS]
+    ]
+    if len(reasons) > MOST_REASONS:
+        listed.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
+    total = len(checked.refused) + len({one.where for one in checked.answers})
+    return "\n".join([f"{len(checked.refused):,} of {total:,} replies could not be scored:", *listed])
 
 
 def _name_of_sources(sources: Sequence[str]) -> str:
@@ -225,11 +247,11 @@ def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path
         case ".html":
             from semtoken.web.page import static_page
 
-            replace_text(output, static_page({_name_of_sources(sources): tables.page_rows(checked.answers)}))
+            replace_text(output, static_page({_name_of_sources(sources): tables.page_rows(checked)}))
         case ".md":
             replace_text(output, tables.markdown(checked, shown))
         case _:
-            write_records(output, tables.rows_of(checked.answers))
+            write_records(output, tables.rows_of(checked))
 
 
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
@@ -270,7 +292,8 @@ def _write_fields(
 
             replace_text(output, static_page({name: documents}))
         case ".md":
-            replace_text(output, markdown_of_fields(rows, min(top, len(rows))))
+            replace_text(output, markdown_of_fields(rows, top))
         case _:
             write_records(output, rows)
-    tell(f"{output} holds {len(rows):,} fields, ranked.")
+    fields = sum(row["error"] is None for row in rows)
+    tell(f"{output} holds {fields:,} fields, ranked.")

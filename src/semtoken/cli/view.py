@@ -62,12 +62,14 @@ def view(
         info["by"] = by
     html = static_page(files, info)
     replace_text(output, html)
-    answers = sum(map(len, files.values()))
+    answers = sum(len(_scored(rows)) for rows in files.values())
     tell(f"The page is {output} ({answers:,} answers, {len(html) / 1e3:.0f} kB). Open it in a browser.")
 
 
 def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """A record of a file, refused unless it is a scored answer."""
+    """A record of a file, refused unless it is a scored answer or says why it is not."""
+    if fields.get("error"):
+        return fields
     score = fields.get("uncertainty")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise InvalidInput(
@@ -76,13 +78,17 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _scored(rows: Rows) -> Rows:
+    return [row for row in rows if not row.get("error")]
+
+
 def _rank(rows: Rows, file: Path, by: str) -> None:
     """Give each row its `risk` by a method."""
     from semtoken.calibration.labels import chosen_method, log_scores, read_answers
 
     answers = read_answers(file)
     scores = -log_scores(answers, chosen_method(answers, by))
-    for row, risk in zip(rows, scores.tolist(), strict=True):
+    for row, risk in zip(_scored(rows), scores.tolist(), strict=True):
         row["risk"] = min(risk, sys.float_info.max)  # JSON has no infinity
 
 
@@ -94,6 +100,6 @@ def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
 
     applied = CalibratorInUse.load(directory)
     answers = read_answers(file)
-    for row, answer in zip(rows, answers, strict=True):
+    for row, answer in zip(_scored(rows), answers, strict=True):
         row["calibration"] = applied.block(answer)  # type: ignore[arg-type]
     return {"calibrator": calibrator_card(applied.calibrator) | reliability_card(applied.calibrator, answers)}

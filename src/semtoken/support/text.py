@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -53,16 +52,13 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percentage(share: float) -> str:
-    """A confidence in percent with two significant digits: `37 %`, `0.33 %`, `99.6 %`.
-
-    Small ones are not rounded away: of long answers many are small, and they are not alike.
-    """
+    """A confidence in percent as a person writes it: `37 %`, `4.2 %`, `99.6 %`, and `under 0.1 %` for less."""
     percent = 100.0 * share
     if percent >= 99.0:
-        return "100 %" if percent == 100.0 else "> 99.9 %" if percent > 99.9 else f"{percent:.1f} %"
-    if 0.0 < percent < 1e-4:
-        return "< 0.0001 %"
-    digits = 0 if percent >= 10.0 or percent == 0.0 else 1 - math.floor(math.log10(percent))
+        return "100 %" if percent == 100.0 else "over 99.9 %" if percent > 99.9 else f"{percent:.1f} %"
+    if 0.0 < percent < 0.1:
+        return "under 0.1 %"
+    digits = 0 if percent >= 10.0 or percent == 0.0 else 1 if percent >= 1.0 else 2
     return f"{percent:.{digits}f} %"
 
 

@@ -43,8 +43,8 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
     Parameters
     ----------
     files
-        Scored answers as plain values, as `semtoken score` writes them, each with an `uncertainty`; by what to call
-        them, such as the name of their file.
+        Scored answers as plain values, as `semtoken score` writes them, each with an `uncertainty`, or with an `error`
+        that says why there is none; by what to call them, such as the name of their file.
     info
         What is known of the model and the calibrator; see `semtoken.web.page.facts`.
 
@@ -53,7 +53,7 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
     InvalidInput
         There is nothing to show, or more than a browser opens with ease.
     """
-    if not files or not all(files.values()):
+    if not files or not all(any(not one.get("error") for one in answers) for answers in files.values()):
         raise InvalidInput("There are no scored answers to show.")
     listed = [{"name": name, **_without_repetition(answers)} for name, answers in files.items()]
     data = json.dumps({"info": info or {}, "files": listed}, ensure_ascii=False, allow_nan=False)
@@ -74,11 +74,19 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
 
 
 def _without_repetition(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows, and apart from them the plain values that all of them share, such as the signature of the scores."""
-    first, *others = answers
+    """Rows; apart from them the plain values that all of them share, such as the signature of the scores, and the place
+    of each line without a score, with the reason.
+    """
+    first, *others = [one for one in answers if not one.get("error")]
+    unscored = [[_place(one, i), one["error"]] for i, one in enumerate(answers, start=1) if one.get("error")]
     plain = {name: value for name, value in first.items() if isinstance(value, str | float | int | None)}
     common = {name: value for name, value in plain.items() if all(one.get(name, first) == value for one in others)}
-    return {"common": common, "rows": [{k: v for k, v in one.items() if k not in common} for one in answers]}
+    rows = [{k: v for k, v in one.items() if k not in common} for one in (first, *others)]
+    return {"common": common, "rows": rows} | ({"unscored": unscored} if unscored else {})
+
+
+def _place(row: Mapping[str, Any], number: int) -> str:
+    return str(row.get("where") or f"line {row.get('line') or number}")
 
 
 @cache
