@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from semtoken.engine_tokens.token_names import NameMatches, TokenNames, token_names
-from semtoken.engine_tokens.top_steps import ABOVE_ZERO, TopStep, TopToken, is_given
+from semtoken.engine_tokens.top_steps import (
+    ABOVE_ZERO,
+    STAND_INS,
+    Name,
+    TopStep,
+    TopToken,
+    is_given,
+    is_own,
+    is_same_number,
+    is_unnamed,
+    may_be_one,
+)
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -44,6 +55,11 @@ class ListedStep(NamedTuple):
     """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
     unmapped: float = 0.0
     """Sum of the probabilities of entries whose names fit no token."""
+    alike: float = 0.0
+    """Probability of another token that is written as the chosen one is: a list keyed by texts has lost an id."""
+    doubtful: float = 0.0
+    """Sum of the probabilities of entries that seem to be the chosen token and have another number than its own: they
+    count for the upper end only, and not in `total`."""
     stands_for: tuple[int, ...] = ()
     """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
 
@@ -89,9 +105,12 @@ class ListReader:
             return None
         own, *probabilities = map(math.exp, log_probs)
         others = list(log_probs[1:])
+        if log_probs[0] in STAND_INS:
+            return None
         if chosen in ids:
             place = ids.index(chosen)
-            own = probabilities[place]
+            if probabilities[place] != own:
+                return None
             del others[place]
         else:
             ids.append(chosen)
@@ -127,15 +146,13 @@ class ListReader:
         entries = _Entries(picked, chosen, shift)
         for token, found in zip(top, meant[1:], strict=True):
             entries.add(token, found)
-        if is_given(picked.log_prob):
-            entries.found.setdefault(chosen, _probability(picked.log_prob, shift))
         blanks = [found.blanks for found in meant]
         probabilities = list(entries.found.values())
         complete = len(probabilities) == vocabulary.size
         if complete and len(top) < len(listed):  # the padding of a model's head had its share
             whole = math.fsum(probabilities)
             probabilities = [probability / whole for probability in probabilities]
-        total = math.fsum([*probabilities, *(p for _, p in entries.ambiguous), entries.unmapped])
+        total = math.fsum([*probabilities, *(p for _, p in entries.ambiguous), entries.unmapped, entries.alike])
         if total > OVERFULL:
             raise overfull(total, position)
         return ListedStep(
@@ -151,6 +168,8 @@ class ListReader:
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
             ambiguous=tuple(entries.ambiguous),
             unmapped=entries.unmapped,
+            alike=entries.alike,
+            doubtful=entries.doubtful,
             stands_for=may_be if meant[0].any_special else (),
         )
 
@@ -164,7 +183,11 @@ class _Entries:
         self.chosen = chosen
         """The id of the chosen token."""
         self.shift = shift
-        self.found: dict[int, float] = {}
+        self.known = is_own(picked.log_prob)
+        """Whether the chosen token has a number of its own, which every entry yields to."""
+        self.found: dict[int, float] = {chosen: _probability(picked.log_prob, shift)} if self.known else {}
+        self.alike = self.doubtful = 0.0
+        self._seen: set[TopToken] = set()
         self.ambiguous: list[tuple[tuple[int, ...], float]] = []
         self.unmapped = 0.0
         self.others: list[TopToken] = []
@@ -176,15 +199,18 @@ class _Entries:
         if meant.any_special and _spelled(self.picked) not in (None, _spelled(token)):
             candidates = tuple(c for c in candidates if c != self.chosen)  # that one has another name
             likely = tuple(c for c in likely if c != self.chosen) or candidates
-        if self.chosen in candidates and self.chosen not in self.found:
-            same_id = token.id is not None or likely == (self.chosen,)
-            likely = (self.chosen,) if same_id or _same(token, self.picked) else likely
-        if likely != (self.chosen,):
+        close = is_same_number(token.log_prob, self.picked.log_prob)
+        named_alike = may_be_one(self.picked[1:], token[1:]) is not False and (close or not is_unnamed(token[1:]))
+        itself = likely == (self.chosen,) or (self.chosen in candidates and (token.id is not None or named_alike))
+        if not itself:
             self.others.append(token)
-        if not is_given(token.log_prob) and token.log_prob > -math.inf:
+        if token in self._seen or (not is_given(token.log_prob) and token.log_prob > -math.inf):
             return
+        self._seen.add(token)
         probability = _probability(token.log_prob, self.shift)
-        if len(likely) == 1 and likely[0] not in self.found:
+        if itself:
+            self._add_once_more(token, candidates, probability, close=close)
+        elif len(likely) == 1 and likely[0] not in self.found:
             self.found[likely[0]] = probability
         elif len(likely) == 1:  # the same entry again, or another token of this name
             rest = tuple(c for c in candidates if c not in self.found)
@@ -194,6 +220,32 @@ class _Entries:
             self.ambiguous.append((candidates, probability))
         else:
             self.unmapped += probability
+
+    def _add_once_more(
+        self, token: TopToken, candidates: tuple[int, ...], probability: float, *, close: bool
+    ) -> None:
+        """Take in an entry that seems to be the chosen token, whose own number is the one that counts."""
+        if not self.known:
+            self.found.setdefault(self.chosen, probability)
+        elif close:
+            return
+        elif lost_its_namesake(self.picked[1:], token[1:]) and token.log_prob < self.picked.log_prob:
+            self.others.append(token)
+            rest = tuple(c for c in candidates if c not in self.found)
+            if rest:
+                self.ambiguous.append((rest, probability))
+            else:
+                self.alike += probability
+        else:
+            self.doubtful += probability
+
+
+def lost_its_namesake(chosen: Name, entry: Name) -> bool:
+    """Whether an entry can be another token of the chosen one's text, which has overwritten it in a list keyed by texts.
+
+    Nothing but the text is known of them then.
+    """
+    return chosen == entry == (None, chosen[1], None)
 
 
 def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) -> tuple[tuple[TopToken, ...], float]:
@@ -219,15 +271,6 @@ def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) ->
 
 def _probability(log_prob: float, shift: float = 0.0) -> float:
     return math.exp(min(log_prob + shift, 0.0))
-
-
-def _same(token: TopToken, chosen: TopToken) -> bool:
-    """Whether an entry of the list is the chosen token."""
-    if token.id is not None and chosen.id is not None:
-        return token.id == chosen.id
-    if token.bytes is not None and chosen.bytes is not None and token.bytes != chosen.bytes:
-        return False
-    return token.text == chosen.text and abs(token.log_prob - chosen.log_prob) < ABOVE_ZERO
 
 
 def overfull(total: float, position: int) -> InvalidLogits:

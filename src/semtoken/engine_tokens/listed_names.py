@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, overfull
-from semtoken.engine_tokens.spellings import is_unnamed
+from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, lost_its_namesake, overfull
 from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, is_markup
-from semtoken.engine_tokens.top_steps import ABOVE_ZERO, Name, TopStep, is_given
+from semtoken.engine_tokens.top_steps import (
+    STAND_INS,
+    Name,
+    TopStep,
+    is_given,
+    is_own,
+    is_same_number,
+    is_unnamed,
+    may_be_one,
+)
 from semtoken.errors import InvalidInput
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
@@ -191,16 +200,16 @@ def _as_in_files(text: str) -> str:
     return text if piece is None else piece.decode("utf-8", "replace")
 
 
-def _same_token(chosen: Name, entry: Name, *, close: bool) -> bool:
-    """Whether an entry is the chosen token; `close` says whether it has the same log-probability."""
-    if chosen[0] is not None and entry[0] is not None:
-        return chosen[0] == entry[0]
-    if chosen[2] is not None and entry[2] is not None:
-        return chosen[2] == entry[2]
-    return close and chosen[1] == entry[1]
+@dataclass
+class _Entries:
+    """The entries of a list, sorted by what their names tell; the fields are those of `ListedStep`."""
 
-
-_Sorted: TypeAlias = "tuple[dict[int, float], list[tuple[tuple[int, ...], float]], float, int]"
+    found: dict[int, float]
+    ambiguous: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
+    unmapped: float = 0.0
+    alike: float = 0.0
+    doubtful: float = 0.0
+    listed: int = 0
 
 
 class NameReader:
@@ -243,8 +252,9 @@ class NameReader:
                 f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )
-        found, ambiguous, unmapped, listed = self._clear(step, chosen) or self._sorted(step, chosen)
-        total = math.fsum([*found.values(), *(p for _, p in ambiguous), unmapped])
+        entries = self._clear(step, chosen) or self._sorted(step, chosen)
+        found = entries.found
+        total = math.fsum([*found.values(), *(p for _, p in entries.ambiguous), entries.unmapped, entries.alike])
         if total > OVERFULL:
             raise overfull(total, position)
         return ListedStep(
@@ -255,58 +265,78 @@ class NameReader:
             total=total,
             smallest=1.0,  # any number of tokens may be spelled alike
             complete=False,
-            listed=listed,
+            listed=entries.listed,
             with_blank=0,
             without_blank=0,
-            ambiguous=tuple(ambiguous),
-            unmapped=unmapped,
+            ambiguous=tuple(entries.ambiguous),
+            unmapped=entries.unmapped,
+            alike=entries.alike,
+            doubtful=entries.doubtful,
         )
 
-    def _clear(self, step: TopStep, chosen: int) -> _Sorted | None:
-        """What `_sorted` says of a list whose entries have different bytes and numbers, and are surely spelled unlike
-        the chosen token, as nearly all are; None for any other.
+    def _clear(self, step: TopStep, chosen: int) -> _Entries | None:
+        """What `_sorted` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
+        chosen token, as nearly all are; None for any other.
         """
         names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
-        pieces = [spelled for token, _, spelled in names if spelled and token is None]
-        different = set(pieces)
-        if len(pieces) < len(names) or len(different) < len(names) - (pieces[0] in pieces[1:]):
+        place = 2 if names[0][0] is None else 0
+        keys = [name[place] for name in names]
+        if None in keys or not all([spelled for _, _, spelled in names]):
             return None
-        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or one.nameless:
+        if place and any([token is not None for token, _, _ in names]):
             return None
-        found: dict[Any, float] = dict(zip(map(self._names.number, names), map(math.exp, log_probs), strict=True))
-        if len(found) != len(different):
+        again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
+        if names[again] != names[0] or log_probs[again] != log_probs[0]:
             return None
-        found[chosen] = math.exp(log_probs[0])
+        if len(set(keys)) < len(keys) - (again > 0) or one.nameless:
+            return None
+        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS:
+            return None
+        found = dict(zip(map(self._names.number, names), map(math.exp, log_probs), strict=True))
         first, second = one.normalized
-        others = [self._names.spellings[number].normalized for number in found if number != chosen]
-        if not one.alone and any(spelled == first or in_files == second for spelled, in_files in others):
+        spellings = self._names.spellings
+        others = [spellings[number].normalized for number in found if number != chosen]  # type: ignore[index]
+        if not one.alone and any([spelled == first or in_files == second for spelled, in_files in others]):
             return None
-        return found, [], 0.0, len(others)
+        return _Entries(found, listed=len(others))  # type: ignore[arg-type]
 
-    def _sorted(self, step: TopStep, chosen: int) -> _Sorted:
-        """Probabilities by token; those of tokens that perhaps agree; those of no name; and how many are listed."""
-        names, own = self._names, step.log_probs[0]
-        found: dict[int, float] = {chosen: math.exp(min(own, 0.0))} if is_given(own) else {}
-        ambiguous: list[tuple[tuple[int, ...], float]] = []
-        unmapped, listed, entered = 0.0, 0, False
+    def _sorted(self, step: TopStep, chosen: int) -> _Entries:
+        """The entries one by one. The chosen token's own number is the one that counts."""
+        own = step.log_probs[0]
+        known = is_own(own)
+        entries = _Entries({chosen: math.exp(min(own, 0.0))} if known else {})
+        seen: dict[Name, float] = {}
         for name, log_prob in zip(step.names[1:], step.log_probs[1:], strict=True):
             if not is_given(log_prob) and log_prob > -math.inf:
                 continue
-            number, probability = names.number(name), math.exp(min(log_prob, 0.0))
-            close = abs(log_prob - own) < ABOVE_ZERO
-            if not entered and _same_token(step.names[0], name, close=close):
-                entered = found.setdefault(chosen, probability) >= 0
+            probability, one = math.exp(min(log_prob, 0.0)), may_be_one(step.names[0], name)
+            if one is not False and known and is_same_number(own, log_prob):
                 continue
-            listed += 1
-            if not is_given(own) and number is not None and names.same_name(chosen, number):
-                ambiguous.append(((chosen, NOBODY), probability))  # perhaps the chosen token
-                continue
-            if number is None:
-                unmapped += probability
-                continue
-            number = names.other(number) if number == chosen else number
-            if self._same_spelling and names.same(chosen, number) is None:
-                ambiguous.append(((chosen, NOBODY), probability))
-            elif number not in found or found[number] != probability:  # else the same entry again
-                found[number] = found.get(number, 0.0) + probability
-        return found, ambiguous, unmapped, listed
+            if one is not False and known and not is_unnamed(name):
+                if lost_its_namesake(step.names[0], name) and log_prob < own:
+                    entries.alike += probability
+                    entries.listed += 1
+                else:
+                    entries.doubtful += probability
+            elif one is not False and not known and (one or name[2] is not None):
+                entries.found.setdefault(chosen, probability)
+            elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
+                self._add_other(entries, chosen, name, probability, known=known)
+            elif seen[name] != log_prob:
+                entries.doubtful += probability
+            seen[name] = log_prob
+        return entries
+
+    def _add_other(self, entries: _Entries, chosen: int, name: Name, probability: float, *, known: bool) -> None:
+        """Take in an entry that is another token, or may be one."""
+        names, number = self._names, self._names.number(name)
+        entries.listed += 1
+        if number is None:
+            entries.unmapped += probability
+            return
+        number = names.other(number) if number == chosen else number
+        perhaps = not known and names.same_name(chosen, number)
+        if perhaps or (self._same_spelling and names.same(chosen, number) is None):
+            entries.ambiguous.append(((chosen, NOBODY), probability))
+        else:
+            entries.found[number] = entries.found.get(number, 0.0) + probability

@@ -26,6 +26,9 @@ from semtoken.engine_tokens.top_steps import (
     as_number,
     as_object,
     as_text,
+    is_same_number,
+    is_unnamed,
+    may_be_one,
     optional,
 )
 from semtoken.errors import BackendError, InvalidInput
@@ -298,12 +301,6 @@ class BorrowedNames:
         return step
 
 
-def is_unnamed(name: Name) -> bool:
-    """Whether the engine's text does not identify the token, since it is a part of a character."""
-    _, text, spelled = name
-    return not spelled and (text is None or REPLACEMENT in text)
-
-
 def _without_no_bytes(name: Name) -> Name:
     token_id, text, spelled = name
     return (token_id, text, None) if spelled == b"" else name
@@ -315,6 +312,25 @@ def _unborrowed(name: Name) -> Name:
     if not said or said[0].isascii():
         return token_id, text, spelled
     return token_id, REPLACEMENT if token_id is None else None, None
+
+
+def without_copied_list(step: TopStep, before: TopStep | None) -> TopStep:
+    """The step without its list, if that is a copy of the list of the step before: it says nothing of this one.
+
+    Engines that decode several tokens at a time send one list for all of them. The chosen token's own number then
+    contradicts it.
+    """
+    if before is None or len(step.names) < 3 or step.log_probs[1:] != before.log_probs[1:]:
+        return step
+    if all(number == round(number, 3) for number in step.log_probs[1:]):
+        return step  # so short that two lists may agree by chance
+    own, chosen = step.log_probs[0], step.names[0]
+    entries = zip(step.names[1:], step.log_probs[1:], strict=True)
+    if step.names[1:] != before.names[1:] or any(
+        may_be_one(chosen, name) is not False and is_same_number(own, number) for name, number in entries
+    ):
+        return step
+    return TopStep.of_columns(step.names[:1], step.log_probs[:1])
 
 
 # --- any of these forms ----------------------------------------------------------------------------------------------

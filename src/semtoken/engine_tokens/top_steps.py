@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias, TypeVar
 
 from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.tokens.tokenizers import REPLACEMENT
 
 NOT_GIVEN = -9999.0
 """Stands for a log-probability that the engine did not give; vLLM and SGLang write it themselves."""
@@ -26,8 +27,40 @@ def is_given(log_prob: float) -> bool:
     return log_prob > NOT_GIVEN + 1
 
 
+STAND_INS = frozenset({-100.0, -999.0, -1000.0})
+"""What some engines write for a chosen token whose log-probability they do not know or have clipped."""
+
+
+def is_own(log_prob: float) -> bool:
+    """Whether the number of a chosen token says something: no sampler chooses what is as unlikely as a stand-in."""
+    return is_given(log_prob) and log_prob not in STAND_INS
+
+
 Name: TypeAlias = tuple[int | None, str | None, bytes | None]
 """What an engine calls a token: its id, text and bytes, as far as it gives them."""
+
+
+def is_unnamed(name: Name) -> bool:
+    """Whether the engine's text does not identify the token, since it is a part of a character."""
+    _, text, spelled = name
+    return not spelled and (text is None or REPLACEMENT in text)
+
+
+def may_be_one(chosen: Name, entry: Name) -> bool | None:
+    """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would tell."""
+    if chosen[0] is not None and entry[0] is not None:
+        return chosen[0] == entry[0]
+    if chosen[2] is not None and entry[2] is not None:
+        return None if chosen[2] == entry[2] else False
+    return None if chosen[1] is not None and chosen[1] == entry[1] else False
+
+
+def is_same_number(one: float, other: float) -> bool:
+    """Whether two log-probabilities are one, to the digits that the shorter one is written with."""
+    if abs(one - other) < ABOVE_ZERO:
+        return True
+    decimals = min(len(repr(number).partition(".")[2]) for number in (one, other))
+    return decimals > 1 and abs(one - other) <= 10.0**-decimals
 
 
 class TopToken(NamedTuple):

@@ -16,13 +16,14 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import ListReader, not_in_vocabulary
 from semtoken.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.engine_tokens.precision import Precision
+from semtoken.engine_tokens.spellings import without_copied_list
 from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import ANY_NUMBER, Scorer
 from semtoken.scoring.topk_bounds import PlacedStep
-from semtoken.scoring.topk_records import FEW, ListedSteps, listed_flags
+from semtoken.scoring.topk_records import FEW, ListedSteps, listed_flags, silent_zeros
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
@@ -44,6 +45,9 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         """The prefix set of each step, without ids as long as it is open, or if the rules ask for none."""
         self._masses: list[LogMass] = []
         """The masses of the steps for which they were asked when it was known how exactly the numbers are written."""
+        self._last: TopStep | None = None
+        self._copied: list[int] = []
+        """The steps whose lists are copies of the list before, and are not used."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
@@ -56,6 +60,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             See `score_top_logprobs`.
         """
         position = len(self.ids)
+        step = self._with_own_list(step, position)
         listed = self._reader.read(step, position)
         if self._ended_by is not None and not self.scorer.vocabulary.blank[listed.token]:
             raise not_in_vocabulary(*self._ended_by)
@@ -69,6 +74,14 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         waiting = [OpenStep(position, position + 2)] if self.scorer.rules.prefix_matching else []
         self._take_in([listed.token], [neutral], waiting)
 
+    def _with_own_list(self, step: TopStep, position: int) -> TopStep:
+        """The step without its list if that is a copy of the last one's."""
+        own = without_copied_list(step, self._last)
+        self._last = step
+        if own is not step:
+            self._copied.append(position)
+        return own
+
     def running(self) -> Running:
         """The score from the tokens so far, as `RunningAnswer.running` gives it. Prefix sets are brought up to date
         first.
@@ -80,6 +93,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         """Forget all steps from `length` on."""
         super().truncate(length)
         del self._steps[length:], self._prefixes[length:]
+        self._last, self._copied = None, [i for i in self._copied if i < length]
 
     def _decide(self, step: OpenStep, head: str) -> None:
         self._prefixes[step.position] = self.scorer.index.beginnings(head)
@@ -120,7 +134,9 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._advance(complete=True)
         vocabulary, ids = self.scorer.vocabulary, list(self.ids)
         steps = self._listed_steps(slice(None))
-        settled = self._masses[: self._n_settled]
+        silent = silent_zeros(steps)
+        steps = steps.without_numbers(silent) if silent else steps
+        settled = [] if silent else self._masses[: self._n_settled]
         masses = [*settled, *self._listed_steps(slice(len(settled), None)).masses()] if settled else steps.masses()
         blank = not vocabulary.decode(ids).strip()
         by_spelling = self.scorer.surface is self.scorer
@@ -128,7 +144,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         return self._response(
             distribution,
             estimate,
-            flags=(*listed_flags(steps), *_proxy_flags(proxy_for)),
+            flags=(*listed_flags(steps, silent, self._copied), *_proxy_flags(proxy_for)),
             tokens=TokensLater(
                 len(ids),
                 lambda: steps.tokens(ids),
@@ -222,6 +238,7 @@ class ListedAnswer(TopkAnswer):
             See `score_top_logprobs`.
         """
         position = len(self.ids)
+        step = self._with_own_list(step, position)
         listed = self._named.read(step, position)
         self._precision.add(step.log_probs)
         self._prefixes.append(NO_IDS)

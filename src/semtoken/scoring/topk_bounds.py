@@ -108,6 +108,10 @@ class StepLists:
     """The highest probability that a token outside the list can have, [n]."""
     unmapped: FloatArray
     """The mass of names that fit no token, [n]."""
+    alike: FloatArray
+    """The mass of other tokens that are written as the chosen one is, [n]."""
+    doubtful: FloatArray
+    """The mass of entries that seem to be the chosen token and have another number, [n]."""
     complete: BoolArray
     """Whether the list holds the whole vocabulary, [n]."""
     unclear: Entries
@@ -138,8 +142,12 @@ def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: i
     found = [step.listed for step in steps]
     listed, beginnings = Entries.of([one.ids for one in found]), Entries.of_arrays(prefixes)
     columns = np.array(
-        [(one.log_prob, one.total, one.smallest, one.unmapped, one.complete) for one in found], dtype=np.float64
-    ).reshape(-1, 5)
+        [
+            (one.log_prob, one.total, one.smallest, one.unmapped, one.complete, one.alike, one.doubtful)
+            for one in found
+        ],
+        dtype=np.float64,
+    ).reshape(-1, 7)
     unclear = [(i, candidates, probability) for i, one in enumerate(found) for candidates, probability in one.ambiguous]
     return StepLists(
         tokens=np.array([one.token for one in found], dtype=np.int64),
@@ -153,6 +161,8 @@ def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: i
         smallest=columns[:, 2],
         unmapped=columns[:, 3],
         complete=columns[:, 4] > 0,
+        alike=columns[:, 5],
+        doubtful=columns[:, 6],
         unclear=Entries.of([candidates for _, candidates, _ in unclear]),
         unclear_steps=np.array([i for i, _, _ in unclear], dtype=np.int64),
         unclear_probabilities=np.array([probability for _, _, probability in unclear], dtype=np.float64),
@@ -207,7 +217,7 @@ def usual_masses(
     found: list[tuple[float, float, float]] = []
     for step, prefix_set in zip(steps, prefixes, strict=True):
         listed = step.listed
-        if listed.ambiguous or listed.unmapped or listed.stands_for:
+        if listed.ambiguous or listed.unmapped or listed.stands_for or listed.alike or listed.doubtful:
             return None
         certain = step.neutral and neutrality
         found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
@@ -265,7 +275,7 @@ def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rou
     _, cluster, prefix, neutral = masses.T
     certain = scorer.are_neutral(lists.tokens, lists.opening) & neutrality
     inside, ambiguous = _unclear_masses(scorer, lists, neutrality=neutrality)
-    lower = cluster + prefix + neutral + inside
+    lower = cluster + prefix + neutral + inside + lists.alike * scorer.rules.same_spelling
     smallest, slack, missed = lists.smallest, np.full(n, rounding.off), np.full(n, rounding.off)
     if not rounding.even:
         higher, counted = _highest(probabilities, rounding), kinds > 0
@@ -276,7 +286,8 @@ def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rou
         missed += whole * lists.totals
     missing = np.where(lists.complete, 0.0, np.maximum(1.0 - lists.totals, 0.0) + missed)
     unseen = _sizes(scorer, lists, neutrality=neutrality) - np.bincount(steps[kinds > 0], minlength=n)
-    upper = lower + ambiguous + lists.unmapped + np.minimum(missing, np.maximum(unseen, 0) * smallest)
+    unsure = ambiguous + lists.unmapped + lists.doubtful + lists.alike * (not scorer.rules.same_spelling)
+    upper = lower + unsure + np.minimum(missing, np.maximum(unseen, 0) * smallest)
     slack = np.where(lists.complete & (slack <= ROUNDING), 0.0, slack)
     low, high = _logs(lower), _logs(upper)
     return Bounds(

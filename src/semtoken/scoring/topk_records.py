@@ -63,6 +63,14 @@ class ListedSteps:
             rounding=self.rounding,
         )
 
+    def without_numbers(self, positions: Sequence[int]) -> ListedSteps:
+        """The same steps, some of which do not tell the probability of their token."""
+        steps = list(self.steps)
+        for i in positions:
+            listed = steps[i].listed._replace(log_prob=-math.inf, ids=[], probabilities=[], total=0.0)
+            steps[i] = steps[i]._replace(listed=listed)
+        return replace(self, steps=steps)
+
     def masses(self) -> list[LogMass]:
         """The agreeing probabilities, equal to those of `bounds` but faster for few steps."""
         few = self.usual_masses() if len(self.steps) <= FEW else None
@@ -177,13 +185,44 @@ ZEROS_IN_A_ROW = 5
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
-def listed_flags(answer: ListedSteps) -> tuple[Flag, ...]:
-    """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
+def silent_zeros(answer: ListedSteps) -> list[int]:
+    """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
+
+    Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
 
     Raises
     ------
     BackendError
-        The engine lists nothing but zeros, or leaves out the blanks that tokens begin with.
+        The engine gives nothing but zeros.
+    """
+    listed = [step.listed for step in answer.steps]
+    zeros = [i for i, step in enumerate(listed) if step.log_prob == 0.0 and not (step.listed or step.complete)]
+    if not zeros:
+        return []
+    certain = answer.bounds.certain
+    zeros = [i for i in zeros if not certain[i]]
+    if zeros and len(zeros) == len(listed) - int(certain.sum()):
+        raise BackendError(
+            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
+            "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
+        )
+    return zeros if any(step.listed for step in listed) else []
+
+
+def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
+    """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
+
+    Parameters
+    ----------
+    answer
+        The steps.
+    silent, copied
+        The steps whose zeros (`silent_zeros`) or lists (`without_copied_list`) are not used.
+
+    Raises
+    ------
+    BackendError
+        The engine leaves out the blanks that tokens begin with.
     """
     steps = [step.listed for step in answer.steps]
     special = answer.scorer.vocabulary.special
@@ -193,14 +232,10 @@ def listed_flags(answer: ListedSteps) -> tuple[Flag, ...]:
     if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
         _refuse_names_without_blanks(without_blank)
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
-    wide = [i for i in bare if not answer.bounds.certain[i]]
-    zero = [i for i in bare if step_is_zero(steps[i])]
-    if len(zero) == len(steps) >= ZEROS_IN_A_ROW:
-        raise BackendError(
-            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
-            "(some do so under speculative decoding)."
-        )
-    unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf]
+    wide = [i for i in bare if not answer.bounds.certain[i] and i not in silent]
+    zero = [i for i in bare if steps[i].log_prob == 0.0]
+    twice = [i for i, step in enumerate(steps) if step.alike or step.doubtful]
+    unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf and i not in silent]
     overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
     unclear = [
         i
@@ -214,9 +249,17 @@ def listed_flags(answer: ListedSteps) -> tuple[Flag, ...]:
         (
             "zero_log_probabilities",
             zero if len(zero) >= ZEROS_IN_A_ROW else [],
-            "have the log-probability 0, all of them: perhaps the engine does not report them",
+            "have the log-probability 0 and no list: perhaps the engine does not report them",
         ),
+        (
+            "zero_log_probabilities",
+            silent,
+            "have the log-probability 0 and no list where others have one, which says nothing: their part of the "
+            "interval begins at 0",
+        ),
+        ("copied_lists", copied, "have the list of the step before, which contradicts their own number and is not used"),
         ("missing_log_probability", unknown, "do not tell the log-probability of the chosen token"),
+        ("two_numbers", twice, "list the text of the chosen token with another number than its own, which counts"),
         ("overfull", overfull, "list probabilities that add up to more than 1"),
         ("ambiguous_names", unclear, "list names that fit several tokens"),
         ("special_names", any_special, "chose a special token whose name does not tell which, and it may matter"),
@@ -237,11 +280,6 @@ def _refuse_names_without_blanks(where: Sequence[int]) -> None:
             "No token of the reply begins with a blank, although many of the vocabulary do: the engine names tokens "
             f"as they read alone, and so one may be taken for another (the first at step {where[0]}). {ASK_FOR_IDS}"
         )
-
-
-def step_is_zero(step: ListedStep) -> bool:
-    """Whether an engine gave the chosen token a log-probability of exactly 0."""
-    return step.log_prob == 0.0
 
 
 def _steps(where: Sequence[int], count: int) -> str:
