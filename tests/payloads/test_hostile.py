@@ -148,11 +148,11 @@ def test_what_is_no_reply(reply: Any, words: str) -> None:
 
 
 def test_a_report_of_an_error() -> None:
-    with pytest.raises(BackendError, match="The server answered with an error: no such model"):
+    with pytest.raises(BackendError, match="The server reports an error: no such model"):
         read_payload({"error": {"message": "no such\nmodel", "type": "invalid_request_error"}})
 
 
-@pytest.mark.parametrize("value", [3.5, float("nan"), "x", True, 10**400])
+@pytest.mark.parametrize("value", [3.5, "x", True, 10**400])
 def test_what_is_no_log_probability(value: Any) -> None:
     reply = copy.deepcopy(recording("openai-chat").reply)
     reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = value

@@ -33,7 +33,11 @@ def without_numbers(payload: Payload) -> Payload:
         return TopStep(s.chosen._replace(log_prob=0.0), tuple(token._replace(log_prob=0.0) for token in s.top))
 
     choices = tuple(
-        replace(c, segments=tuple(replace(g, steps=tuple(map(step, g.steps))) for g in c.segments))
+        replace(
+            c,
+            segments=tuple(replace(g, steps=tuple(map(step, g.steps))) for g in c.segments),
+            flags=tuple(flag for flag in c.flags if "the terminator has no" not in flag),  # streams hold no count
+        )
         for c in payload.choices
     )
     return replace(payload, choices=choices)

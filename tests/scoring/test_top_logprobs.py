@@ -422,7 +422,6 @@ def test_nothing_but_zeros_is_refused() -> None:
         ["x"],
         [{}],
         [(99, {1: -0.1})],
-        [{"token": "x"}],
         [7],
         [{"logprob": -1.0}],
     ],
@@ -430,6 +429,11 @@ def test_nothing_but_zeros_is_refused() -> None:
 def test_what_is_no_step_is_refused(steps: list[Any]) -> None:
     with pytest.raises(InvalidInput):
         score_top_logprobs(steps, clusters(), MEANING)
+
+
+def test_an_item_without_a_number_lacks_its_log_probability() -> None:
+    with pytest.raises(BackendError, match="1 of 1 steps have no log-probability"):
+        score_top_logprobs([{"token": "x"}], clusters(), MEANING)
 
 
 def test_an_empty_answer_and_one_of_neutral_tokens() -> None:

@@ -221,9 +221,7 @@ class _Entries:
         else:
             self.unmapped += probability
 
-    def _add_once_more(
-        self, token: TopToken, candidates: tuple[int, ...], probability: float, *, close: bool
-    ) -> None:
+    def _add_once_more(self, token: TopToken, candidates: tuple[int, ...], probability: float, *, close: bool) -> None:
         """Take in an entry that seems to be the chosen token, whose own number is the one that counts."""
         if not self.known:
             self.found.setdefault(self.chosen, probability)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from semtoken.engine_tokens.token_names import KeptByName
+from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, is_markup
 from semtoken.engine_tokens.top_steps import (
     NOT_GIVEN,
     Name,
@@ -26,6 +26,7 @@ from semtoken.engine_tokens.top_steps import (
     as_number,
     as_object,
     as_text,
+    log_prob_or_none,
     is_same_number,
     is_unnamed,
     may_be_one,
@@ -34,9 +35,12 @@ from semtoken.engine_tokens.top_steps import (
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.support.arrays import as_ids
 from semtoken.support.inputs import listed
-from semtoken.tokens.tokenizers import REPLACEMENT
+from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
+IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
+"""How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
+ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
 KNOWN_FORMS = (
@@ -163,7 +167,7 @@ def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | No
 def _entry(value: Any, where: str) -> TopToken:
     item = as_object(value, where)
     log_prob = _log_prob(item, where)
-    return _token(item, as_log_prob(None, f"{where}.logprob") if log_prob is None else log_prob, where)
+    return _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
 
 
 def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
@@ -174,11 +178,11 @@ def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
 
 
 def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
-    """The log-probability of an item, which must have the field; None where the engine says that it has none."""
-    if "logprob" in item:
-        return optional(as_log_prob, item["logprob"], f"{where}.logprob")
-    if "prob" not in item:
-        return as_log_prob(None, f"{where}.logprob")
+    """The log-probability of an item; None where the engine gives none."""
+    if "prob" not in item or "logprob" in item:
+        return log_prob_or_none(item.get("logprob"), f"{where}.logprob")
+    if item["prob"] is None:
+        return None
     probability = as_number(item["prob"], f"{where}.prob")
     return as_log_prob(math.log(probability), f"{where}.prob") if probability > 0 else -math.inf
 
@@ -197,13 +201,16 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
         lengths = f"{len(tokens)} tokens, {len(chosen)} token_logprobs, {len(tops)} top_logprobs"
         return _unequal(lengths)
     steps: list[TopStep] = []
+    picked: list[float | None] = []
     for i, (token, value, top) in enumerate(zip(tokens, chosen, tops, strict=True)):
-        log_prob = optional(as_log_prob, value, f"{where}.token_logprobs[{i}]")
+        log_prob = log_prob_or_none(value, f"{where}.token_logprobs[{i}]")
+        picked.append(log_prob)
         name = as_text(token, f"{where}.tokens[{i}]")
         best = as_object({} if top is None else top, f"{where}.top_logprobs[{i}]")
-        entries = (token_named(as_log_prob(v, f"{where}.top_logprobs[{i}][{k!r}]"), str(k)) for k, v in best.items())
+        numbers = ((str(k), log_prob_or_none(v, f"{where}.top_logprobs[{i}][{k!r}]")) for k, v in best.items())
+        entries = (token_named(NOT_GIVEN if v is None else v, k) for k, v in numbers)
         steps.append(TopStep(token_named(NOT_GIVEN if log_prob is None else log_prob, name), tuple(entries)))
-    return StepList(tuple(steps), tuple(i for i, value in enumerate(chosen) if value is None))
+    return StepList(tuple(steps), tuple(i for i, value in enumerate(picked) if value is None))
 
 
 def _unequal(lengths: str) -> StepList:
@@ -243,7 +250,7 @@ def _triple(value: Any, where: str) -> TopToken:
     triple = as_list(value, where)
     if len(triple) not in (2, 3):
         as_list(None, f"{where} (log-probability, id, text)")
-    log_prob = optional(as_log_prob, triple[0], f"{where}[0]")
+    log_prob = log_prob_or_none(triple[0], f"{where}[0]")
     text = optional(as_text, triple[2], f"{where}[2]") if len(triple) == 3 else None
     return token_named(NOT_GIVEN if log_prob is None else log_prob, text, optional(as_id, triple[1], f"{where}[1]"))
 
@@ -274,6 +281,58 @@ def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
 
 
 # --- names that are not a token's own --------------------------------------------------------------------------------
+
+
+def merged_steps(steps: Sequence[TopStep]) -> int:
+    """How many steps stand for all pieces of a character and tell the number of the last piece alone.
+
+    llama-server names such an item by the whole character, and by its own piece in its list.
+    """
+    found, inside = 0, False
+    for step in steps:
+        own, *entries = step.names
+        if not inside and own[0] is not None and own[2] and own[2][0] > ASCII_END:
+            found += any(
+                entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
+                for entry in entries
+            )
+        inside = is_unnamed(own)
+    return found
+
+
+def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
+    """The steps without those that are equal to the step before in names and numbers."""
+    return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
+
+
+def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
+    """The steps with decoded names, if all are spelled as in the tokenizer's files; None if they are not.
+
+    There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
+    """
+    texts = [text for step in steps for _, text, _ in step.names if text]
+    if not any(IN_FILES.match(text) for text in texts) or any(map(str.isspace, "".join(texts))):
+        return None
+    return tuple(step.renamed(map(_name_in_files, step.names)) for step in steps)
+
+
+def _name_in_files(name: Name) -> Name:
+    token_id, text, spelled = name
+    if (
+        not text
+        or (spelled is not None and spelled != _encoded(text))
+        or (is_markup(text) and not BYTE_TOKEN.match(text))
+    ):
+        return name
+    byte = BYTE_TOKEN.fullmatch(text)
+    if byte:
+        piece: bytes | None = bytes([int(byte[1], 16)])
+    else:
+        piece = _encoded(text.replace(SENTENCEPIECE_BLANK, " ")) if SENTENCEPIECE_BLANK in text else spelled_bytes(text)
+    if piece is None:
+        return name
+    decoded = piece.decode("utf-8", "replace")
+    return token_id, decoded, piece
 
 
 class BorrowedNames:

@@ -230,6 +230,13 @@ def as_log_prob(value: Any, where: str) -> float:
     return min(number, 0.0)
 
 
+def log_prob_or_none(value: Any, where: str) -> float | None:
+    """Return a log-probability as `as_log_prob` does; None for null, NaN and infinity, which stand for a missing one."""
+    if value is None or (isinstance(value, float) and (math.isnan(value) or value == math.inf)):
+        return None
+    return as_log_prob(value, where)
+
+
 def as_number(value: Any, where: str) -> float:
     """Return a value that must be a JSON number other than NaN; raise `InvalidInput` if it is none."""
     if type(value) is float and value == value:

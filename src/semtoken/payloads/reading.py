@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import Reply, Shape
+from semtoken.payloads.formats.base import Reply, Shape, raise_error
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
 from semtoken.payloads.segments import Payload
 from semtoken.payloads.splice import parse_reply, plain
@@ -64,6 +64,8 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
 
 def read_replies(replies: Sequence[Reply], format: str | None, temperature: float | None) -> Payload:
     """Read a whole reply, or the replies of a batch."""
+    for reply in replies:
+        raise_error(reply)
     given: Format | None = None if format is None else format_named(format)
     shape: Shape = (shape_of_reply(replies) if given is None else given.shape)()
     for delta in shape.whole(replies):

@@ -155,8 +155,8 @@ def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:
         raise InvalidInput(f"The choice {_lacking(choice, kind)}")
     if part.problem is not None:
         raise BackendError(part.problem)
-    if not choice.complete:
-        raise BackendError("Its stream ended before the engine said that it is complete, so steps may be missing.")
+    if choice.broken is not None:
+        raise BackendError(choice.broken)
     return part
 
 

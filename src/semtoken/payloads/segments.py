@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import codecs
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed, spelling
-from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep
+from semtoken.engine_tokens.spellings import BorrowedNames, merged_steps, spelling, steps_in_files, without_doubles
+from semtoken.engine_tokens.token_names import MARKUP
+from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep, is_unnamed
 from semtoken.results import Distribution
 from semtoken.tokens.tokenizers import REPLACEMENT
 
@@ -45,8 +48,8 @@ class PayloadChoice:
     """Why the engine ended it, in the engine's words; None if it does not say."""
     flags: tuple[str, ...] = ()
     """What a reader of the score should know, one sentence each."""
-    complete: bool = True
-    """Whether the engine said that the choice is complete; False for one whose stream was cut off."""
+    broken: str | None = None
+    """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on behind its end."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The part of this kind; None if the choice has none."""
@@ -80,6 +83,14 @@ class StreamEvent:
     """The steps that became known to belong to this part; they may come a chunk later than their text."""
 
 
+Span: TypeAlias = tuple[int, int]
+"""The first of some steps in a row, and one past the last."""
+MARK_AT_END = re.compile(rf"(?:{MARKUP.pattern})\s*$")
+CLOSED = re.compile(r"</[^<>\s]+>\s*$|<\|message\|>\s*$")
+"""The end of a reasoning, directly before an answer."""
+THINKING = re.compile(r"\s*(?:<(?:think|thinking|thought|reasoning)>|\[THINK\]|◁think▷)")
+THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷")
+CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
 LONGEST_CUT = 64  # characters of a token that may stand before a stop string
 
 
@@ -123,32 +134,38 @@ def text_of_pieces(pieces: Iterable[SpelledText]) -> str:
     return "".join(REPLACEMENT if piece.text is None else piece.text for piece in pieces)
 
 
-def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) -> tuple[int, int] | None:
-    """Start and end of the steps that spell a text: the last such steps, or the first. None if no steps do.
+def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) -> Span | None:
+    """Start and end of the steps that spell a text: the last such steps, or the first. None if no steps do."""
+    spans = find_texts(pieces, text)
+    return spans[-1 if last else 0] if spans else None
+
+
+def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
+    """All places at which steps spell a text, in their order.
 
     Blanks at both ends of the text may be missing, as engines strip them. Where nothing else fits, the last step may
-    say more than the text, as engines cut it at a stop string.
+    say more than the text, as engines cut it at a stop string. Of places that unknown steps could fill, the last.
     """
     target = text.strip()
     if not target:
-        return None
+        return []
     whole = _whole(pieces, target)
     if whole is not None:
-        return whole
+        return [whole]
     for matcher in (Matcher(target, cut=False), Matcher(target, cut=True)):
         starts = matcher.starts(pieces)
         opening = _past_blanks(pieces, 0)
         if starts[:1] == [opening]:
             end = _past_blanks(pieces, matcher.end(pieces, opening))
             if end >= len(pieces) - 1:
-                return _from_first_byte(pieces, opening), end
-        for kind in (str, type(None)):
-            fitting = [i for i in starts if isinstance(pieces[i].text, kind)]
-            if fitting:
-                start = fitting[-1 if last else 0]
-                end = matcher.end(pieces, start)
-                return _from_first_byte(pieces, start), _past_blanks(pieces, end)
-    return None
+                return [(_from_first_byte(pieces, opening), end)]
+        known = [i for i in starts if pieces[i].text is not None]
+        spans = [
+            (_from_first_byte(pieces, i), _past_blanks(pieces, matcher.end(pieces, i))) for i in known or starts[-1:]
+        ]
+        if spans:
+            return spans
+    return []
 
 
 def _whole(pieces: Sequence[SpelledText], target: str) -> tuple[int, int] | None:
@@ -279,6 +296,12 @@ class RawChoice:
     """Steps that the engine lists under a segment of their own."""
     one_segment: bool = False
     """Whether all that the model wrote is the answer, since the engine does not divide it."""
+    stop: str | None = None
+    """The text at which the engine stopped, if it says so."""
+    counted: int | None = None
+    """How many tokens the model wrote, as the reply counts them; None if it does not say."""
+    broken: str | None = None
+    """Why the choice is not whole."""
 
 
 @dataclass(frozen=True)
@@ -289,25 +312,121 @@ class Division:
     flags: tuple[str, ...] = ()
     problem: str | None = None
     """Why the steps of the answer cannot be trusted."""
+    unsure: bool = False
+    """Whether a step behind the answer is not known to end it."""
 
 
 def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
+    raw = _thinking_apart(raw)
     main = main_segment(raw.texts)
     named = BorrowedNames().without(raw.steps.steps)
-    division = Division({main: raw.steps.steps}) if raw.steps.problem else divide(raw, named)
-    flags = [*raw.flags, *division.flags, *_step_notes(named)]
+    division = Division({main: raw.steps.steps}) if raw.steps.problem else _divided(raw, named)
+    flags = [*raw.flags, *division.flags, *_step_notes(named), *end_notes(raw.finish_reason)]
+    lacking = lacking_steps(raw, division)
+    flags += [note for note in (lacking.note,) if note]
     segments: list[Segment] = []
     for kind in KINDS:
         text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, StepList())
         steps = division.steps.get(kind, ()) + apart.steps
         if not (text or steps):
             continue
-        problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else None)
-        segments.append(Segment(kind, text, steps, problem or _silence(kind, steps, raw, ask)))
+        problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else lacking.problem)
+        segments.append(Segment(kind, text, steps, problem or lacking.problem or _silence(kind, steps, raw, ask)))
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
-    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
+    broken = raw.broken or broken_end(raw.finish_reason)
+    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken)
+
+
+def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
+    """The steps among the parts of the message; read as in the tokenizer's file, or once each, where that fits."""
+    in_files = steps_in_files(raw.steps.steps)
+    if in_files is not None:
+        found = divide(replace(raw, steps=raw.steps._replace(steps=in_files)), in_files)
+        if found.problem is None:
+            return found
+    found = divide(raw, named)
+    once = without_doubles(named) if found.problem or found.flags or found.unsure else named
+    if len(once) < len(named):
+        again = divide(replace(raw, steps=StepList(once)), once)
+        if not (again.problem or again.flags or again.unsure):
+            note = f"{len(named) - len(once)} of {len(named)} items are there twice: they count once."
+            return replace(again, flags=(note,))
+    return found
+
+
+def _thinking_apart(raw: RawChoice) -> RawChoice:
+    """The choice with what its text marks as thinking (`<think>...</think>`) as reasoning.
+
+    Servers without a parser for it leave it there; the opening mark may be a part of the prompt.
+    """
+    answer = raw.texts.get("answer", "")
+    opening, closing = THINKING.match(answer), THOUGHT.search(answer)
+    if raw.texts.get("reasoning") or not (opening or closing):
+        return raw
+    if not opening and not any(
+        step.chosen.text and THOUGHT.fullmatch(step.chosen.text.strip()) for step in raw.steps.steps
+    ):
+        return raw
+    cut = closing.end() if closing else len(answer)
+    return replace(raw, texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
+
+
+NORMAL_ENDS = frozenset(
+    "stop length tool_calls tool_call tool_use function_call eos eos_token eos_found stop_sequence stop_token end_turn end "
+    "max_tokens max_output_tokens model_length limit word complete completed finished finish_reason_stop "
+    "finish_reason_max_tokens stop_str pause_turn load unload".split()
+)
+BROKEN_ENDS = frozenset(
+    "error abort aborted cancelled canceled failed in_progress queued incomplete network_error interrupted timeout "
+    "insufficient_system_resource unknown finish_reason_unspecified".split()
+)
+
+
+def end_notes(reason: str | None) -> list[str]:
+    """What a reader should know of an end that is none of the model's own."""
+    said = (reason or "stop").casefold()
+    if said in NORMAL_ENDS or said in BROKEN_ENDS:
+        return []
+    return [f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."]
+
+
+def broken_end(reason: str | None) -> str | None:
+    """Why an answer with this reason of its end is not whole; None if it is."""
+    if reason is None or reason.casefold() not in BROKEN_ENDS:
+        return None
+    return f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
+
+
+class Lacking(NamedTuple):
+    """What the list of steps lacks: a reason not to score it, or a note."""
+
+    problem: str | None = None
+    note: str | None = None
+
+
+def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
+    """Hold the count of tokens in a reply, and the names of its tokens, against the list of steps."""
+    merged = merged_steps(raw.steps.steps)
+    listed = len(raw.steps.steps) + sum(len(apart.steps) for apart in raw.apart.values())
+    if merged:
+        count = f"{raw.counted} tokens" if raw.counted else "more"
+        return Lacking(
+            f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
+            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so: ask for an answer in "
+            "other characters, or score it with `semtoken proxy --read-with MODEL`."
+        )
+    unlisted = raw.texts.get("tool_call") or (raw.texts.get("reasoning") and not division.steps.get("reasoning"))
+    short = 0 if raw.counted is None or unlisted or not raw.steps.steps else raw.counted - listed
+    if short <= 0:
+        return Lacking()
+    said = f"The reply counts {raw.counted} tokens and lists {listed}"
+    if short == 1 and (raw.finish_reason or "stop").casefold() not in CUT_ENDS:
+        return Lacking(note=f"{said}: the terminator has no log-probability here and does not count.")
+    if raw.texts.get("answer", "").isascii():
+        return Lacking(note=f"{said}, which is fewer: steps are missing, or a reasoning is hidden.")
+    return Lacking(f"{said}, which is fewer: steps are missing or merged (a character of several tokens).")
 
 
 def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
@@ -356,13 +475,66 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
         return _without_answer(steps, text_of_pieces(pieces), main)
     if main != "answer":
         return Division({"reasoning": steps[:first], main: steps[first:]})
-    span = find_text(pieces[first:], texts["answer"], last="tool_call" not in texts)
-    if span is None:
-        return Division({"answer": steps}, problem=_mismatch(text_of_pieces(pieces[first:]), texts["answer"]))
-    start, end = first + span[0], first + span[1]
+    place = place_of_answer(pieces[first:], texts["answer"], raw.stop, called="tool_call" in texts)
+    if place.problem:
+        return Division({"answer": steps}, problem=place.problem)
+    start, end = first + place.start, first + place.end
+    unread = 0 if found is None else place.start if place.before else 0
     all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
-    start = 0 if raw.one_segment or all_blank else _from_blanks(pieces, start, texts["answer"])
-    return _around_answer(steps, start, end, texts)
+    start = 0 if (raw.one_segment and not reasoning) or all_blank else _from_blanks(pieces, start, texts["answer"])
+    return _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
+
+
+class Place(NamedTuple):
+    """Where the answer stands in a list of steps, and what speaks against it."""
+
+    start: int = 0
+    end: int = 0
+    before: bool = False
+    """Whether the steps before it are neither markers nor blanks."""
+    behind: bool = False
+    """Whether those behind it are neither its terminator nor the text at which the engine stopped."""
+    problem: str | None = None
+
+
+def place_of_answer(pieces: Sequence[SpelledText], answer: str, stop: str | None = None, *, called: bool) -> Place:
+    """Find the steps of an answer behind those of the reasoning, by what stands around them.
+
+    Before it there are markers and blanks, and behind it a terminator, blanks, or the text at which the engine stopped
+    (if tools are `called`, whatever calls them). If several places are as good as each other, none is taken.
+    """
+    spans = find_texts(pieces, answer)
+    if not spans:
+        return Place(problem=_mismatch(text_of_pieces(pieces), answer))
+    places = []
+    for start, end in spans:
+        before, behind = text_of_pieces(pieces[:start]), text_of_pieces(pieces[end:])
+        known = not _without_marks(before) or bool(MARK_AT_END.search(before))
+        ends = (
+            called
+            or not _without_marks(behind.replace(REPLACEMENT, "", 1))
+            or bool(stop and behind.lstrip().startswith(stop.strip()))
+        )
+        places.append(Place(start, end, before=not known, behind=not ends))
+    best = min(place.before + place.behind for place in places)
+    good = [place for place in places if place.before + place.behind == best]
+    closed = [place for place in good if CLOSED.search(text_of_pieces(pieces[: place.start]))]
+    if called or closed:
+        return closed[-1] if closed else good[0]
+    if len(good) > 1 and any(pieces[place.start].text for place in good):
+        return Place(
+            problem=f"The answer {_shown(answer)} fits {len(good)} places of the list of log-probabilities, and nothing "
+            "says which is its own: ask for the reasoning in a field of its own, or without a stop string."
+        )
+    return good[-1]
+
+
+def _without_marks(text: str) -> str:
+    return MARKUP.sub("", text).strip()
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
@@ -389,17 +561,24 @@ def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind)
     return Division({"reasoning": steps}, (note,))
 
 
-def _around_answer(steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str]) -> Division:
+def _around_answer(
+    steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str], *, unread: int, unsure: bool
+) -> Division:
     flags: list[str] = []
     if start and not texts.get("reasoning"):
         flags.append(f"The first {start} tokens are not in the message: they are taken as reasoning.")
+    if unread:
+        flags.append(
+            f"The {unread} tokens between reasoning and answer are not in the message: the beginning of the answer may "
+            "be lost."
+        )
     if texts.get("tool_call"):
         parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
     else:
         parts = {"answer": steps[start:]}
-        if steps[end + 1 :]:
+        if steps[end + 1 :] and unsure:
             flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
-    return Division(parts | {"reasoning": steps[:start]}, tuple(flags))
+    return Division(parts | {"reasoning": steps[:start]}, tuple(flags), unsure=unsure)
 
 
 def _mismatch(spelled: str, answer: str) -> str:

@@ -17,8 +17,8 @@ from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.engine_tokens.top_steps import StepList, TopStep
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape
-from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
+from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, error_text, raise_error
+from semtoken.payloads.formats.registry import Format, format_named, shape_of_chunk
 from semtoken.payloads.segments import (
     FORBIDDEN,
     Payload,
@@ -264,7 +264,7 @@ class PayloadStream:
     def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
         if self._done or choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice
-        return replace(choice, flags=(*choice.flags, CUT), complete=False)
+        return replace(choice, flags=(*choice.flags, CUT), broken=choice.broken or f"{CUT} Steps may be missing.")
 
     def _events_of(self, sent: Event) -> list[StreamEvent]:
         data = sent.data
@@ -280,13 +280,13 @@ class PayloadStream:
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
         if sent.kind == "error":
-            raise BackendError(f"The server broke the stream off with an error: {error_text(values)}")
+            raise BackendError(f"The server reports an error: {error_text(values)}")
         events = self._feed_chunk(values)
         self.learn(data, values)
         return events
 
     def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
-        _raise_error(chunk)
+        raise_error(chunk)
         if self._shape is None:
             shape = shape_of_chunk(chunk)
             if shape is None:
@@ -339,16 +339,6 @@ def distribution_of(
     engine = shape.engine if format is None else format.engine
     masked = any(FORBIDDEN in choice.flags for choice in choices)
     return shape.distribution(engine, temperature, masked=masked)
-
-
-def _raise_error(chunk: Reply) -> None:
-    error = chunk.get("error")
-    if chunk.get("type") == "response.failed" and isinstance(chunk.get("response"), Mapping):
-        error = chunk["response"].get("error", "the response failed")
-    if chunk.get("type") == "error" and error is None:
-        error = chunk
-    if error is not None and "choices" not in chunk:
-        raise BackendError(f"The server broke the stream off with an error: {error_text(error)}")
 
 
 class SegmentKeeper:

@@ -142,10 +142,7 @@ def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: i
     found = [step.listed for step in steps]
     listed, beginnings = Entries.of([one.ids for one in found]), Entries.of_arrays(prefixes)
     columns = np.array(
-        [
-            (one.log_prob, one.total, one.smallest, one.unmapped, one.complete, one.alike, one.doubtful)
-            for one in found
-        ],
+        [(one.log_prob, one.total, one.smallest, one.unmapped, one.complete, one.alike, one.doubtful) for one in found],
         dtype=np.float64,
     ).reshape(-1, 7)
     unclear = [(i, candidates, probability) for i, one in enumerate(found) for candidates, probability in one.ambiguous]

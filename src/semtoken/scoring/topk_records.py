@@ -257,7 +257,11 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
             "have the log-probability 0 and no list where others have one, which says nothing: their part of the "
             "interval begins at 0",
         ),
-        ("copied_lists", copied, "have the list of the step before, which contradicts their own number and is not used"),
+        (
+            "copied_lists",
+            copied,
+            "have the list of the step before, which contradicts their own number and is not used",
+        ),
         ("missing_log_probability", unknown, "do not tell the log-probability of the chosen token"),
         ("two_numbers", twice, "list the text of the chosen token with another number than its own, which counts"),
         ("overfull", overfull, "list probabilities that add up to more than 1"),

@@ -7,14 +7,14 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import with_ids
-from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_text, optional
-from semtoken.errors import InvalidInput
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional
+from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Keep, Path
 from semtoken.results import Distribution
@@ -102,6 +102,10 @@ class Delta(NamedTuple):
     finish_reason: str | None = None
     ended: bool = False
     """Whether the engine says that the choice is complete."""
+    stop: str | None = None
+    """The text at which the engine stopped, if it says so."""
+    counted: int | None = None
+    """How many tokens the engine counts in the choice so far."""
 
     @property
     def goes_on(self) -> bool:
@@ -117,6 +121,12 @@ class Delta(NamedTuple):
         return {**self.texts, "tool_call": said} if said else self.texts
 
 
+AFTER_THE_END = (
+    "More of the answer came after the server had said that it is complete: a gateway has given two answers one index, or "
+    "sent one twice. Ask for one answer at a time."
+)
+
+
 class ChoiceSum:
     """The sum of all deltas of one choice."""
 
@@ -128,6 +138,10 @@ class ChoiceSum:
         self.calls: dict[int, tuple[str, str]] = {}
         self.ids: list[int] | None = None
         self.finish_reason: str | None = None
+        self.stop: str | None = None
+        self.counted: int | None = None
+        self.broken: str | None = None
+        self._ended = False
 
     def add(self, delta: Delta) -> None:
         """Add the delta of a chunk."""
@@ -142,7 +156,12 @@ class ChoiceSum:
             self.calls[at] = (known[0] + name, known[1] + arguments)
         if delta.ids is not None:
             self.ids = [*(self.ids or ()), *delta.ids]
+        if self._ended and (delta.written or delta.steps.steps):
+            self.broken = AFTER_THE_END
+        self._ended = self._ended or delta.ended
         self.finish_reason = delta.finish_reason or self.finish_reason
+        self.stop = delta.stop or self.stop
+        self.counted = self.counted if delta.counted is None else delta.counted
 
     def raw(self, *, one_segment: bool = False) -> RawChoice:
         """The choice with texts and steps as its engine gave them."""
@@ -151,7 +170,12 @@ class ChoiceSum:
             texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
         steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
         apart = {kind: StepList.chained(parts) for kind, parts in self.apart.items()}
-        return RawChoice(self.index, texts, steps, self.finish_reason, flags, apart, one_segment)
+        counted = self.counted
+        if self.ids is not None and len(self.ids) > len(steps.steps):
+            counted = max(counted or 0, len(self.ids))
+        return RawChoice(
+            self.index, texts, steps, self.finish_reason, flags, apart, one_segment, self.stop, counted, self.broken
+        )
 
 
 def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tuple[str, ...]]:
@@ -190,6 +214,8 @@ class Shape:
     """The finish reasons of an answer that its model ended, and of one that was cut off at its longest."""
 
     def __init__(self) -> None:
+        self.counted: int | None = None
+        """How many tokens the reply counts in all its choices, hidden reasoning apart; None if it does not say."""
         self.sums: dict[int, ChoiceSum] = {}
 
     # --- ask
@@ -336,7 +362,8 @@ class Shape:
 
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
-        return self.sums[index].raw(one_segment=self.one_segment)
+        raw = self.sums[index].raw(one_segment=self.one_segment)
+        return replace(raw, counted=self.counted) if self.counted is not None and len(self.sums) == 1 else raw
 
     def raw_choices(self) -> Iterator[RawChoice]:
         """All choices, as far as they have been read."""
@@ -428,7 +455,59 @@ def one_each(
 
 def index_of(choice: Reply, where: str, default: int = 0) -> int:
     """The index of a choice, `default` where it has none; `where` names the choice in errors."""
-    return as_id(choice.get("index", default), f"{where}.index" if where else "index")
+    index = choice.get("index")
+    return default if index is None else as_id(index, f"{where}.index" if where else "index")
+
+
+def model_of(reply: Reply) -> str | None:
+    """The model's name, if the reply gives one."""
+    return found if isinstance(found := reply.get("model"), str) else None
+
+
+def logprobs_of(choice: Reply, where: str) -> Reply:
+    """The object with the log-probabilities of a choice, empty where there is none.
+
+    Raises
+    ------
+    InvalidInput
+        There is something else in its place.
+    """
+    found = choice.get("logprobs")
+    if isinstance(found, list):
+        return {"content": found}
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        raise InvalidInput(
+            f"{where}.logprobs is the number {found}: an average of the answer's log-probabilities, which gateways take "
+            "from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
+        )
+    return as_object({} if found is None else found, f"{where}.logprobs")
+
+
+def raise_error(reply: Reply) -> None:
+    """Raise `BackendError` if a reply, a chunk or a choice reports an error of the server, whatever stands beside it."""
+    error = reply.get("error")
+    response = reply.get("response")
+    if reply.get("type") == "response.failed" and isinstance(response, Mapping):
+        error = response.get("error") or "the response failed"
+    elif not error and "error" in (reply.get("type"), reply.get("object")):
+        error = reply
+    if error:
+        raise BackendError(f"The server reports an error: {error_text(error)}")
+
+
+def error_text(error: Any) -> str:
+    """The message of an error report, on one line of at most 500 characters."""
+    said = error.get("message", error) if isinstance(error, Mapping) else error
+    return " ".join(str(said).split())[:500]
+
+
+def stop_of(choice: Reply) -> str | None:
+    """The text at which a choice was stopped, in the fields of vLLM, SGLang and llama.cpp."""
+    named = (choice.get(name) for name in ("stop_reason", "matched_stop", "stopping_word"))
+    return next((text for text in named if isinstance(text, str) and text), None)
+
+
+USAGES = (("completion_tokens", "completion_tokens_details"), ("output_tokens", "output_tokens_details"))
 
 
 def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
@@ -439,4 +518,18 @@ def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
 
 def end_of(choice: Reply, where: str) -> str | None:
     """The reason why a choice ended; None while it goes on."""
-    return optional(as_text, choice.get("finish_reason"), f"{where}.finish_reason")
+    return end_in_words(choice.get("finish_reason"))
+
+
+def end_in_words(reason: Any) -> str | None:
+    """The reason of an end as an engine gives it: a text, or an object with a type."""
+    named = reason.get("type", "unknown") if isinstance(reason, Mapping) else reason
+    return None if named is None else str(named)
+
+
+def written_tokens(usage: Any) -> int | None:
+    """How many tokens a reply counts in its answers, without those of a hidden reasoning; None if it does not say."""
+    for name, details in USAGES:
+        if (count := count_at(usage, name)) is not None:
+            return max(count - (count_at(usage, details, "reasoning_tokens") or 0), 0)
+    return None

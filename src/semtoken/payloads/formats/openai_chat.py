@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, text_or_empty
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (
     Delta,
@@ -19,6 +19,8 @@ from semtoken.payloads.formats.base import (
     count_of,
     end_of,
     ids_of,
+    logprobs_of,
+    stop_of,
 )
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
@@ -121,8 +123,7 @@ class OpenAIChat(Choices):
         field = "delta" if streamed else "message"
         found = choice.get(field)
         message = as_object({} if found is None and streamed else found, f"{where}.{field}")
-        logprobs = optional(as_object, choice.get("logprobs"), f"{where}.logprobs") or {}
-        steps, apart = _steps(logprobs, f"{where}.logprobs")
+        steps, apart = _steps(logprobs_of(choice, where), f"{where}.logprobs")
         finish = end_of(choice, where)
         return Delta(
             index,
@@ -133,6 +134,7 @@ class OpenAIChat(Choices):
             ids_of(choice, where),
             finish,
             ended=finish is not None,
+            stop=stop_of(choice),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from semtoken.engine_tokens.top_steps import as_list, as_object, as_text, optional
+from semtoken.engine_tokens.top_steps import as_list, as_object
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (
     Delta,
@@ -17,8 +17,11 @@ from semtoken.payloads.formats.base import (
     Shape,
     count_at,
     index_of,
+    model_of,
     only,
+    raise_error,
     shorter_items,
+    written_tokens,
 )
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
@@ -136,12 +139,14 @@ class Choices(Shape):
 
     def _deltas(self, reply: Reply, *, streamed: bool) -> Iterator[Delta]:
         self._fields.update(name for name, value in reply.items() if value is not None or not streamed)
-        self._model = optional(as_text, reply.get("model"), "model") or self._model
-        self._notice(reply)
+        self._model = model_of(reply) or self._model
+        written = written_tokens(reply.get("usage"))
+        self.counted = self.counted if written is None else written
         choices = reply.get("choices")
         for i, value in enumerate(as_list([] if choices is None else choices, "choices")):
             where = f"choices[{i}]"
             choice = as_object(value, where)
+            raise_error(choice)
             self._choice_fields.update(choice)
             if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
                 self._logprobs = choice["logprobs"]
@@ -149,9 +154,6 @@ class Choices(Shape):
             if index > LONGEST_INDEX:
                 raise InvalidInput(f"{where}.index must be at most {LONGEST_INDEX}. Got {index} instead.")
             yield self._delta(choice, index, where, streamed=streamed)
-
-    def _notice(self, reply: Reply) -> None:
-        """Take in what a reply says beside its choices."""
 
     def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
         raise NotImplementedError

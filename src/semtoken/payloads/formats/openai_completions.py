@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.engine_tokens.top_steps import StepList, as_id, as_object, optional, text_or_empty
+from semtoken.engine_tokens.top_steps import StepList, text_or_empty
 from semtoken.payloads.formats.base import (
     ALL,
     Delta,
@@ -19,6 +19,8 @@ from semtoken.payloads.formats.base import (
     count_of,
     end_of,
     ids_of,
+    logprobs_of,
+    stop_of,
 )
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
@@ -53,11 +55,6 @@ class OpenAICompletions(Choices):
     ask = '"logprobs": 5 or more'
     one_segment = True
     gains: ClassVar[Path] = ("text",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._written: int | None = None
-        """Tokens of the answer, which a reply that repeats the prompt must tell."""
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
@@ -111,14 +108,9 @@ class OpenAICompletions(Choices):
         text = choice.get("text")
         return text if isinstance(text, str) and "delta" not in choice else None
 
-    def _notice(self, reply: Reply) -> None:
-        usage = optional(as_object, reply.get("usage"), "usage") or {}
-        written = optional(as_id, usage.get("completion_tokens"), "usage.completion_tokens")
-        self._written = self._written if written is None else written
-
     def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
         text = text_or_empty(choice.get("text"), f"{where}.text")
-        logprobs = optional(as_object, choice.get("logprobs"), f"{where}.logprobs") or {}
+        logprobs = logprobs_of(choice, where)
         if logprobs.get("content") is not None:  # newer llama.cpp gives chat items here too
             steps = steps_from_items(logprobs["content"], f"{where}.logprobs.content")
         else:
@@ -131,6 +123,7 @@ class OpenAICompletions(Choices):
             ids=ids_of(choice, where),
             finish_reason=finish,
             ended=finish is not None,
+            stop=stop_of(choice),
         )
 
     def raw_choice(self, index: int) -> RawChoice:
@@ -138,7 +131,7 @@ class OpenAICompletions(Choices):
         choice = super().raw_choice(index)
         if choice.steps.missing[:1] != (0,):
             return choice
-        steps, text = _without_echo(choice.steps, choice.texts.get("answer", ""), self._written)
+        steps, text = _without_echo(choice.steps, choice.texts.get("answer", ""), self.counted)
         return replace(choice, steps=steps, texts={"answer": text}, flags=())
 
 

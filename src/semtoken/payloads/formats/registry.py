@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
-
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Engine, Reply, Shape
 from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
 from semtoken.payloads.formats.openai_chat import OpenAIChat
@@ -82,14 +80,10 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
 
     Raises
     ------
-    BackendError
-        The reply is the report of an error.
     InvalidInput
         The reply has none of the known shapes.
     """
     first = replies[0]
-    if first.get("error") is not None and "choices" not in first:
-        raise BackendError(f"The server answered with an error: {error_text(first['error'])}")
     for shape in known_shapes():
         if shape.detects(replies):
             return shape
@@ -116,9 +110,3 @@ def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
         f"This is no chunk of a stream that semtoken understands: its fields are "
         f"{', '.join(map(repr, chunk)) or 'none'}. Understood are the streams of: {', '.join(known_formats())}."
     )
-
-
-def error_text(error: Any) -> str:
-    """The message of an error report, on one line of at most 500 characters."""
-    said = error.get("message", error) if isinstance(error, Mapping) else error
-    return " ".join(str(said).split())[:500]

@@ -15,7 +15,7 @@ from semtoken.engine_tokens import TopStep
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import Payload, PayloadStream, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
-from semtoken.payloads.formats.registry import error_text
+from semtoken.payloads.formats.base import error_text
 from semtoken.support.extras import require
 
 LONGEST_REPLY = 256 * 2**20

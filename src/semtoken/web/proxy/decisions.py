@@ -24,7 +24,7 @@ from semtoken.decisions.wire.shapes import QUESTION_SHAPES, QuestionShape, wants
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, known_shapes
-from semtoken.payloads.formats.registry import error_text
+from semtoken.payloads.formats.base import error_text
 from semtoken.payloads.splice import Document, Put, encode, parse_reply
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat, parsed_request

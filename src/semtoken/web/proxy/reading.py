@@ -128,6 +128,6 @@ def _answer(choice: PayloadChoice) -> str:
             f"The choice holds {' and '.join(kind.replace('_', ' ') for kind in kinds)}; only a plain answer is read "
             "again, since how the model wrote the rest is not known."
         )
-    if not choice.complete:
-        raise InvalidInput("Its stream ended before the upstream said that it is complete.")
+    if choice.broken is not None:
+        raise InvalidInput(choice.broken)
     return choice.segments[0].text
