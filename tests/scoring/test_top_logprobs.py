@@ -828,7 +828,7 @@ def test_nothing_but_zeros_and_sentinels_is_refused() -> None:
     with pytest.raises(BackendError, match="does not report log-probabilities"):
         score_top_logprobs([step] * 6, clusters(), MEANING)
     scored = score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
-    assert codes(scored) == ["zero_log_probabilities"]
+    assert codes(scored) == ["no_alternatives", "zero_log_probabilities"]
 
 
 def test_a_proxy_with_another_tokenizer_is_refused() -> None:

@@ -55,6 +55,8 @@ class ListedStep(NamedTuple):
     """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
     unmapped: float = 0.0
     """Sum of the probabilities of entries whose names fit no token."""
+    bare: bool = False
+    """Whether the engine gave no list at all."""
     alike: float = 0.0
     """Probability of another token that is written as the chosen one is: a list keyed by texts has lost an id."""
     doubtful: float = 0.0
@@ -168,6 +170,7 @@ class ListReader:
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
             ambiguous=tuple(entries.ambiguous),
             unmapped=entries.unmapped,
+            bare=not listed,
             alike=entries.alike,
             doubtful=entries.doubtful,
             stands_for=may_be if meant[0].any_special else (),
@@ -239,7 +242,7 @@ class _Entries:
 
 
 def lost_its_namesake(chosen: Name, entry: Name) -> bool:
-    """Whether an entry can be another token of the chosen one's text, which has overwritten it in a list keyed by texts.
+    """Whether an entry can be another token of the chosen one's text, which overwrote it in a list keyed by texts.
 
     Nothing but the text is known of them then.
     """

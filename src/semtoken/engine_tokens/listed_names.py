@@ -270,6 +270,7 @@ class NameReader:
             without_blank=0,
             ambiguous=tuple(entries.ambiguous),
             unmapped=entries.unmapped,
+            bare=len(log_probs) < 2,
             alike=entries.alike,
             doubtful=entries.doubtful,
         )
@@ -281,9 +282,9 @@ class NameReader:
         names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
         place = 2 if names[0][0] is None else 0
         keys = [name[place] for name in names]
-        if None in keys or not all([spelled for _, _, spelled in names]):
+        if None in keys or not all(spelled for _, _, spelled in names):
             return None
-        if place and any([token is not None for token, _, _ in names]):
+        if place and any(token is not None for token, _, _ in names):
             return None
         again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
         if names[again] != names[0] or log_probs[again] != log_probs[0]:
@@ -296,7 +297,7 @@ class NameReader:
         first, second = one.normalized
         spellings = self._names.spellings
         others = [spellings[number].normalized for number in found if number != chosen]  # type: ignore[index]
-        if not one.alone and any([spelled == first or in_files == second for spelled, in_files in others]):
+        if not one.alone and any(spelled == first or in_files == second for spelled, in_files in others):
             return None
         return _Entries(found, listed=len(others))  # type: ignore[arg-type]
 

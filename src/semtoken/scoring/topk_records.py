@@ -201,12 +201,14 @@ def silent_zeros(answer: ListedSteps) -> list[int]:
         return []
     certain = answer.bounds.certain
     zeros = [i for i in zeros if not certain[i]]
-    if zeros and len(zeros) == len(listed) - int(certain.sum()):
+    bare = [i for i in zeros if listed[i].bare]
+    whole = len(zeros) == len(listed) - int(certain.sum())
+    if zeros and whole and (len(bare) == len(zeros) or len(zeros) >= ZEROS_IN_A_ROW):
         raise BackendError(
             "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
             "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
         )
-    return zeros if any(step.listed for step in listed) else []
+    return bare if any(step.listed for step in listed) else []
 
 
 def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
