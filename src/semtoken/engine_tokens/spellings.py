@@ -26,9 +26,9 @@ from semtoken.engine_tokens.top_steps import (
     as_number,
     as_object,
     as_text,
-    log_prob_or_none,
     is_same_number,
     is_unnamed,
+    log_prob_or_none,
     may_be_one,
     optional,
 )

@@ -231,7 +231,7 @@ def as_log_prob(value: Any, where: str) -> float:
 
 
 def log_prob_or_none(value: Any, where: str) -> float | None:
-    """Return a log-probability as `as_log_prob` does; None for null, NaN and infinity, which stand for a missing one."""
+    """Return a log-probability as `as_log_prob` does; None for null, NaN and infinity, where it is missing."""
     if value is None or (isinstance(value, float) and (math.isnan(value) or value == math.inf)):
         return None
     return as_log_prob(value, where)

@@ -373,28 +373,27 @@ def _thinking_apart(raw: RawChoice) -> RawChoice:
     return replace(raw, texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
 
 
-NORMAL_ENDS = frozenset(
-    "stop length tool_calls tool_call tool_use function_call eos eos_token eos_found stop_sequence stop_token end_turn end "
-    "max_tokens max_output_tokens model_length limit word complete completed finished finish_reason_stop "
-    "finish_reason_max_tokens stop_str pause_turn load unload".split()
+NORMAL_END = re.compile(
+    r"stop|length|(finish_reason_)?(stop|max_tokens)|tool_(calls?|use)|function_call|eos(_token|_found)?|end(_turn)?|word|"
+    r"stop_(sequence|token|str)|max_output_tokens|model_length|limit|completed?|finished|pause_turn"
 )
-BROKEN_ENDS = frozenset(
-    "error abort aborted cancelled canceled failed in_progress queued incomplete network_error interrupted timeout "
-    "insufficient_system_resource unknown finish_reason_unspecified".split()
+BROKEN_END = re.compile(
+    r"error|abort(ed)?|cancell?ed|failed|in_progress|queued|incomplete|network_error|interrupted|timeout|unknown|"
+    r"insufficient_system_resource|finish_reason_unspecified"
 )
 
 
 def end_notes(reason: str | None) -> list[str]:
     """What a reader should know of an end that is none of the model's own."""
     said = (reason or "stop").casefold()
-    if said in NORMAL_ENDS or said in BROKEN_ENDS:
+    if NORMAL_END.fullmatch(said) or BROKEN_END.fullmatch(said):
         return []
     return [f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."]
 
 
 def broken_end(reason: str | None) -> str | None:
     """Why an answer with this reason of its end is not whole; None if it is."""
-    if reason is None or reason.casefold() not in BROKEN_ENDS:
+    if reason is None or not BROKEN_END.fullmatch(reason.casefold()):
         return None
     return f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
 
@@ -414,8 +413,8 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
         count = f"{raw.counted} tokens" if raw.counted else "more"
         return Lacking(
             f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
-            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so: ask for an answer in "
-            "other characters, or score it with `semtoken proxy --read-with MODEL`."
+            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so: ask for other "
+            "characters, or score it with `semtoken proxy --read-with MODEL`."
         )
     unlisted = raw.texts.get("tool_call") or (raw.texts.get("reasoning") and not division.steps.get("reasoning"))
     short = 0 if raw.counted is None or unlisted or not raw.steps.steps else raw.counted - listed
@@ -523,8 +522,8 @@ def place_of_answer(pieces: Sequence[SpelledText], answer: str, stop: str | None
         return closed[-1] if closed else good[0]
     if len(good) > 1 and any(pieces[place.start].text for place in good):
         return Place(
-            problem=f"The answer {_shown(answer)} fits {len(good)} places of the list of log-probabilities, and nothing "
-            "says which is its own: ask for the reasoning in a field of its own, or without a stop string."
+            problem=f"The answer {_shown(answer)} fits {len(good)} places of the list of log-probabilities, and "
+            "nothing says which is its own: ask for the reasoning in a field of its own, or without a stop string."
         )
     return good[-1]
 

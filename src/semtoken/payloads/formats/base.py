@@ -122,8 +122,8 @@ class Delta(NamedTuple):
 
 
 AFTER_THE_END = (
-    "More of the answer came after the server had said that it is complete: a gateway has given two answers one index, or "
-    "sent one twice. Ask for one answer at a time."
+    "More of the answer came after the server had said that it is complete: a gateway has given two answers one index, "
+    "or sent one twice. Ask for one answer at a time."
 )
 
 
@@ -477,14 +477,14 @@ def logprobs_of(choice: Reply, where: str) -> Reply:
         return {"content": found}
     if isinstance(found, int | float) and not isinstance(found, bool):
         raise InvalidInput(
-            f"{where}.logprobs is the number {found}: an average of the answer's log-probabilities, which gateways take "
-            "from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
+            f"{where}.logprobs is the number {found}: an average of the answer's log-probabilities, which gateways "
+            "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
         )
     return as_object({} if found is None else found, f"{where}.logprobs")
 
 
 def raise_error(reply: Reply) -> None:
-    """Raise `BackendError` if a reply, a chunk or a choice reports an error of the server, whatever stands beside it."""
+    """Raise `BackendError` if a reply, a chunk or a choice reports an error of the server, whatever else it holds."""
     error = reply.get("error")
     response = reply.get("response")
     if reply.get("type") == "response.failed" and isinstance(response, Mapping):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Engine, Reply, Shape
 from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
