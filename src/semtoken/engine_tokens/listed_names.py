@@ -201,7 +201,7 @@ def _as_in_files(text: str) -> str:
 
 
 @dataclass
-class _Entries:
+class _NamedEntries:
     """The entries of a list, sorted by what their names tell; the fields are those of `ListedStep`."""
 
     found: dict[int, float]
@@ -275,7 +275,7 @@ class NameReader:
             doubtful=entries.doubtful,
         )
 
-    def _clear(self, step: TopStep, chosen: int) -> _Entries | None:
+    def _clear(self, step: TopStep, chosen: int) -> _NamedEntries | None:
         """What `_sorted` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
         chosen token, as nearly all are; None for any other.
         """
@@ -299,13 +299,13 @@ class NameReader:
         others = [spellings[number].normalized for number in found if number != chosen]  # type: ignore[index]
         if not one.alone and any(spelled == first or in_files == second for spelled, in_files in others):
             return None
-        return _Entries(found, listed=len(others))  # type: ignore[arg-type]
+        return _NamedEntries(found, listed=len(others))  # type: ignore[arg-type]
 
-    def _sorted(self, step: TopStep, chosen: int) -> _Entries:
+    def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
         """The entries one by one. The chosen token's own number is the one that counts."""
         own = step.log_probs[0]
         known = is_own(own)
-        entries = _Entries({chosen: math.exp(min(own, 0.0))} if known else {})
+        entries = _NamedEntries({chosen: math.exp(min(own, 0.0))} if known else {})
         seen: dict[Name, float] = {}
         for name, log_prob in zip(step.names[1:], step.log_probs[1:], strict=True):
             if not is_given(log_prob) and log_prob > -math.inf:
@@ -328,7 +328,7 @@ class NameReader:
             seen[name] = log_prob
         return entries
 
-    def _add_other(self, entries: _Entries, chosen: int, name: Name, probability: float, *, known: bool) -> None:
+    def _add_other(self, entries: _NamedEntries, chosen: int, name: Name, probability: float, *, known: bool) -> None:
         """Take in an entry that is another token, or may be one."""
         names, number = self._names, self._names.number(name)
         entries.listed += 1

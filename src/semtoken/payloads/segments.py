@@ -484,7 +484,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     return _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
 
 
-class Place(NamedTuple):
+class AnswerPlace(NamedTuple):
     """Where the answer stands in a list of steps, and what speaks against it."""
 
     start: int = 0
@@ -496,7 +496,9 @@ class Place(NamedTuple):
     problem: str | None = None
 
 
-def place_of_answer(pieces: Sequence[SpelledText], answer: str, stop: str | None = None, *, called: bool) -> Place:
+def place_of_answer(
+    pieces: Sequence[SpelledText], answer: str, stop: str | None = None, *, called: bool
+) -> AnswerPlace:
     """Find the steps of an answer behind those of the reasoning, by what stands around them.
 
     Before it there are markers and blanks, and behind it a terminator, blanks, or the text at which the engine stopped
@@ -504,7 +506,7 @@ def place_of_answer(pieces: Sequence[SpelledText], answer: str, stop: str | None
     """
     spans = find_texts(pieces, answer)
     if not spans:
-        return Place(problem=_mismatch(text_of_pieces(pieces), answer))
+        return AnswerPlace(problem=_mismatch(text_of_pieces(pieces), answer))
     places = []
     for start, end in spans:
         before, behind = text_of_pieces(pieces[:start]), text_of_pieces(pieces[end:])
@@ -514,14 +516,14 @@ def place_of_answer(pieces: Sequence[SpelledText], answer: str, stop: str | None
             or not _without_marks(behind.replace(REPLACEMENT, "", 1))
             or bool(stop and behind.lstrip().startswith(stop.strip()))
         )
-        places.append(Place(start, end, before=not known, behind=not ends))
+        places.append(AnswerPlace(start, end, before=not known, behind=not ends))
     best = min(place.before + place.behind for place in places)
     good = [place for place in places if place.before + place.behind == best]
     closed = [place for place in good if CLOSED.search(text_of_pieces(pieces[: place.start]))]
     if called or closed:
         return closed[-1] if closed else good[0]
     if len(good) > 1 and any(pieces[place.start].text for place in good):
-        return Place(
+        return AnswerPlace(
             problem=f"The answer {_shown(answer)} fits {len(good)} places of the list of log-probabilities, and "
             "nothing says which is its own: ask for the reasoning in a field of its own, or without a stop string."
         )
