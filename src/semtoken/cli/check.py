@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
+OBJECTS_OF_A_REPLY = 20_000
+"""So many objects may be made before the garbage collector looks at them."""
 MOST_REASONS = 8
 LONGEST_REASON = 300
 """So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
@@ -109,7 +113,7 @@ def check(
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
-        with counting("checking replies", None) as progress:
+        with rare_collections(), counting("checking replies", None) as progress:
             settings = CheckSettings(format, applied, wanted, keep_tokens=keeper is not None)
             if distributed is None or output is None:
                 checked = check_with(settings, sources, questions=questions, on_checked=progress)
@@ -141,6 +145,21 @@ def check(
         _write(checked, shown, output, sources)
         unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
         tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Have the garbage collector look less often, and not at what is loaded by now: a parsed reply is thousands of
+    objects, all of which are gone after it.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(OBJECTS_OF_A_REPLY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -99,6 +99,18 @@ def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]
 
     Function words belong to no phrase. A text without a content word is one phrase.
     """
+    found = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
+    for start, end in found:
+        yield FoundPart(start, end, "phrase", "meaning")
+
+
+@lru_cache(maxsize=8)
+def _phrases_of_short(text: str) -> Sequence[tuple[int, int]]:
+    """The phrases of a text that is short; its number on top and its doubts ask for them one after the other."""
+    return _phrases(text, Budget(text))
+
+
+def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     last = -1  # end of the content word before
     for start, end in words(text, budget):
@@ -113,8 +125,7 @@ def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]
     if not found and (stripped := text.strip()):
         begin = text.index(stripped)
         found = [(begin, begin + len(stripped))]
-    for start, end in found:
-        yield FoundPart(start, end, "phrase", "meaning")
+    return found
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
