@@ -157,7 +157,7 @@ def payloads(repeats: int) -> Iterator[Measured]:
 
 
 def saved_replies(repeats: int, count: int = 200) -> Iterator[Measured]:
-    """Replies of 40 tokens with 20 alternatives, beside Python's JSON parser: 2,000 of them in 5 s where the parser takes
+    """Replies of 40 tokens with 20 alternatives, beside Python's JSON parser: 2,000 of them in 5 s where that takes
     2.0 s, and `score_payload` in three times the parser's time.
     """
     random = np.random.default_rng(0)

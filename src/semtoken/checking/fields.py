@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInput, OverBudget
 from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import parse_json, reading_errors
 from semtoken.parts import Part
-from semtoken.parts.fields import allowed_values, subschema
+from semtoken.parts.fields import NEARLY_JSON, allowed_values, subschema
 from semtoken.parts.part import level_of
 from semtoken.results import ScoredResponse
 
@@ -92,7 +92,7 @@ def _record(
     rival, share = next(iter(_rivals(response, part)), (None, None))
     exact = response.log_score_bounds is None or part.bounds is None
     low, high = (None, None) if exact else part.bounds or (None, None)
-    note = " ".join(_notes(part, subschema(schema, part.path or "")))
+    note = " ".join(_notes(part, subschema(schema, part.path or ""), response.truncated))
     told = {name: getattr(part, name) for name in FACTS}
     record = told | {
         "confidence_lower": low,
@@ -135,7 +135,7 @@ def _rivals(response: ScoredResponse, part: Part) -> Iterable[tuple[str, float]]
     return [(part.text + text.rstrip(), share) for text, share in others if text[:1].isalnum() or text[:1] in ".,"]
 
 
-def _notes(part: Part, schema: Mapping[str, Any]) -> Iterable[str]:
+def _notes(part: Part, schema: Mapping[str, Any], truncated: bool | None) -> Iterable[str]:
     """What a reader should know of a field besides its confidence."""
     if not part.present:
         yield MISSING
@@ -146,8 +146,9 @@ def _notes(part: Part, schema: Mapping[str, Any]) -> Iterable[str]:
         yield f"The schema allows only {', '.join(map(str, allowed))}."
     elif wanted is not None and part.kind not in (wanted, "null"):
         yield f"The schema asks for a {wanted}, this is a {part.kind}."
+    yield from (flag.message for flag in part.flags if flag.code == NEARLY_JSON.code)
     if not part.complete:
-        yield "The answer was cut off."
+        yield "The JSON breaks off." if truncated is False else "The answer was cut off."
 
 
 def field_rows(

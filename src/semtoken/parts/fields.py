@@ -18,6 +18,7 @@ from semtoken.parts.part import Ending, Equality, FoundPart
 from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored_token import Flag
 
+NEARLY_JSON = Flag("nearly_json", "This is not written as JSON; the value is shown as it stands.")
 SHORT = 3
 """A string of at most so many words is taken for a name or a label, which is spelled in one way."""
 STEPS_A_MEMBER = 10
@@ -90,6 +91,7 @@ def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any]
         ending=endings.get(value.kind, "literal"),
         closing_in_confidence=figure,
         call=call,
+        flags=(NEARLY_JSON,) if value.nearly else (),
     )
 
 

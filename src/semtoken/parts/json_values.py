@@ -15,12 +15,21 @@ from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Literal
 
+from semtoken.errors import OverBudget
 from semtoken.parts.budget import Budget
 
 JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "key"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _UNFINISHED = re.compile(r"(?:\.|(?:\.\d+)?[eE][-+]?)\Z", re.ASCII)
+_NEARLY = re.compile(r'[^"{}\[\]\r\n]*[^"{}\[\]\r\n ,](?=[ \t]*(?:,[ \t\r\n]*["}]|\r?\n|}))')
+"""What stands for the value of a member where no JSON value does, up to the next member or the end of the object."""
+_NEARLY_STRING = re.compile(
+    r'"(?:[^"\\\r\n]|\\.|"(?![ \t]*(?:,[ \t\r\n]*"|}|\r?\n)))*"(?=[ \t]*(?:,[ \t\r\n]*"|}|\r?\n))'
+)
+"""A string with quotation marks inside, up to the one that the next member or the end of the object follows."""
+_AFTER_MEMBER = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*(?:["}]|\Z)|}|\Z)')
+_ENDS_MEMBER = re.compile(r'["}\r\n]')
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _BLANK = re.compile(r"[ \t\n\r]*")
 _OPENING = re.compile(r"[{\[]")
@@ -65,6 +74,8 @@ class JsonValue:
     """The decoded value; None for objects and arrays."""
     last_item_end: int | None = None
     """Where the last item of an array ends, if it has one: one past it, quotation mark included."""
+    nearly: bool = False
+    """Whether the value is not written as JSON, such as 6,826.94; `value` is then what is written."""
 
     @property
     def pointer(self) -> str:
@@ -223,7 +234,7 @@ def _value(text: str, position: int, stack: list[_OpenContainer], values: list[J
     if position >= len(text):
         raise _CutOff
     if text[position] not in "{[":
-        end = _scalar(text, position, place, values)
+        end = (_member if stack and stack[-1].is_object else _scalar)(text, position, place, values)
         if end == len(text) and stack:  # a number at the very end: it may go on
             raise _CutOff
         return end
@@ -264,8 +275,13 @@ def _close(text: str, position: int, stack: list[_OpenContainer], values: list[J
         if position >= len(text):
             raise _CutOff
         if text[position] == ",":
-            parent.index += 1
-            return position + 1
+            after = _blank(text, position + 1)
+            if text[after : after + 1] not in ("}", "]"):  # else a comma too many
+                parent.index += 1
+                return position + 1
+            position = after
+        if parent.is_object and text[position] == '"' and "\n" in text[parent.last_end : position]:
+            return position  # a comma is missing
         if text[position] != ("}" if parent.is_object else "]"):
             raise _BrokenJson
         position += 1
@@ -277,6 +293,31 @@ def _close(text: str, position: int, stack: list[_OpenContainer], values: list[J
 
 def _kind(opened: _OpenContainer) -> Literal["object", "array"]:
     return "object" if opened.is_object else "array"
+
+
+def _member(text: str, position: int, place: JsonPlace, values: list[JsonValue]) -> int:
+    """Read a member's value, also one that is nearly JSON; the place after it."""
+    known, number, quoted = len(values), False, text[position] == '"'
+    try:
+        end = _scalar(text, position, place, values)
+        if _AFTER_MEMBER.match(text, end):
+            return end
+        number = values[-1].kind == "number"
+    except _BrokenJson:
+        end = 0
+    written = (_NEARLY_STRING if quoted else _NEARLY).match(text, position)
+    if written is not None:
+        del values[known:]
+        start, last = written.start() + quoted, written.end() - quoted
+        kind: JsonKind = "number" if not quoted and text[last - 1].isdigit() else "string"
+        values.append(JsonValue(place, kind, start, last, text[start:last], nearly=True))
+        return written.end()
+    if number and not _ENDS_MEMBER.search(text, position):
+        del values[known:]
+        raise _CutOff
+    if not end:
+        raise _BrokenJson
+    return end
 
 
 def _scalar(text: str, position: int, place: JsonPlace, values: list[JsonValue]) -> int:
@@ -327,8 +368,13 @@ def _blank(text: str, position: int) -> int:
 
 
 def is_json(text: str) -> bool:
-    """Whether a whole text is a JSON object or array."""
+    """Whether a whole text is a JSON object or array, or an object with values that are nearly JSON."""
     try:
         return isinstance(json.loads(text), dict | list)
     except (ValueError, RecursionError):
+        pass
+    try:
+        found = find_json(text) if text.lstrip().startswith("{") else JsonText()
+    except OverBudget:
         return False
+    return found.end is not None and not text[found.end :].strip()
