@@ -56,7 +56,7 @@ def test_fit_audit_and_compare(tmp_path: Path) -> None:
     assert code == 0 and "the same choice in 2000 of 2000" in shown and "rank correlation 1.00" in shown
     turned = lines(tmp_path / "turned.jsonl", [json.loads(line) for line in reversed(there.read_text().splitlines())])
     code, _, said = semtoken("compare", again, turned)
-    assert code == 1 and "not to the same states in one order" in " ".join(said.split())
+    assert code == 2 and "not to the same states in one order" in " ".join(said.split())
 
 
 def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> Non
     assert "did not list" not in semtoken("compare", here, here)[1]
     found[0]["answers"]["late"]["bounds"] = [[0.5, 0.4], [0, 1]]
     code, _, said = semtoken("compare", here, lines(there, found))
-    assert code == 1 and "line 1" in said and "bounds" in said
+    assert code == 2 and "line 1" in said and "bounds" in said
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         bad = lines(tmp_path / "bad.jsonl", content)  # type: ignore[arg-type]
         for words in (("fit", bad, "-o", target), ("compare", good, bad)):
             code, _, said = semtoken(*words)
-            assert code == 1 and said.startswith("Error: ") and "Traceback" not in said, (content, said)
+            assert code == 2 and said.startswith("Error: ") and "Traceback" not in said, (content, said)
     code, _, said = semtoken("audit", target, good)
-    assert code == 1 and "semtoken decide fit" in said and not target.exists()
+    assert code == 2 and "semtoken decide fit" in said and not target.exists()
 
 
 class _Interrupted:

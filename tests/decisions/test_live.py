@@ -147,7 +147,7 @@ class TestLive:
             ((labelled, "--endpoint", "http://127.0.0.1:9/v1/decisions"), "gave no answers"),
         ):
             code, _, said = semtoken("audit", calibrator, *words)
-            assert code == 1 and why in " ".join(said.split()) and "Traceback" not in said, said
+            assert code == 2 and why in " ".join(said.split()) and "Traceback" not in said, said
 
     def test_a_journal_keeps_every_answer_once(
         self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path

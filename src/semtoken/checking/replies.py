@@ -61,6 +61,13 @@ class FoundReply:
     fault: str = ""
     """Why it cannot be read, if it cannot."""
 
+    def parsed(self) -> Any:
+        """The plain values of the line; raises `InvalidInput` if it is no JSON, or its file cannot be read."""
+        value = _parsed(self.value) if self.is_line else self.value
+        if self.fault or value is None:
+            raise InvalidInput(self.fault or NO_JSON)
+        return value
+
     def read(self) -> SavedReply:
         """Parse the reply.
 
@@ -69,10 +76,7 @@ class FoundReply:
         InvalidInput
             It is no JSON, or its file cannot be read.
         """
-        value = _parsed(self.value) if self.is_line else self.value
-        if self.fault or value is None:
-            raise InvalidInput(self.fault or NO_JSON)
-        reply = _saved(self.where, self.name, value)
+        reply = _saved(self.where, self.name, self.parsed())
         return reply if self.asked is None or reply.question is not None else replace(reply, question=self.asked)
 
     def names(self) -> ReplyNames | None:

@@ -15,6 +15,9 @@ from semtoken.support.extras import all_that_is_missing, missing_extra
 from semtoken.version import __version__
 
 FAILED, INTERRUPTED = 1, 130
+CHECK_FAILED = 2
+"""The status of an error in a command that checks something: 1 means that what it checks does not hold."""
+CHECKING = ("decide", "watch")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -35,24 +38,28 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except MissingExtra as error:
             tell(f"Error: {error}{all_that_is_missing(ctx.invoked_subcommand, str(error))}", style="red")
-            raise typer.Exit(FAILED) from error
+            raise typer.Exit(_status(ctx)) from error
         except SemtokenError as error:
             tell(f"Error: {error}", style="red")
-            raise typer.Exit(FAILED) from error
+            raise typer.Exit(_status(ctx)) from error
         except ModuleNotFoundError as error:
             if (missing := missing_extra(error)) is None:
                 raise
             tell(f"Error: {missing}{all_that_is_missing(ctx.invoked_subcommand, str(missing))}", style="red")
-            raise typer.Exit(FAILED) from error
+            raise typer.Exit(_status(ctx)) from error
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
             where = "" if error.filename is None else f" for {error.filename}"
             tell(f"Error: There is no space left on the disk{where}. Free some and try again.", style="red")
-            raise typer.Exit(FAILED) from error
+            raise typer.Exit(_status(ctx)) from error
         except KeyboardInterrupt as error:
             tell("Interrupted.", style="yellow")
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _status(ctx: Any) -> int:
+    return CHECK_FAILED if ctx.invoked_subcommand in CHECKING else FAILED
 
 
 app = typer.Typer(

@@ -62,6 +62,10 @@ def check(
     ] = None,
     schema: SchemaOption = None,
     calibrator: CalibratorOption = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="What is right in replies to typed questions: JSON lines, or a .csv file."),
+    ] = None,
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
@@ -82,6 +86,9 @@ def check(
     and what the model would have said instead. Files hold all answers, ranked, or with --schema the fields of JSON
     answers: value, confidence, what else was likely, and a decision.
 
+    Replies to typed questions (`/v1/decisions`, `/v1/systemone`) are ranked by the probability of the chosen option.
+    With them, `--questions` is the YAML file of the questions, `--calibrator` what `semtoken decide fit` wrote.
+
     For example:
 
     - `semtoken check replies/`
@@ -94,10 +101,17 @@ def check(
     from semtoken.calibration.promises import USUAL
     from semtoken.checking.answers import CheckSettings, check_with
     from semtoken.checking.fields import read_schema
+    from semtoken.checking.saved_decisions import are_decisions
     from semtoken.checking.shards import check_in_shards
     from semtoken.checking.tables import field_table, page_rows
+    from semtoken.cli.check_decisions import check_decisions
     from semtoken.files.safe_files import check_writable
 
+    if are_decisions(sources):
+        check_decisions(sources, questions, labels, calibrator, top, output)
+        return
+    if labels is not None:
+        raise InvalidInput("--labels are for replies to typed questions. For answers in text: `semtoken label`.")
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     if output is not None and output.suffix.lower() == ".parquet":

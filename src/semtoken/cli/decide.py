@@ -26,20 +26,35 @@ from semtoken.cli.options import (
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
+    from semtoken.decisions.questions import Question
     from semtoken.decisions.remote import Asker
+    from semtoken.decisions.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server.")
 
 AnswersArgument = Annotated[
     Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="What `semtoken decide run` wrote.")
 ]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option(dir_okay=False, help="What is right in saved replies: lines with `id` and `labels`, or a .csv file."),
+]
+QuestionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="QUESTIONS.yaml", dir_okay=False, help="The questions of saved replies that do not hold them."
+    ),
+]
 
 EndpointOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Ask a server instead: the address of its /v1/decisions or /v1/systemone, or of /v1/chat/completions and "
-        "the like, which is then asked for texts with log-probabilities.",
+        help="Ask a server instead: the address of its API (.../v1), of /v1/decisions or /v1/systemone, or of "
+        "/v1/chat/completions and the like, which is then asked for texts with log-probabilities. [OPENAI_BASE_URL]",
     ),
 ]
 NameOption = Annotated[str | None, typer.Option(help="The model's name at the endpoint.")]
@@ -53,6 +68,7 @@ KeyOption = Annotated[str, typer.Option(help="Environment variable that holds th
 @journal_options()
 @model_options()
 def run(
+    ctx: typer.Context,
     questions: Annotated[
         Path, typer.Argument(metavar="QUESTIONS.yaml", dir_okay=False, help="Questions by name, in either wire format.")
     ],
@@ -94,9 +110,14 @@ def run(
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import DecisionJob, read_questions
+    from semtoken.decisions.settings import Settings
 
     if executor == "ray" and keeping.journal is not None:
         raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
+    settings = Settings.beside(questions)
+    if endpoint is not None or not _is_typed(ctx, "model"):  # a model that is named is asked itself
+        endpoint, name = _server(settings, endpoint, name)
+    calibrator = calibrator or _existing(settings.calibrator)
     options = ReadingOptions(reading, orders or None)
     asked = read_questions(questions)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
@@ -132,47 +153,120 @@ class _ModelOrServer:
         from semtoken.decisions.running import asker_of_model
 
         if self.endpoint:
-            return asker_of_endpoint(self.endpoint, self.name, key=os.environ.get(self.key_env), top=self.top)
+            return asker_of_endpoint(self.endpoint, self.name, key=os.environ.get(self.key_env), top=self.top, say=tell)
         return asker_of_model(self.choice.load().backend)
+
+
+def _server(settings: Settings, endpoint: str | None, name: str | None) -> tuple[str | None, str | None]:
+    """The server that is asked and the model's name there: as typed, else of the environment, else of the settings."""
+    return endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream, name or settings.model
+
+
+def _is_typed(ctx: typer.Context, option: str) -> bool:
+    source = ctx.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _existing(folder: Path | None) -> Path | None:
+    return folder if folder is not None and folder.exists() else None
+
+
+def _questions(path: Path | None, settings: Settings) -> dict[str, Question] | None:
+    from semtoken.decisions.running import read_questions
+
+    path = path or settings.questions
+    return None if path is None else read_questions(path)
 
 
 @app.command(cls=ShortHelp)
 def fit(
-    source: AnswersArgument,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", file_okay=False, writable=True, help="The calibrator's folder.")
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ANSWERS",
+            help="What `semtoken decide run` wrote, or a file or folder of any server's saved replies.",
+        ),
     ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", file_okay=False, help="The calibrator's folder.")
+    ] = None,
+    labels: LabelsOption = None,
+    questions: QuestionsOption = None,
     promise: Annotated[
-        Promise,
+        Promise | None,
         typer.Option(
             help="selective: of the accepted at most alpha are wrong. missed: of the wrong ones at most alpha are "
-            "accepted. joint: of all at most alpha are accepted and wrong."
+            "accepted. joint: of all at most alpha are accepted and wrong. [selective]"
         ),
-    ] = "selective",
-    alpha: Annotated[float, typer.Option(help="The share that the promise allows.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="Chance that the labels mislead (promise 'selective').")] = 0.1,
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="The share that the promise allows. [0.1]")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Chance that the labels mislead (promise 'selective'). [0.1]")
+    ] = None,
+    require: Annotated[
+        bool, typer.Option("--require", help="Exit with 1, and write nothing, if a promise is not possible.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a calibrator for every question from labelled answers: chances, and thresholds with a promise.
 
-    A line says what is right under `labels`, as in `"labels": {"refund": false}`: write it into the file of states, or
-    into the answers.
+    A line says what is right under `labels`, as in `"labels": {"refund": false}`: write it into the file of states,
+    into the answers, or into a file of its own (`--labels`), which has the ids of the replies. Replies that were saved
+    from any server are read as they are; with `--questions` the calibrator knows the words of their questions.
 
     A predicate gets two, for what is called true and for what is called false: false alarms and misses cost
     differently. Each needs 30 labels, 5 of either kind; a promise needs more, and the message says how many. Each
     question gets a temperature for the probabilities of all its options, and a bias for each option that was right in
     at least 5 labels.
 
-    For example: `semtoken decide fit answers.jsonl -o calibrator --alpha 0.1`
-    """
-    from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.decision_records import read_decisions
-    from semtoken.files.outputs import check_not_inside
+    Defaults come from a `semtoken.yaml` beside the answers. Exit status: 1 with `--require` where a promise is missing,
+    2 for errors.
 
-    check_not_inside(output, [source])
+    For example:
+
+    - `semtoken decide fit answers.jsonl -o calibrator --alpha 0.1`
+    - `semtoken decide fit replies/ --labels labels.csv --questions questions.yaml -o calibrator --require`
+    """
+    from semtoken.checking.saved_decisions import decision_records
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.settings import Settings
+
+    settings = Settings.beside(source, questions)
+    output = output or settings.calibrator
+    if output is None:
+        raise InvalidInput("Name the calibrator's folder with -o, or in semtoken.yaml.")
     if output.exists() and not (output / "decisions.json").exists():
         raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
-    fitted = DecisionCalibrator.fit(read_decisions(source), promise=promise, alpha=alpha, delta=delta)
-    fitted.save(output)
+    asked = _questions(questions, settings) if labels or questions else None
+    fitted = DecisionCalibrator.fit(
+        decision_records(source, labels=labels, questions=asked),
+        promise=promise or settings.promise,
+        alpha=settings.alpha if alpha is None else alpha,
+        delta=settings.delta if delta is None else delta,
+    )
+    missing = [one.what for one in fitted.sides.values() if not one.promises and _is_required(one, settings.require)]
+    unknown = set(settings.require) - {name for one in fitted.sides.values() for name in (one.name, one.what)}
+    if require and unknown:
+        raise InvalidInput(f"{settings.file} requires a promise for {min(unknown)!r:.60}, which no answer is about.")
+    if not (require and missing):
+        fitted.save(output)
+    if as_json:
+        for one in fitted.sides.values():
+            counts = {"labels": one.n, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}
+            told = {"promises": one.promises, "statement": one.statement}
+            typer.echo(json.dumps({"question": one.name, "side": one.side, **counts, **told}))
+    else:
+        _tell_fitted(fitted)
+    if require and missing:
+        tell(f"Nothing was written, since there is no promise for {', '.join(missing)}.", style="red")
+        raise typer.Exit(1)
+
+
+def _is_required(one: DecisionSide, required: Sequence[str]) -> bool:
+    return not required or one.name in required or one.what in required
+
+
+def _tell_fitted(fitted: DecisionCalibrator) -> None:
     for one in fitted.sides.values():
         typer.echo(f"{one.what} ({one.n} labels): {one.statement}")
     names = {fingerprint: one.name for (fingerprint, _), one in fitted.sides.items()}
@@ -182,27 +276,27 @@ def fit(
 
 @app.command(cls=ShortHelp)
 def audit(
-    calibrator: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="What `decide fit` wrote.")],
+    calibrator: Annotated[
+        Path | None, typer.Argument(metavar="DIR", file_okay=False, help="What `decide fit` wrote [semtoken.yaml].")
+    ] = None,
     source: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="LABELLED.jsonl",
-            dir_okay=False,
-            help='What `decide run` wrote; with --endpoint, lines with "state" and "labels".',
+            metavar="LABELLED",
+            help='What `decide run` wrote, or saved replies; lines with "state" and "labels" are put to the server '
+            "[semtoken.yaml].",
         ),
-    ],
+    ] = None,
     endpoint: EndpointOption = None,
     name: NameOption = None,
     key_env: KeyOption = "OPENAI_API_KEY",
     top_logprobs: TopOption = 20,
+    labels: LabelsOption = None,
+    questions: QuestionsOption = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            dir_okay=False,
-            writable=True,
-            help="Keep the endpoint's answers; a run that was stopped goes on.",
+            "--output", "-o", dir_okay=False, help="Keep the endpoint's answers; a run that was stopped goes on."
         ),
     ] = None,
     wording: Annotated[
@@ -217,41 +311,57 @@ def audit(
     """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
 
     Label items that the calibrator was not fitted on, and let the other server answer them: here with `--endpoint`, or
-    before with `semtoken decide run`. The verdict is `holds`, `does not hold`, or `cannot be told from N labels`.
+    before with `semtoken decide run`, or give the replies that you saved. The verdict is `holds`, `does not hold`, or
+    `cannot be told from N labels`. Arguments that you leave out, and limits, come from a `semtoken.yaml` beside the
+    labelled items or in this folder.
+
+    Exit status: 1 if a promise does not hold or a limit is exceeded, 2 for errors, else 0.
 
     For example:
 
-    - `semtoken decide audit calibrator labelled.jsonl --endpoint http://localhost:8000/v1/systemone`
+    - `semtoken decide audit calibrator labelled.jsonl --endpoint http://localhost:8000/v1`
     - `semtoken decide audit calibrator there.jsonl`
+    - `semtoken decide audit calibrator replies/ --labels labels.csv --questions questions.yaml`
     """
+    from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.auditing import audit as audited
-    from semtoken.decisions.auditing import sensitivity
+    from semtoken.decisions.auditing import exceeded, sensitivity
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.decision_records import read_decisions
     from semtoken.decisions.remote import asker_of_endpoint
-    from semtoken.decisions.running import AskedAgain, ask_again, read_questions
+    from semtoken.decisions.running import AskedAgain, are_items, ask_again, read_questions
+    from semtoken.decisions.settings import Settings
 
+    settings = Settings.beside(source, calibrator)
+    calibrator, source = calibrator or settings.calibrator, source or settings.labelled
+    if calibrator is None or source is None:
+        raise InvalidInput("Name a calibrator and labelled items, or write both into semtoken.yaml.")
     fitted = DecisionCalibrator.load(calibrator)
-    if endpoint is None:
-        if wording is not None or output is not None:
-            raise InvalidInput("--wording and --output need --endpoint.")
-        answers = AskedAgain(read_decisions(source), {})
-    else:
-        ask = asker_of_endpoint(endpoint, name, key=os.environ.get(key_env), top=top_logprobs)
+    url, name = _server(settings, endpoint, name)
+    if url is not None and (endpoint is not None or are_items(source)):
+        ask = asker_of_endpoint(url, name, key=os.environ.get(key_env), top=top_logprobs, say=tell)
         reworded = None if wording is None else read_questions(wording)
         with TemporaryDirectory() as temporary:
             target = output or Path(temporary) / "answers.jsonl"
             answers = ask_again(fitted, source, ask, target, reworded=reworded, most=variants)
+    else:
+        if wording is not None or output is not None:
+            raise InvalidInput("--wording and --output need --endpoint.")
+        asked = _questions(questions, settings) if labels or questions else None
+        answers = AskedAgain(decision_records(source, labels=labels, questions=asked), {})
+    failed = False
     for one in audited(fitted, answers.records):
+        broken = exceeded(one, settings.limits) if _is_required(one.fitted, settings.require) else []
+        failed |= one.verdict == "does not hold" or bool(broken)
         counts = {"accepted": one.fired.count, "asked": one.fired.of, "wrong": one.wrong.count, "judged": one.wrong.of}
         values = {"question": one.fitted.name, "side": one.fitted.side, "verdict": one.verdict, **counts}
-        typer.echo(json.dumps(values) if as_json else one.statement)
+        typer.echo(json.dumps({**values, "exceeded": broken}) if as_json else " ".join([one.statement, *broken]))
     for how, records in answers.variants.items():
         for found in sensitivity(fitted, answers.records, records, how):
             counts = {"asked": found.changed.of, "changed": found.changed.count}
             more = {"decided_otherwise": found.decided_otherwise.count, "moved": found.moved.value}
             values = {"question": found.name, "how": how, **counts, **more}
             typer.echo(json.dumps(values) if as_json else found.statement)
+    raise typer.Exit(int(failed))
 
 
 @app.command(cls=ShortHelp)

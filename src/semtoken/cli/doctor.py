@@ -24,7 +24,10 @@ SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red"
 
 def doctor(
     base_url: Annotated[
-        str | None, typer.Option("--base-url", "-u", help="Address of the API, such as http://127.0.0.1:8000/v1.")
+        str | None,
+        typer.Option(
+            "--base-url", "-u", envvar="OPENAI_BASE_URL", help="Address of the API, such as http://127.0.0.1:8000/v1."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Name of the model there. Default: the only one it lists.")

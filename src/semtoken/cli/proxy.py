@@ -56,8 +56,12 @@ MEBIBYTE = 2**20
 @journal_options()
 def proxy(
     upstream: Annotated[
-        str, typer.Option(help="The server to forward to, such as http://127.0.0.1:8000 or https://api.openai.com.")
-    ],
+        str | None,
+        typer.Option(
+            envvar="OPENAI_BASE_URL",
+            help="The server to forward to, such as http://127.0.0.1:8000.",
+        ),
+    ] = None,
     tokenizer: TokenizerOption = None,
     clusters: ClustersOption = None,
     host: HostOption = LOOPBACK,
@@ -151,8 +155,8 @@ def proxy(
     --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
     and never logged. It has /health and /metrics (Prometheus) of its own.
 
-    It also answers typed questions at /v1/decisions and /v1/systemone, by chat or completions where the upstream has no
-    such routes itself.
+    It also answers typed questions at /v1/decisions and /v1/systemone, whatever the upstream has for them. Upstream and
+    calibrator of decisions may stand in `semtoken.yaml`.
 
     For example:
 
@@ -163,12 +167,17 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
     - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
+    from semtoken.decisions.settings import Settings
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.access import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 
+    of_folder = Settings.beside(decision_calibrator)
+    upstream = upstream or of_folder.upstream
+    if upstream is None:
+        raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in semtoken.yaml.")
     settings = ProxySettings(
         methods=as_methods(methods, of_replies=True),
         upstream=upstream,
@@ -214,7 +223,7 @@ def proxy(
         otel_content,
         page,
         keeping,
-        decision_calibrator,
+        decision_calibrator or of_folder.calibrator,
     )
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)

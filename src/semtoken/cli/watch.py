@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from semtoken.cli.console import out, untrusted
 from semtoken.cli.journal import open_journal
 from semtoken.cli.journal_options import VARIABLE
 from semtoken.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from semtoken.calibration.measures import Drift
 
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
 
@@ -35,6 +38,12 @@ def watch(
         float, typer.Option(help="How likely a promise that is kept may ever be called broken, in (0, 1).")
     ] = 0.05,
     as_json: JsonOption = False,
+    distance: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Exit with 1 if the scores have moved further than this [limits of semtoken.yaml]."
+        ),
+    ] = None,
     otel: Annotated[bool, typer.Option("--otel", help="Send the state as an OpenTelemetry event, too.")] = False,
 ) -> None:
     """Is the promise of the calibrator in use still kept? Look as often as you like.
@@ -45,14 +54,19 @@ def watch(
     Kolmogorov-Smirnov distance is printed, from 0 (alike) to 1. It says that something changed, not how wrong the
     chances have become: label some of the recent answers to see that.
 
+    Exit status: 1 if the promise is broken or the lower end of the distance exceeds the limit, 2 for errors, else 0.
+
     For example:
 
     - `semtoken watch journal.db`
     - `semtoken watch postgresql://me@db.example/semtoken --json`
     - `semtoken watch last-week.jsonl --calibrator my-calibrator`
     """
+    from semtoken.decisions.settings import Settings
+
+    most = Settings.beside(calibrator).limits.distance if distance is None else distance
     if calibrator is not None:
-        _compare_scores(calibrator, Path(source), as_json=as_json)
+        _compare_scores(calibrator, Path(source), as_json=as_json, most=most)
         return
     journal = open_journal(source)
     from semtoken.journal.labels import agreement
@@ -63,18 +77,24 @@ def watch(
         from semtoken.integrations.opentelemetry import send_state
 
         send_state(report)
+    holds = report.state != "broken" and not _too_far(report.moved, most)
     if as_json:
-        typer.echo(json.dumps(report.to_dict(), allow_nan=False))
-        return
+        typer.echo(json.dumps({**report.to_dict(), "holds": holds}, allow_nan=False))
+        raise typer.Exit(int(not holds))
     out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
     if report.undecided:
         out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
     for sentence in filter(None, (report.moved_sentence, report.states_sentence)):
         out.print(untrusted(sentence), soft_wrap=True)
     out.print(agreement(journal).sentence, soft_wrap=True)
+    raise typer.Exit(int(not holds))
 
 
-def _compare_scores(directory: Path, recent: Path, *, as_json: bool) -> None:
+def _too_far(moved: Drift | None, most: float | None) -> bool:
+    return moved is not None and most is not None and moved.low > most
+
+
+def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float | None) -> None:
     """Print how far recent scores, and hidden states, are from those that the calibrator was fitted on."""
     from semtoken.calibration import Calibrator
     from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
@@ -86,9 +106,12 @@ def _compare_scores(directory: Path, recent: Path, *, as_json: bool) -> None:
         states = calibrator.compare_states(answers)
     require_scores(answers)
     found = calibrator.compare(answers)
+    holds = not _too_far(found, most)
     if as_json:
-        typer.echo(json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)})))
-        return
+        typer.echo(
+            json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)}) | {"holds": holds})
+        )
+        raise typer.Exit(int(not holds))
     out.print(
         f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
         f"and the {found.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
@@ -103,3 +126,6 @@ def _compare_scores(directory: Path, recent: Path, *, as_json: bool) -> None:
             f"lie from the centre of the labelled ones: {shown}.",
             soft_wrap=True,
         )
+    if not holds:
+        out.print(f"That is further than the limit of {most}.")
+    raise typer.Exit(int(not holds))

@@ -13,6 +13,7 @@ from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
 from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.settings import Limits
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -111,6 +112,20 @@ class SideAudit:
         """Whether the intervals of the two shares that are accepted lie apart."""
         (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fired_fitted.interval
         return high < low_fitted or high_fitted < low
+
+
+def exceeded(one: SideAudit, limits: Limits) -> list[str]:
+    """The limits that a side does not keep, each as a sentence; none where nothing was promised for it."""
+    if one.verdict == "nothing was promised":
+        return []
+    found = []
+    if limits.distance is not None and one.drift is not None and one.drift.low > limits.distance:
+        found.append(f"The distance exceeds the limit of {limits.distance:g}.")
+    if limits.accepted is not None and one.fired.interval[1] < limits.accepted:
+        found.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
+    if not limits.undecided and one.verdict == "cannot be told":
+        found.append("The limits ask for labels that can tell.")
+    return found
 
 
 def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SideAudit]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -54,6 +55,7 @@ Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[
 """Asks questions, given by name, about a state, and returns their answers by name."""
 TIMEOUT = 600.0
 """Seconds that a server may take for one reply."""
+NO_ROUTE = (404, 405)
 BEST = 20
 """Most log-probabilities that common APIs give for each token."""
 
@@ -241,21 +243,25 @@ def asker_of_endpoint(
     return _FirstThatAnswers(_ways(root, server, top), say)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Server:
-    """What is sent with every request."""
+    """One server: what is sent with every request, and the connection that is kept between them."""
 
     key: str | None
     model: str | None
+
+    @cached_property
+    def _client(self) -> Any:
+        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+        return require("httpx", extra="serve").Client(headers=headers, timeout=TIMEOUT)
 
     def post(self, url: str, body: Mapping[str, Any]) -> Any:
         """The reply to a request; raises `_OtherShape` where the server wants to be asked otherwise."""
         httpx = require("httpx", extra="serve")
         sent = {**({} if self.model is None else {"model": self.model}), **body}
         try:
-            headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
-            reply = httpx.post(url, json=sent, headers=headers, timeout=TIMEOUT)
-            no_route = reply.status_code in (404, 405) and "model" not in reply.text.lower()
+            reply = self._client.post(url, json=sent)
+            no_route = reply.status_code in NO_ROUTE and "model" not in reply.text.lower()
             if no_route or wants_another_shape(reply.status_code, reply.text):
                 raise _OtherShape(url, reply.status_code, reply.text)
             reply.raise_for_status()
@@ -355,14 +361,14 @@ class _FirstThatAnswers:
                 answers = way(state, questions, options)
             except _OtherShape as error:
                 refused = refused or error
-                if self._first_is_wanted and refused is error and error.status in (404, 405):
+                if self._first_is_wanted and refused is error and error.status in NO_ROUTE:
                     raise
                 continue
             except BackendError as error:
                 if refused is None:
                     raise
                 raise BackendError(f"{refused} Asked by {way.what} instead: {error}") from error
-            if refused is not None:
+            if refused is not None and refused.status not in NO_ROUTE:
                 self._say(f"{refused} From here on, the server is asked by {way.what}.")
             self._found = way
             return answers

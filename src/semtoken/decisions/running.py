@@ -63,6 +63,14 @@ def _question(path: Path, name: str, found: Any) -> Question:
         raise InvalidInput(f"{path}, question {name!r}{field}: {str(error).rstrip('.')}.") from error
 
 
+def are_items(source: Path) -> bool:
+    """Whether a file holds states that nobody has answered yet."""
+    first = next(iter(read_json_lines(source)), None) if source.is_file() and source.suffix != ".json" else None
+    return (
+        first is not None and isinstance(first.value, dict) and "state" in first.value and "answers" not in first.value
+    )
+
+
 def asker_of_model(backend: Backend) -> Asker:
     """A function that asks a model in this process questions."""
     return lambda state, questions, options: dict(decide_about(backend, state, questions, options))  # type: ignore[arg-type]

@@ -1,0 +1,282 @@
+"""Saved replies to typed questions, of any server, with a file of labels: what fits, audits and checks read."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken.checking.replies import STANDARD_INPUT, found_replies
+from semtoken.decisions.answers import AnsweredQuestion, plain
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.decision_records import DecisionRecord, answer_values, read_decisions, records_of
+from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import read_json_lines, reading_errors
+
+IDS = ("custom_id", "question_id", "id")
+REPLIES = ("response", "reply", "body", "decision")
+"""The names under which a saved line keeps the reply."""
+
+
+@dataclass(frozen=True)
+class SavedDecision:
+    """The answer of one saved reply to one question."""
+
+    id: str
+    """The identifier of its line, or the name of its file."""
+    where: str
+    """File and line, for messages."""
+    record: DecisionRecord
+    block: Mapping[str, Any]
+    """What limits the answer: allowed mass, flags."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One saved line, parsed."""
+
+    id: str
+    where: str
+    value: Mapping[str, Any]
+
+    @property
+    def reply(self) -> Mapping[str, Any] | None:
+        """The reply to typed questions in it; None if there is none."""
+        for inner in (self.value, *(self.value.get(name) for name in REPLIES)):
+            body = inner.get("body", inner) if isinstance(inner, Mapping) else None
+            if isinstance(body, Mapping) and isinstance(body.get("answers"), Mapping | list):
+                return body
+        return None
+
+
+def are_decisions(sources: Sequence[str]) -> bool:
+    """Whether the first of some saved replies answers typed questions."""
+    try:
+        first = next(_lines([one for one in sources if one != STANDARD_INPUT]), None)
+    except InvalidInput:
+        return False
+    return first is not None and first.reply is not None
+
+
+def decision_records(
+    source: Path, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+) -> list[DecisionRecord]:
+    """The answers in a file of `semtoken decide run`, or in saved replies; see `saved_decisions`."""
+    if labels is None and questions is None and source.is_file() and source.suffix != ".json":
+        first = next(iter(read_json_lines(source)), None)
+        if first is None or first.fault or not isinstance(first.value, Mapping) or _is_own(first.value):
+            return read_decisions(source)
+    return [one.record for one in saved_decisions([str(source)], labels=labels, questions=questions)]
+
+
+def saved_decisions(
+    sources: Sequence[str], *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+) -> list[SavedDecision]:
+    """The answers in saved replies, in any of the formats in which servers answer typed questions.
+
+    Parameters
+    ----------
+    sources
+        Files, folders or globs: a reply as JSON, or one a line. A line may hold the reply under `response`, `reply`,
+        `body` or `decision`, beside an `id` or `custom_id` and the `request`.
+    labels
+        What is right: JSON lines with `id` and `labels`, or a CSV file with a column `id` and one for each question.
+        Without ids they belong to the replies in order.
+    questions
+        The questions by name. Else they are taken from the request beside a reply, or they are known by their names and
+        options alone.
+
+    Raises
+    ------
+    InvalidInput
+        Something cannot be read, no reply answers typed questions, or a label belongs to no reply.
+    """
+    lines = [line for line in _lines(sources) if line.reply is not None]
+    if not lines:
+        raise InvalidInput(f"{', '.join(sources)}: no reply answers typed questions.")
+    right = _labels_of(lines, labels)
+    found: list[SavedDecision] = []
+    for line, own in zip(lines, right, strict=True):
+        try:
+            found += _answers(line, own, questions)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"{line.where}: {error or 'it cannot be read'}") from error
+    return found
+
+
+def decision_rows(found: Sequence[SavedDecision], calibrator: DecisionCalibrator | None = None) -> list[dict[str, Any]]:
+    """Rows of a table, the least probable choice first; equal ones in the order in which they were saved."""
+    ranked = sorted(found, key=lambda one: one.record.log_score)
+    return [
+        {
+            "rank": rank,
+            "id": one.id,
+            "question": one.record.name,
+            "value": one.record.values[one.record.best],
+            "probability": max(one.record.probabilities),
+            "allowed_mass": one.block.get("allowed_mass"),
+            "flags": list((one.block.get("flags") or {}).values()),
+            "correct": None if one.record.label is None else one.record.correct,
+            **({} if calibrator is None else calibrator.block(one.record)),
+            "where": one.where,
+        }
+        for rank, one in enumerate(ranked, start=1)
+    ]
+
+
+def _lines(sources: Sequence[str]) -> Iterator[_Line]:
+    for one in found_replies(list(sources)):
+        try:
+            value = one.parsed()
+        except InvalidInput as error:
+            raise InvalidInput(f"{one.where}: {error}") from error
+        if isinstance(value, Mapping):
+            given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
+            is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
+            yield _Line(one.name if given is None or is_reply else str(given), one.where, value)
+
+
+def _is_own(value: Mapping[str, Any]) -> bool:
+    """Whether a line is one of `semtoken decide run`."""
+    answers = value.get("answers")
+    first = next(iter(answers.values()), None) if isinstance(answers, Mapping) else None
+    return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})
+
+
+def _answers(line: _Line, labels: Mapping[str, Any], asked: Mapping[str, Question] | None) -> Iterator[SavedDecision]:
+    reply = line.reply
+    assert reply is not None
+    if _is_own(reply):
+        blocks = {
+            name: {k: v for k, v in one.items() if k in ("allowed_mass", "flags")}
+            for name, one in reply["answers"].items()
+        }
+        made: Mapping[str, Any] = {**line.value, **({"labels": dict(labels)} if labels else {})}
+    else:
+        answered = dict(_read(reply, _questions(line, reply, asked)))
+        blocks = {name: plain(answer) for name, (answer, _) in answered.items()}
+        values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
+        state = line.value.get("state", (line.value.get("request") or {}).get("state", {"id": line.id}))
+        made = {"state": state, "labels": _as_values(labels, values), "answers": values}
+    for record in records_of(made):
+        yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
+
+
+def _questions(line: _Line, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
+    """The questions of a reply by name, in its order."""
+    if asked is None and isinstance(line.value.get("request"), Mapping):
+        asked = _of_request(line.value["request"])
+    answers = reply["answers"]
+    if isinstance(answers, Mapping):
+        return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}
+    known = list(asked or ())
+    names = [
+        str(given.get("name") or (known[number] if len(known) == len(answers) else f"question_{number}"))
+        for number, given in enumerate(answers)
+    ]
+    return {name: _one(asked, name) or _guessed(name, given) for name, given in zip(names, answers, strict=True)}
+
+
+def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
+    if asked is None:
+        return None
+    if name not in asked:
+        raise InvalidInput(f"there is no question {name!r:.60}: the questions are {', '.join(asked)}.")
+    return asked[name]
+
+
+def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
+    from semtoken.decisions.wire import openai, sglang, systemone
+
+    parse: Callable[[Mapping[str, Any]], Any] = systemone.parse if "state" in request else openai.parse
+    found = (sglang.parse if sglang.is_meant(request) else parse)(request)
+    return {
+        name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
+    }
+
+
+def _guessed(name: str, given: Mapping[str, Any]) -> Question:
+    """A question as far as its answer tells it: the name and the options."""
+    kind, listed = given["type"], given.get("probabilities")
+    if kind in ("predicate", "noul", "yes_no", "refusal"):
+        return Predicate(name, name=name)
+    pairs = [(one, one["value"]) for one in listed] if isinstance(listed, list) else [({}, key) for key in listed or ()]
+    if kind == "choice":
+        return Choice(name, [value for _, value in pairs], name)
+    legend = given.get("legend") or {}
+    return Score(
+        name, [Option(i, str(one.get("label", legend.get(str(i), i)))) for i, (one, _) in enumerate(pairs)], name
+    )
+
+
+def _read(
+    reply: Mapping[str, Any], questions: Mapping[str, Question]
+) -> Iterator[tuple[str, tuple[AnsweredQuestion, ReadingOptions]]]:
+    from semtoken.decisions.wire.extension import KEY, answers_in
+    from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
+
+    answers = reply["answers"]
+    for number, (name, question) in enumerate(questions.items()):
+        key: str | int = name if isinstance(answers, Mapping) else number
+        given = answers[key]
+        yes_no = given.get("type") == "yes_no"
+        shape = SYSTEM_ONE if isinstance(answers, Mapping) and not yes_no else SGLANG if yes_no else OPENAI
+        [answer] = answers_in([question], [("answers", key)], reply, shape.read_answer)
+        own = given.get(KEY) if isinstance(given.get(KEY), Mapping) else {}
+        orders = own.get("orders", 1)
+        options = (
+            ReadingOptions(own["reading"], None if orders == "all" else orders) if "reading" in own else READ_AS_USUAL
+        )
+        yield name, (answer, options)
+
+
+def _labels_of(lines: Sequence[_Line], path: Path | None) -> list[Mapping[str, Any]]:
+    """The labels of each line."""
+    if path is None:
+        return [line.value.get("labels") or {} for line in lines]
+    rows = list(_csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path))
+    if all(name is None for name, _ in rows):
+        if len(rows) != len(lines):
+            raise InvalidInput(f"{path} has {len(rows):,} lines without ids for {len(lines):,} replies.")
+        return [labels for _, labels in rows]
+    known = {str(name): labels for name, labels in rows if name is not None}
+    ids = [line.id for line in lines]
+    if len(set(ids)) < len(ids):
+        twice = next(one for number, one in enumerate(ids) if one in ids[:number])
+        raise InvalidInput(f"Two replies have the id {twice!r:.60}, so labels cannot be joined by it.")
+    if lost := set(known) - set(ids):
+        raise InvalidInput(f"{path}: no reply has the id {min(lost)!r:.60}. The first reply has {ids[0]!r:.60}.")
+    return [known.get(one, {}) for one in ids]
+
+
+def _json_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    for line in read_json_lines(path):
+        value = line.value
+        if line.fault or not isinstance(value, Mapping) or not isinstance(value.get("labels"), Mapping):
+            raise InvalidInput(
+                f'{path}, line {line.number}: a line is like {{"id": "7", "labels": {{"refund": false}}}}.'
+            )
+        yield next((value[name] for name in IDS if name in value), None), value["labels"]
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    with reading_errors(path), path.open(newline="", encoding="utf-8-sig") as file:
+        for row in csv.DictReader(file):
+            given = {name: text for name, text in row.items() if name not in IDS and text not in (None, "")}
+            yield next((row[name] for name in IDS if name in row), None), given
+
+
+def _as_values(labels: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Labels as the values of options: a table holds texts, such as "true" and "2"."""
+    found = {}
+    for name, label in labels.items():
+        if name not in answers:
+            raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
+        options = answers[name].get("options", [])
+        by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
+        plain_text = isinstance(label, str) and label not in options
+        found[name] = by_text.get(label.lower(), label) if plain_text else label
+    return found

@@ -1,0 +1,145 @@
+"""The gate for CI: `semtoken.yaml`, exit statuses, and the example workflow, behind a model and behind another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from semtoken.decisions.settings import Limits, Settings
+from semtoken.errors import InvalidInput
+from tests.web.servers import running
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gate"
+
+
+def calls(path: Path, number: int, seed: int) -> Path:
+    """Calls of which the state says how probable it is that they may run, and that is the share that may."""
+    chance = random.Random(seed)
+    shares = [round(chance.betavariate(0.6, 0.4), 6) for _ in range(number)]
+    lines = [{"state": f"{p} {i}", "labels": {"may_run": chance.random() < p}} for i, p in enumerate(shares)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+@contextmanager
+def model(knows: bool, keys: list[str | None]) -> Iterator[str]:
+    """A server that tells what the state says, or one that calls everything sure."""
+
+    async def answer(request: Request) -> JSONResponse:
+        keys.append(request.headers.get("authorization"))
+        p = float((await request.json())["state"].split()[0])
+        noul = min(max(p if knows else 0.9 + p / 10, 0.001), 0.999)
+        return JSONResponse({"model": "m", "answers": {"may_run": {"type": "noul", "noul": noul}}, "usage": {}})
+
+    with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False) as url:
+        yield f"{url}/v1"
+
+
+def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, str, str]:
+    environment = {**os.environ, "OPENAI_API_KEY": "secret", "NO_COLOR": "1"}
+    environment.pop("OPENAI_BASE_URL", None)
+    if url is not None:
+        environment["OPENAI_BASE_URL"] = url
+    words = [sys.executable, "-m", "semtoken", *command.split()[1:]]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("semtoken.yaml", "questions.yaml"):
+        (tmp_path / name).write_text((EXAMPLE / name).read_text("utf-8"), "utf-8")
+    calls(tmp_path / "fitting.jsonl", 600, 1)
+    calls(tmp_path / "labelled.jsonl", 400, 2)
+    return tmp_path
+
+
+def test_the_example_workflow_fails_when_the_model_is_exchanged(folder: Path) -> None:
+    steps = yaml.safe_load((EXAMPLE / "workflow.yml").read_text("utf-8"))["jobs"]["audit"]["steps"]
+    [step] = [step for step in steps if "semtoken decide" in step.get("run", "")]
+    assert set(step["env"]) == {"OPENAI_BASE_URL", "OPENAI_API_KEY"}
+    keys: list[str | None] = []
+    with model(knows=True, keys=keys) as url:
+        code, _, said = semtoken(folder, "semtoken decide run questions.yaml fitting.jsonl -o answers.jsonl", url)
+        assert code == 0, said
+        code, shown, said = semtoken(folder, "semtoken decide fit answers.jsonl --require --json")
+        assert code == 0, shown + said
+        code, shown, said = semtoken(folder, step["run"], url)
+        verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines())}
+        assert (code, verdicts["true"]) == (0, "holds"), shown + said
+    assert set(keys) == {"Bearer secret"}
+    with model(knows=False, keys=[]) as url:
+        code, shown, said = semtoken(folder, step["run"], url)
+    verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines())}
+    assert (code, verdicts["true"]) == (1, "does not hold"), shown + said
+    code, _, said = semtoken(folder, step["run"], url)  # nobody is there any more
+    assert code == 2 and said.startswith("Error: "), said
+
+
+def test_what_is_required_and_missing_ends_with_1_and_writes_nothing(folder: Path) -> None:
+    few = (folder / "few.jsonl").write_text
+    answers = [
+        {"type": "noul", "id": str(n), "answers": {"may_run": {"type": "noul", "noul": n / 100}}} for n in range(80)
+    ]
+    few("".join(json.dumps(one) + "\n" for one in answers), "utf-8")
+    labels = [{"labels": {"may_run": n % 2 == 0}} for n in range(80)]
+    (folder / "labels.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labels), "utf-8")
+    code, shown, said = semtoken(folder, "semtoken decide fit few.jsonl --labels labels.jsonl --require")
+    assert code == 1 and "Nothing was written" in said and not (folder / "may-run").exists(), shown + said
+    code, shown, said = semtoken(folder, "semtoken decide fit few.jsonl --labels labels.jsonl")
+    assert code == 0 and (folder / "may-run").exists(), shown + said
+
+
+def test_limits_end_an_audit_with_1(folder: Path) -> None:
+    settings = yaml.safe_load((folder / "semtoken.yaml").read_text("utf-8"))
+    with model(knows=True, keys=[]) as url:
+        semtoken(folder, "semtoken decide run questions.yaml fitting.jsonl -o answers.jsonl", url)
+        semtoken(folder, "semtoken decide run questions.yaml labelled.jsonl -o kept.jsonl", url)
+    semtoken(folder, "semtoken decide fit answers.jsonl")
+    assert semtoken(folder, "semtoken decide audit may-run kept.jsonl")[0] == 0
+    settings |= {"limits": {"accepted": 0.95}}
+    (folder / "semtoken.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+    code, shown, _ = semtoken(folder, "semtoken decide audit may-run kept.jsonl")
+    assert code == 1 and "fewer than the limit of 95 %" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("alpha: 2", "alpha cannot be 2"),
+        ("apha: 0.1", "no setting 'apha'"),
+        ("limits: {distance: true}", "distance cannot be True"),
+        ("limits: 3", "limits cannot be 3"),
+        ("- 1", "must hold settings by name"),
+        ("alpha: [", "is not YAML"),
+        ("require: may_run", "require cannot be"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "semtoken.yaml").write_text(text, "utf-8")
+    with pytest.raises(InvalidInput, match=why):
+        Settings.beside(tmp_path / "questions.yaml")
+
+
+def test_paths_start_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "semtoken.yaml").write_text("calibrator: made\nlimits: {undecided: false}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    found: Any = Settings.beside(Path("a/x.jsonl"), None)
+    assert (found.calibrator, found.limits) == (Path("a/made"), Limits(undecided=False))
+    assert Settings.beside(None) == Settings()
