@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from semtoken.decisions.settings import Limits, Settings
+from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.errors import InvalidInput
 from tests.web.servers import running
 
@@ -133,13 +133,13 @@ def test_limits_end_an_audit_with_1(folder: Path) -> None:
 def test_wrong_settings_are_named(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "semtoken.yaml").write_text(text, "utf-8")
     with pytest.raises(InvalidInput, match=why):
-        Settings.beside(tmp_path / "questions.yaml")
+        DecisionSettings.beside(tmp_path / "questions.yaml")
 
 
 def test_paths_start_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "semtoken.yaml").write_text("calibrator: made\nlimits: {undecided: false}\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    found: Any = Settings.beside(Path("a/x.jsonl"), None)
-    assert (found.calibrator, found.limits) == (Path("a/made"), Limits(undecided=False))
-    assert Settings.beside(None) == Settings()
+    found: Any = DecisionSettings.beside(Path("a/x.jsonl"), None)
+    assert (found.calibrator, found.limits) == (Path("a/made"), DecisionLimits(undecided=False))
+    assert DecisionSettings.beside(None) == DecisionSettings()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
     from semtoken.decisions.questions import Question
     from semtoken.decisions.remote import Asker
-    from semtoken.decisions.settings import Settings
+    from semtoken.decisions.settings import DecisionSettings
 
 app = typer.Typer(no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server.")
 
@@ -110,11 +110,11 @@ def run(
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import DecisionJob, read_questions
-    from semtoken.decisions.settings import Settings
+    from semtoken.decisions.settings import DecisionSettings
 
     if executor == "ray" and keeping.journal is not None:
         raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
-    settings = Settings.beside(questions)
+    settings = DecisionSettings.beside(questions)
     if endpoint is not None or not _is_typed(ctx, "model"):  # a model that is named is asked itself
         endpoint, name = _server(settings, endpoint, name)
     calibrator = calibrator or _existing(settings.calibrator)
@@ -157,7 +157,7 @@ class _ModelOrServer:
         return asker_of_model(self.choice.load().backend)
 
 
-def _server(settings: Settings, endpoint: str | None, name: str | None) -> tuple[str | None, str | None]:
+def _server(settings: DecisionSettings, endpoint: str | None, name: str | None) -> tuple[str | None, str | None]:
     """The server that is asked and the model's name there: as typed, else of the environment, else of the settings."""
     return endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream, name or settings.model
 
@@ -171,7 +171,7 @@ def _existing(folder: Path | None) -> Path | None:
     return folder if folder is not None and folder.exists() else None
 
 
-def _questions(path: Path | None, settings: Settings) -> dict[str, Question] | None:
+def _questions(path: Path | None, settings: DecisionSettings) -> dict[str, Question] | None:
     from semtoken.decisions.running import read_questions
 
     path = path or settings.questions
@@ -229,9 +229,9 @@ def fit(
     """
     from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.settings import Settings
+    from semtoken.decisions.settings import DecisionSettings
 
-    settings = Settings.beside(source, questions)
+    settings = DecisionSettings.beside(source, questions)
     output = output or settings.calibrator
     if output is None:
         raise InvalidInput("Name the calibrator's folder with -o, or in semtoken.yaml.")
@@ -329,9 +329,9 @@ def audit(
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.remote import asker_of_endpoint
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, read_questions
-    from semtoken.decisions.settings import Settings
+    from semtoken.decisions.settings import DecisionSettings
 
-    settings = Settings.beside(source, calibrator)
+    settings = DecisionSettings.beside(source, calibrator)
     calibrator, source = calibrator or settings.calibrator, source or settings.labelled
     if calibrator is None or source is None:
         raise InvalidInput("Name a calibrator and labelled items, or write both into semtoken.yaml.")

@@ -167,14 +167,14 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
     - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
-    from semtoken.decisions.settings import Settings
+    from semtoken.decisions.settings import DecisionSettings
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.access import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 
-    of_folder = Settings.beside(decision_calibrator)
+    of_folder = DecisionSettings.beside(decision_calibrator)
     upstream = upstream or of_folder.upstream
     if upstream is None:
         raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in semtoken.yaml.")

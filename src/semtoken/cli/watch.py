@@ -62,9 +62,9 @@ def watch(
     - `semtoken watch postgresql://me@db.example/semtoken --json`
     - `semtoken watch last-week.jsonl --calibrator my-calibrator`
     """
-    from semtoken.decisions.settings import Settings
+    from semtoken.decisions.settings import DecisionSettings
 
-    most = Settings.beside(calibrator).limits.distance if distance is None else distance
+    most = DecisionSettings.beside(calibrator).limits.distance if distance is None else distance
     if calibrator is not None:
         _compare_scores(calibrator, Path(source), as_json=as_json, most=most)
         return

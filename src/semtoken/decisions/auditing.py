@@ -13,7 +13,7 @@ from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
 from semtoken.decisions.decision_records import DecisionRecord
-from semtoken.decisions.settings import Limits
+from semtoken.decisions.settings import DecisionLimits
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -114,7 +114,7 @@ class SideAudit:
         return high < low_fitted or high_fitted < low
 
 
-def exceeded(one: SideAudit, limits: Limits) -> list[str]:
+def exceeded(one: SideAudit, limits: DecisionLimits) -> list[str]:
     """The limits that a side does not keep, each as a sentence; none where nothing was promised for it."""
     if one.verdict == "nothing was promised":
         return []

@@ -16,7 +16,7 @@ NAME = "semtoken.yaml"
 
 
 @dataclass(frozen=True)
-class Limits:
+class DecisionLimits:
     """What has to hold besides the promise; where it does not, a check ends with exit status 1."""
 
     distance: float | None = None
@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class DecisionSettings:
     """The settings of one folder of questions; paths are as the file names them, from its own folder on."""
 
     file: Path | None = None
@@ -46,10 +46,10 @@ class Settings:
     require: tuple[str, ...] = ()
     """The questions, or their sides such as "refund, called true", that a fit has to promise and that limits are for.
     Empty: all of them."""
-    limits: Limits = Limits()
+    limits: DecisionLimits = DecisionLimits()
 
     @classmethod
-    def beside(cls, *paths: Path | None) -> Settings:
+    def beside(cls, *paths: Path | None) -> DecisionSettings:
         """The settings beside the first of some files that has them, else those of this folder, else the defaults."""
         folders = [path if path.is_dir() else path.parent for path in paths if path is not None]
         for folder in (*folders, Path()):
@@ -58,7 +58,7 @@ class Settings:
         return cls()
 
     @classmethod
-    def read(cls, path: Path) -> Settings:
+    def read(cls, path: Path) -> DecisionSettings:
         """Read a file of settings.
 
         Raises
@@ -74,7 +74,7 @@ class Settings:
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} is not YAML: {error}") from error
         values = _checked(found, cls, str(path))
-        limits = Limits(**_checked(values.pop("limits", {}), Limits, f"{path}, limits"))
+        limits = DecisionLimits(**_checked(values.pop("limits", {}), DecisionLimits, f"{path}, limits"))
         for name in ("questions", "labelled", "calibrator"):
             if name in values:
                 values[name] = path.parent / values[name]
