@@ -35,7 +35,7 @@ class SavedDecision:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _SavedLine:
     """One saved line, parsed."""
 
     id: str
@@ -127,7 +127,7 @@ def decision_rows(found: Sequence[SavedDecision], calibrator: DecisionCalibrator
     ]
 
 
-def _lines(sources: Sequence[str]) -> Iterator[_Line]:
+def _lines(sources: Sequence[str]) -> Iterator[_SavedLine]:
     for one in found_replies(list(sources)):
         try:
             value = one.parsed()
@@ -136,7 +136,7 @@ def _lines(sources: Sequence[str]) -> Iterator[_Line]:
         if isinstance(value, Mapping):
             given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
             is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
-            yield _Line(one.name if given is None or is_reply else str(given), one.where, value)
+            yield _SavedLine(one.name if given is None or is_reply else str(given), one.where, value)
 
 
 def _is_own(value: Mapping[str, Any]) -> bool:
@@ -146,7 +146,7 @@ def _is_own(value: Mapping[str, Any]) -> bool:
     return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})
 
 
-def _answers(line: _Line, labels: Mapping[str, Any], asked: Mapping[str, Question] | None) -> Iterator[SavedDecision]:
+def _answers(line: _SavedLine, labels: Mapping[str, Any], asked: Mapping[str, Question] | None) -> Iterator[SavedDecision]:
     reply = line.reply
     assert reply is not None
     if _is_own(reply):
@@ -165,7 +165,7 @@ def _answers(line: _Line, labels: Mapping[str, Any], asked: Mapping[str, Questio
         yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
 
 
-def _questions(line: _Line, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
+def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
     """The questions of a reply by name, in its order."""
     if asked is None and isinstance(line.value.get("request"), Mapping):
         asked = _of_request(line.value["request"])
@@ -233,7 +233,7 @@ def _read(
         yield name, (answer, options)
 
 
-def _labels_of(lines: Sequence[_Line], path: Path | None) -> list[Mapping[str, Any]]:
+def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[str, Any]]:
     """The labels of each line."""
     if path is None:
         return [line.value.get("labels") or {} for line in lines]
