@@ -147,8 +147,7 @@ def _is_own(value: Mapping[str, Any]) -> bool:
 
 
 def _answers(line: _SavedLine, labels: Mapping[str, Any], asked: Mapping[str, Question] | None) -> Iterator[SavedDecision]:
-    reply = line.reply
-    assert reply is not None
+    reply = line.reply or {}
     if _is_own(reply):
         blocks = {
             name: {k: v for k, v in one.items() if k in ("allowed_mass", "flags")}
