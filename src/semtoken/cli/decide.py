@@ -228,7 +228,7 @@ def fit(
     - `semtoken decide fit replies/ --labels labels.csv --questions questions.yaml -o calibrator --require`
     """
     from semtoken.checking.saved_decisions import decision_records
-    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.calibrating import DecisionCalibrator, work_left
     from semtoken.decisions.settings import DecisionSettings
 
     settings = DecisionSettings.beside(source, questions)
@@ -238,10 +238,14 @@ def fit(
     if output.exists() and not (output / "decisions.json").exists():
         raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
     asked = _questions(questions, settings) if labels or questions else None
+    records = decision_records(source, labels=labels, questions=asked)
+    promise, alpha = promise or settings.promise, settings.alpha if alpha is None else alpha
+    for sentence in work_left(records, alpha) if promise == "selective" else []:
+        tell(sentence)
     fitted = DecisionCalibrator.fit(
-        decision_records(source, labels=labels, questions=asked),
-        promise=promise or settings.promise,
-        alpha=settings.alpha if alpha is None else alpha,
+        records,
+        promise=promise,
+        alpha=alpha,
         delta=settings.delta if delta is None else delta,
     )
     missing = [one.what for one in fitted.sides.values() if not one.promises and _is_required(one, settings.require)]
@@ -272,6 +276,8 @@ def _tell_fitted(fitted: DecisionCalibrator) -> None:
     names = {fingerprint: one.name for (fingerprint, _), one in fitted.sides.items()}
     for fingerprint, scale in fitted.scales.items():
         typer.echo(f"{names[fingerprint]}, probabilities of all options: {scale.statement}.")
+    for fingerprint, sets in fitted.sets.items():
+        typer.echo(f"{names[fingerprint]}, sets of options: {sets.statement}.")
 
 
 @app.command(cls=ShortHelp)
@@ -325,7 +331,7 @@ def audit(
     """
     from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.auditing import audit as audited
-    from semtoken.decisions.auditing import exceeded, sensitivity
+    from semtoken.decisions.auditing import audited_sets, exceeded, sensitivity
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.remote import asker_of_endpoint
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, read_questions
@@ -355,6 +361,11 @@ def audit(
         counts = {"accepted": one.fired.count, "asked": one.fired.of, "wrong": one.wrong.count, "judged": one.wrong.of}
         values = {"question": one.fitted.name, "side": one.fitted.side, "verdict": one.verdict, **counts}
         typer.echo(json.dumps({**values, "exceeded": broken}) if as_json else " ".join([one.statement, *broken]))
+    for found_sets in audited_sets(fitted, answers.records):
+        failed |= found_sets.verdict == "does not hold"
+        counts = {"held": found_sets.held.count, "judged": found_sets.held.of}
+        values = {"question": found_sets.name, "side": "set", "verdict": found_sets.verdict, **counts}
+        typer.echo(json.dumps(values) if as_json else found_sets.statement)
     for how, records in answers.variants.items():
         for found in sensitivity(fitted, answers.records, records, how):
             counts = {"asked": found.changed.of, "changed": found.changed.count}

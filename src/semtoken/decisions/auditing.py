@@ -13,12 +13,13 @@ from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
 from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.sets import PredictionSets
 from semtoken.decisions.settings import DecisionLimits
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
-Verdict = Literal["holds", "does not hold", "cannot be told", "nothing was promised"]
+Verdict = Literal["holds", "does not hold", "cannot be told", "nothing was promised", "no difference is shown"]
 CONFIDENCE = 0.95
 OF_WHAT: Mapping[Promise, str] = {
     "selective": "Wrong among them",
@@ -186,6 +187,50 @@ def _of_promise(one: DecisionSide, accepted: int, wrong_accepted: int, judged: i
     """The share that the promise is about."""
     promise = "selective" if one.threshold is None else one.threshold.promise
     return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[promise])
+
+
+@dataclass(frozen=True)
+class SetAudit:
+    """Whether the sets of a question's options hold the right one often enough behind another server."""
+
+    name: str
+    sets: PredictionSets
+    held: Share
+    """Labelled answers whose set has the right option."""
+    size: float
+    """Mean number of options in a set."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """`does not hold` where so many sets that lack the right option would come in fewer than 5 % of all fits and
+        audits if the labels were alike: the share that a fit misses is itself drawn (Beta), so the test is
+        beta-binomial.
+        """
+        missed, n, fitted = self.held.of - self.held.count, self.held.of, self.sets.shared + sum(self.sets.labels)
+        rank = max(self.sets.alpha * (fitted + 1), 1e-9)
+        tail = require("scipy.stats", extra="calibrate").betabinom.sf(missed - 1, n, rank, fitted + 1 - rank)
+        return "does not hold" if tail < 1 - CONFIDENCE else "no difference is shown"
+
+    @property
+    def statement(self) -> str:
+        """The verdict as a sentence."""
+        return (
+            f"{self.name}, sets of options: {self.verdict}. The right option is in {self.held}, where "
+            f"{percent(1 - self.sets.alpha)} are promised on average; {self.size:.2f} options in a set."
+        )
+
+
+def audited_sets(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SetAudit]:
+    """Whether the sets of options hold the right one, for each question with labelled answers."""
+    found = []
+    for fingerprint, sets in calibrator.sets.items():
+        own = [one for one in records if one.fingerprint == fingerprint and one.label is not None]
+        if own:
+            chosen = [sets(one.probabilities) for one in own]
+            held = sum(one.label in options for one, options in zip(own, chosen, strict=True))
+            size = float(np.mean([len(options) for options in chosen]))
+            found.append(SetAudit(own[0].name, sets, Share(held, len(own)), size))
+    return found
 
 
 @dataclass(frozen=True)

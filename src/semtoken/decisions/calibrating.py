@@ -13,11 +13,13 @@ import numpy as np
 
 from semtoken.calibration import Calibrator, Threshold
 from semtoken.calibration.calibrator import to_bytes
+from semtoken.calibration.promises import percent
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.decision_records import AskedQuestion, DecisionRecord, answer_values, records_of
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.decisions.scaling import OptionScale
+from semtoken.decisions.sets import PredictionSets, least_to_a_person
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
     dump_json,
@@ -98,6 +100,8 @@ class DecisionCalibrator:
     """What makes the probabilities of all options calibrated, by fingerprint; only for questions with enough labels."""
     questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
     """What was asked, by fingerprint, where the answers say it."""
+    sets: Mapping[str, PredictionSets] = field(default_factory=dict)
+    """Which options belong to the set of an answer, by fingerprint; only where a scale could be fitted, too."""
 
     @classmethod
     def fit(
@@ -139,10 +143,12 @@ class DecisionCalibrator:
         for (fingerprint, _), own in groups.items():
             by_question.setdefault(fingerprint, []).extend(own)
         told = {key: own[0].asked for key, own in by_question.items()}
+        scales = {key: scale for key, own in by_question.items() if (scale := _scale(own)) is not None}
         return cls(
             sides,
-            {key: scale for key, own in by_question.items() if (scale := _scale(own)) is not None},
+            scales,
             {key: one for key, one in told.items() if one is not None},
+            {key: _sets(by_question[key], alpha) for key in scales},
         )
 
     @property
@@ -170,7 +176,12 @@ class DecisionCalibrator:
         if one is None:
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
             return {"decision": "abstain", "promise": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
-        scaled = {} if scale is None else {"calibrated_probabilities": scale(record.probabilities).tolist()}
+        scaled: dict[str, Any] = {}
+        if scale is not None:
+            scaled["calibrated_probabilities"] = scale(record.probabilities).tolist()
+        if (sets := self.sets.get(record.fingerprint)) is not None:
+            options = [record.values[k] for k in sets(record.probabilities)]
+            scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
         if one.calibrator is None:
             return {**scaled, "decision": "abstain", "promise": one.refusal, "labels": one.n}
         return {
@@ -208,6 +219,7 @@ class DecisionCalibrator:
             "sides": listed,
             "scales": {key: asdict(scale) for key, scale in self.scales.items()},
             "questions": {key: one.values() for key, one in self.questions.items()},
+            "sets": {key: asdict(one) for key, one in self.sets.items()},
         }
 
     @classmethod
@@ -258,6 +270,10 @@ def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
         sides,
         {key: OptionScale(**values | {"biases": tuple(values["biases"])}) for key, values in content["scales"].items()},
         {key: AskedQuestion.read(values, _name(key, sides)) for key, values in content["questions"].items()},
+        {
+            key: PredictionSets(**{**one, "thresholds": tuple(one["thresholds"]), "labels": tuple(one["labels"])})
+            for key, one in content["sets"].items()
+        },
     )
 
 
@@ -291,6 +307,28 @@ def _refuse_repeated(name: str, states: Sequence[str]) -> None:
             f"{name}: {repeated} labelled answers are about a state that another one is about, too. Repeated answers "
             "count as evidence that is not there: leave them out."
         )
+
+
+def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
+    labels = [one.label for one in records if one.label is not None]
+    return PredictionSets.fit([one.probabilities for one in records], labels, alpha)
+
+
+def work_left(records: Sequence[DecisionRecord], alpha: float) -> list[str]:
+    """For each question with more wrong answers than alpha, a sentence: how many a person must see in any case."""
+    labelled: dict[str, list[DecisionRecord]] = {}
+    for record in records:
+        if record.label is not None:
+            labelled.setdefault(f"{record.name} {record.fingerprint}", []).append(record)
+    found = []
+    for own in labelled.values():
+        wrong, n = sum(not one.correct for one in own), len(own)
+        if (least := least_to_a_person(wrong, n, alpha)) > 0:
+            found.append(
+                f"{own[0].name}: {percent(wrong / n)} of {n:,} labelled answers are wrong. If at most {percent(alpha)} "
+                f"of the accepted may be, at least {percent(least)} of all must go to a person, whatever the score."
+            )
+    return found
 
 
 def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:

@@ -1,0 +1,98 @@
+"""Sets of options: coverage by simulation, against brute force, and in the block of a calibrator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semtoken.decisions.auditing import audited_sets
+from semtoken.decisions.calibrating import DecisionCalibrator, work_left
+from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.sets import PredictionSets, least_to_a_person
+from semtoken.errors import InvalidInput
+
+
+def draw(rng: np.random.Generator, n: int, sharpness: float, decimals: int = 9) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """Answers among four options, some of them rarely right, from a model that is too sure or not sure enough."""
+    prior = np.array([0.55, 0.3, 0.1, 0.05])
+    labels = rng.choice(4, n, p=prior)
+    logits = rng.normal(0, 1, (n, 4)) + 1.5 * np.eye(4)[labels]
+    p = np.exp(sharpness * logits)
+    return np.round(p / p.sum(axis=1, keepdims=True), decimals), labels
+
+
+@pytest.mark.parametrize("decimals", [9, 1])
+@pytest.mark.parametrize("sharpness", [0.5, 4.0])
+def test_coverage_is_as_promised_over_all_and_for_each_option(sharpness: float, decimals: int) -> None:
+    rng, alpha, repeats = np.random.default_rng(0), 0.1, 400
+    over_all, by_option = [], [[] for _ in range(4)]
+    for _ in range(repeats):
+        sets = PredictionSets.fit(*draw(rng, 200, sharpness, decimals), alpha)
+        p, labels = draw(rng, 200, sharpness, decimals)
+        held = np.array([label in sets(row) for row, label in zip(p, labels, strict=True)])
+        over_all.append(held.mean())
+        for k in range(4):
+            if sets.labels[k]:
+                by_option[k].append(held[labels == k].mean() if (labels == k).any() else np.nan)
+    assert np.mean(over_all) >= 1 - alpha - 3 * np.std(over_all) / math.sqrt(repeats)
+    for found in by_option[:3]:
+        assert np.nanmean(found) >= 1 - alpha - 3 * np.nanstd(found) / math.sqrt(len(found))
+    assert len(by_option[3]) < repeats  # sometimes too few labels for a threshold of its own
+
+
+def test_thresholds_are_those_of_the_formula() -> None:
+    p = np.linspace(0.02, 0.98, 25)
+    sets = PredictionSets.fit(np.stack([p, 1 - p], axis=1), [0] * 20 + [1] * 5, 0.1)
+    assert sets.thresholds == (pytest.approx(np.sort(p[:20])[1]), 0.0)  # floor(0.1 x 21) = 2; 5 labels are too few
+    assert (sets.labels, sets.shared) == ((20, 0), 5)
+    assert sets([0.05, 0.95]) == (1,) and sets([0.06, 0.94]) == (0, 1)
+    assert "for each of 1 options alone, too" in sets.statement and "at least 90 %" in sets.statement
+    with pytest.raises(InvalidInput, match="alpha"):
+        PredictionSets.fit([[0.5, 0.5]], [0], 1.5)
+    with pytest.raises(InvalidInput, match="a label"):
+        PredictionSets.fit([], [])
+
+
+def test_the_least_work_is_reached_by_a_perfect_score_and_never_beaten() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n, alpha = int(rng.integers(5, 300)), float(rng.uniform(0.01, 0.4))
+        wrong = np.sort(rng.random(n) < rng.random())  # right ones first: the best order there is
+        accepted = max(m for m in range(n + 1) if wrong[:m].sum() <= alpha * m)
+        least = least_to_a_person(int(wrong.sum()), n, alpha)
+        assert least <= 1 - accepted / n + 1e-9 and 1 - (accepted + 1) / n <= least + 1e-9
+
+
+def records(n: int, seed: int) -> list[DecisionRecord]:
+    p, labels = draw(np.random.default_rng(seed), n, 1.0)
+    p = p / p.sum(axis=1, keepdims=True)
+    return [
+        DecisionRecord("team", "f", "choice", tuple("abcd"), tuple(map(float, row)), int(label), state=f"{seed} {i}")
+        for i, (row, label) in enumerate(zip(p, labels, strict=True))
+    ]
+
+
+def test_an_audit_of_answers_that_are_alike_rarely_says_otherwise() -> None:
+    found = [DecisionCalibrator.fit(records(150, 2 * i), alpha=0.1) for i in range(60)]
+    verdicts = [audited_sets(one, records(1500, 2 * i + 1))[0].verdict for i, one in enumerate(found)]
+    assert verdicts.count("does not hold") <= 8  # 5 %: more than 8 of 60 come in 2 of 1000 runs
+
+
+def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> None:
+    fitted = DecisionCalibrator.fit(records(600, 1), alpha=0.2)
+    fitted.save(tmp_path / "made")
+    read = DecisionCalibrator.load(tmp_path / "made")
+    assert read.sets == fitted.sets and read.checksum == fitted.checksum
+    one = records(1, 2)[0]
+    told = read.block(one)["prediction_set"]
+    assert told["coverage"] == 0.8 and one.values[one.best] in told["options"]
+    [same] = audited_sets(read, records(2000, 3))
+    assert same.held.count / same.held.of == pytest.approx(0.8, abs=0.04) and same.verdict != "does not hold"
+    turned = [replace(one, label=(one.label or 0) + 1) for one in records(500, 4) if one.label != 3]
+    assert audited_sets(read, turned)[0].verdict == "does not hold"
+    [sentence] = work_left(records(600, 1), 0.01)
+    assert "must go to a person, whatever the score" in sentence and not work_left(records(600, 1), 0.99)
