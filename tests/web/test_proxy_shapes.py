@@ -228,8 +228,8 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("path", "body"),
         [
-            ("/api/generate", {"model": "of Ollama", "prompt": "x"}),
-            ("/generate", {"inputs": "of TGI"}),
+            ("/api/generate", {"model": "of Ollama", "text": "x"}),
+            ("/generate", {"question": "of nobody"}),
             ("/generate", {"text": "x", "return_logprob": [True]}),
             ("/completion", {"n_probs": 3}),
             ("/completion", {"prompt": "x", "n_probs": "3"}),

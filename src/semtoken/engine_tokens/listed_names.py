@@ -247,6 +247,8 @@ class NameReader:
         unnamed = is_unnamed(step.names[0])
         chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
         self._inside = unnamed
+        if chosen is None and not names.spelled and all(one[0] is not None for one in step.names):
+            chosen = names.without_name(step.names[0][0])  # lists of ids
         if chosen is None:
             raise InvalidInput(
                 f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
@@ -332,6 +334,8 @@ class NameReader:
         """Take in an entry that is another token, or may be one."""
         names, number = self._names, self._names.number(name)
         entries.listed += 1
+        if number is None and name[0] is not None and not self._same_spelling:
+            number = names.without_name(name[0])
         if number is None:
             entries.unmapped += probability
             return

@@ -42,6 +42,10 @@ IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern
 """How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
 ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
+TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
+NUMBER = ("logprob", "logProbability", "log_probability")
+BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs")
+"""The names that engines and clients have for the fields of an item."""
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
 KNOWN_FORMS = (
     "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
@@ -100,8 +104,8 @@ def spelling(name: Name) -> bytes | None:
 
 
 def steps_from_items(items: Any, where: str) -> StepList:
-    """The steps in chat items `{token, logprob, bytes, top_logprobs}`; llama.cpp adds `id` and may give `prob`,
-    `top_probs`.
+    """The steps in chat items `{token, logprob, bytes, top_logprobs}`, or with the names that other engines have for
+    these fields (`TEXT`, `ID`, `NUMBER`, `BEST`): llama.cpp may give probabilities, `prob` and `top_probs`.
 
     Raises
     ------
@@ -121,12 +125,17 @@ def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
 def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     """An item, and whether its log-probability is missing."""
     item = as_object(value, where)
-    top = item.get("top_logprobs", item.get("top_probs"))
+    top = _first(item, BEST)
+    if isinstance(top, Mapping):
+        top = [{"token": str(name), "logprob": number} for name, number in top.items()]
     entries = as_list([] if top is None else top, f"{where}.top_logprobs")
     usual = _usual_item(item, entries)
     if usual is not None:
         return usual, False
     log_prob = _log_prob(item, where)
+    if "probs" in item:  # older servers of llama.cpp give the chosen token's number in the list alone
+        names = (entry for entry in entries if isinstance(entry, Mapping) and _first(entry, TEXT) == _first(item, TEXT))
+        log_prob = _log_prob(next(names, {}), where)
     missing = log_prob is None or (log_prob == NOT_GIVEN and not entries)
     chosen = _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
     return TopStep(chosen, [_entry(entry, f"{where}.top_logprobs[{j}]") for j, entry in enumerate(entries)]), missing
@@ -171,8 +180,8 @@ def _entry(value: Any, where: str) -> TopToken:
 
 
 def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
-    text = optional(as_text, item.get("token"), f"{where}.token")
-    token_id = optional(as_id, item.get("id"), f"{where}.id")
+    text = optional(as_text, _first(item, TEXT), f"{where}.token")
+    token_id = optional(as_id, _first(item, ID), f"{where}.id")
     spelled = optional(as_bytes, item.get("bytes"), f"{where}.bytes")
     return token_named(log_prob, text, token_id, spelled)
 
@@ -180,11 +189,25 @@ def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
 def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
     """The log-probability of an item; None where the engine gives none."""
     if "prob" not in item or "logprob" in item:
-        return log_prob_or_none(item.get("logprob"), f"{where}.logprob")
+        return log_prob_or_none(_first(item, NUMBER), f"{where}.logprob")
     if item["prob"] is None:
         return None
     probability = as_number(item["prob"], f"{where}.prob")
     return as_log_prob(math.log(probability), f"{where}.prob") if probability > 0 else -math.inf
+
+
+def _first(item: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The value of the first of some fields that has one."""
+    return next((item[name] for name in names if item.get(name) is not None), None)
+
+
+def steps_from_columns(chosen: Any, tops: Any, where: str) -> StepList:
+    """The steps in a list of chosen tokens and a list of the best tokens of each, as TGI and Gemini give them."""
+    items = [as_object(one, f"{where}[{i}]") for i, one in enumerate(as_list(chosen, where))]
+    best = as_list([None] * len(items) if tops is None else tops, f"{where}, best tokens")
+    if len(best) != len(items):
+        return _unequal(f"{len(items)} tokens, {len(best)} lists of the best")
+    return steps_from_items([{**item, "top_logprobs": top} for item, top in zip(items, best, strict=True)], where)
 
 
 def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
@@ -200,6 +223,8 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
     if not len(tokens) == len(chosen) == len(tops):
         lengths = f"{len(tokens)} tokens, {len(chosen)} token_logprobs, {len(tops)} top_logprobs"
         return _unequal(lengths)
+    if any(type(token) is int for token in tokens):
+        return _steps_of_ids(tokens, chosen, tops, where)
     steps: list[TopStep] = []
     picked: list[float | None] = []
     for i, (token, value, top) in enumerate(zip(tokens, chosen, tops, strict=True)):
@@ -211,6 +236,23 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
         entries = (token_named(NOT_GIVEN if v is None else v, k) for k, v in numbers)
         steps.append(TopStep(token_named(NOT_GIVEN if log_prob is None else log_prob, name), tuple(entries)))
     return StepList(tuple(steps), tuple(i for i, value in enumerate(picked) if value is None))
+
+
+def _steps_of_ids(tokens: Sequence[Any], chosen: Sequence[Any], tops: Sequence[Any], where: str) -> StepList:
+    """The same lists with ids in place of texts, as mlx_lm.server gives them."""
+    columns = [
+        {
+            "id": token,
+            "logprob": number,
+            "top_logprobs": [{"id": int(k), "logprob": v} for k, v in as_object(top or {}, where).items() if _is_id(k)],
+        }
+        for token, number, top in zip(tokens, chosen, tops, strict=True)
+    ]
+    return steps_from_items(columns, where)
+
+
+def _is_id(key: Any) -> bool:
+    return isinstance(key, int) or (isinstance(key, str) and key.isdecimal())
 
 
 def _unequal(lengths: str) -> StepList:

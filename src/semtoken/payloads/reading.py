@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from semtoken.payloads.splice import parse_reply, plain
 from semtoken.payloads.stream import PayloadStream, payload_of
 from semtoken.support.inputs import real
 
+UNFINISHED = re.compile(r"""^\{.*"done": ?false.*\}\s*$""")
+"""A line of a stream of Ollama's."""
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
@@ -78,9 +81,12 @@ def read_replies(replies: Sequence[Reply], format: str | None, temperature: floa
 
 
 def is_stream_text(text: str | bytes) -> bool:
-    """Whether a text is a stream of server-sent events rather than JSON."""
+    """Whether a text is a stream rather than JSON: server-sent events, or lines of JSON of which the first goes on."""
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
-    return start.lstrip("\ufeff \r\n").startswith(STREAM_STARTS)
+    if start.lstrip("\ufeff \r\n").startswith(STREAM_STARTS):
+        return True
+    first = text.lstrip().partition(b"\n" if isinstance(text, bytes) else "\n")[0]  # type: ignore[arg-type]
+    return UNFINISHED.search(first if isinstance(first, str) else first.decode("utf-8", "replace")) is not None
 
 
 def _is_batch(values: list[Any]) -> bool:
@@ -90,7 +96,7 @@ def _is_batch(values: list[Any]) -> bool:
     if all(isinstance(value.get("meta_info"), Mapping) for value in values):
         names = [str(value["meta_info"].get("id", i)) for i, value in enumerate(values)]
         return len(set(names)) == len(names)  # the chunks of one reply share its id
-    return all(value.get("stop") is True for value in values)
+    return all(value.get("stop") is True or ("generated_text" in value and "token" not in value) for value in values)
 
 
 def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None) -> Payload:

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes, cut anywhere -> events, each with its own bytes; strict, incremental, in linear time.
+"""Server-sent events, or lines of JSON: bytes, cut anywhere -> events with their own bytes; strict, in linear time.
 
 The one reader of event streams, for payloads and for the proxy. It takes what the standard allows: a byte-order mark,
 lines that end in LF, CR or CRLF, comments, data over several lines. What it does not understand is an error: a line
@@ -92,6 +92,8 @@ class EventReader:
         self._kind = "message"
         self._fault: str | None = None
         self._at_start = True
+        self._is_json = False
+        """The stream is lines of JSON, as Ollama's."""
         self._after_return = False
         """The last byte was a carriage return: a line feed belongs to it."""
 
@@ -116,6 +118,8 @@ class EventReader:
         self._pending += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         if self._at_start and not self._past_byte_order_mark():
             return []
+        if self._is_json:
+            return self._lines_of_json()
         events: list[Event] = []
         done = 0
         while True:
@@ -173,6 +177,9 @@ class EventReader:
         """End the stream; returns the last event if no blank line followed it."""
         if self._at_start or not self._pending:
             return []
+        if self._is_json:
+            self._pending += b"\n"
+            return self._lines_of_json()
         end = len(self._pending) - self._pending.endswith(b"\r")
         if end > self._begin:
             self._take_line(end, len(self._pending), 0)
@@ -181,10 +188,19 @@ class EventReader:
         self._begin = self._searched = 0
         return events
 
+    def _lines_of_json(self) -> list[Event]:
+        """The complete lines that are pending; blank ones belong to the line behind them."""
+        end = self._pending.rfind(b"\n") + 1
+        lines, self._pending = bytes(self._pending[:end]).splitlines(keepends=True), self._pending[end:]
+        if len(self._pending) > self._longest:
+            raise InvalidInput(f"The stream holds a line of more than {self._longest // 2**20} million characters.")
+        return [Event(line, (_Line(0, 0, len(line.rstrip()), len(line)),)) for line in lines]
+
     def _past_byte_order_mark(self) -> bool:
         if len(self._pending) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(self._pending):
             return False
         self._at_start = False
+        self._is_json = self._pending.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
         if self._pending.startswith(BYTE_ORDER_MARK):
             self._begin = self._searched = len(BYTE_ORDER_MARK)
         return True

@@ -182,6 +182,7 @@ class ListedSteps:
 
 SLIGHTLY_OVERFULL = 1.001
 ZEROS_IN_A_ROW = 5
+UNMAPPED = "list names that fit no token of the vocabulary"
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
@@ -270,7 +271,7 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
         ("ambiguous_names", unclear, "list names that fit several tokens"),
         ("special_names", any_special, "chose a special token whose name does not tell which, and it may matter"),
         ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
-        ("unmapped_names", unmapped, "list names that fit no token of the vocabulary"),
+        ("unmapped_names", unmapped, "name tokens by ids alone" if answer.scorer.open_ended else UNMAPPED),
     )
     return tuple(Flag(code, f"{_steps(where, len(steps))} {what}.") for code, where, what in found if where)
 

@@ -10,6 +10,8 @@ from starlette.responses import JSONResponse
 
 DONE = b"data: [DONE]\n\n"
 EVENT_STREAM = "text/event-stream"
+JSON_LINES = "application/x-ndjson"
+"""The stream of Ollama's own routes."""
 
 
 class ApiError(Exception):

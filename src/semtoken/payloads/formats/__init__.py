@@ -9,7 +9,7 @@ registry (docs/extending.md).
 from __future__ import annotations
 
 from semtoken.payloads.formats.base import ALL, Delta, Growth, HiddenFields, Place, ProbeQuestion, Shape
-from semtoken.payloads.formats.registry import Format, known_formats, known_shapes, shape_at
+from semtoken.payloads.formats.registry import Format, known_formats, known_shapes, served_shapes, shape_at, shapes_at
 
 __all__ = [
     "ALL",
@@ -22,5 +22,7 @@ __all__ = [
     "Shape",
     "known_formats",
     "known_shapes",
+    "served_shapes",
     "shape_at",
+    "shapes_at",
 ]

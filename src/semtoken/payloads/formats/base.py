@@ -6,17 +6,17 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.spellings import with_ids
-from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional
+from semtoken.engine_tokens.spellings import steps_from_items, with_ids
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import RawChoice
-from semtoken.payloads.splice import Change, Keep, Path
+from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
 from semtoken.results import Distribution
 
 Reply: TypeAlias = Mapping[str, Any]
@@ -121,6 +121,8 @@ class Delta(NamedTuple):
         return {**self.texts, "tool_call": said} if said else self.texts
 
 
+RAW = ("vllm", "llama-cpp", "llama-cpp-python")
+"""Engines that were found to show the model's own probabilities."""
 AFTER_THE_END = (
     "More of the answer came after the server had said that it is complete: a gateway has given two answers one index, "
     "or sent one twice. Ask for one answer at a time."
@@ -189,14 +191,14 @@ def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tup
 class Shape:
     """One shape of replies, and the reading of one reply of it: all at once, or chunk by chunk.
 
-    A new shape is a subclass in a file of its own and a line in `registry.SHAPES`. What raises `NotImplementedError`
-    here has to be written; everything else has a meaning that fits most APIs.
+    A new shape is a subclass in a file of its own and a line in `registry.SHAPES`: mostly a table of where things
+    stand, as paths from a choice (or from a request). What differs is a method to override.
     """
 
     name: ClassVar[str]
     """The shape's name for people and for `semtoken doctor`."""
-    path: ClassVar[str]
-    """The end of the path at which servers answer in this shape, such as `/chat/completions`."""
+    path: ClassVar[str] = ""
+    """The end of the path at which servers answer in this shape, such as `/chat/completions`; none for a saved form."""
     below_v1: ClassVar[bool] = True
     """Whether the path lies below `/v1`; otherwise it is one of an engine's own, at the root."""
     formats: ClassVar[Mapping[Engine, str]]
@@ -209,14 +211,51 @@ class Shape:
     """Whether the server renders the prompt as a message of a chat; otherwise it continues the prompt."""
     divided: ClassVar[bool] = False
     """Whether the engine divides what the model wrote into reasoning, answer and tool calls."""
-
     ends: ClassVar[tuple[str, str]] = ("stop", "length")
     """The finish reasons of an answer that its model ended, and of one that was cut off at its longest."""
+
+    # --- where things stand in a request
+
+    prompts: ClassVar[Sequence[str]] = ()
+    """The fields that may hold the prompt, the usual one first."""
+    limit_at: ClassVar[Path] = ("max_tokens",)
+    """The most tokens of an answer."""
+    temperature_at: ClassVar[Path] = ("temperature",)
+    top_at: ClassVar[Path] = ()
+    """How many log-probabilities of other tokens to give."""
+    switch_at: ClassVar[Path] = ()
+    """Whether to give any; empty where the number tells."""
+
+    # --- where things stand in a reply
+
+    choices_at: ClassVar[Path] = ()
+    """The list of choices; empty where the reply is one choice, and a list of replies a batch."""
+    marks: ClassVar[tuple[Path, ...]] = ()
+    """What every reply has, and no reply of another shape."""
+    chunk_marks: ClassVar[Sequence[Path]] = ()
+    """What every chunk of a stream has; as `marks` if empty."""
+    texts: ClassVar[Mapping[SegmentKind, tuple[Path, ...]]] = MappingProxyType({})
+    """The texts of a choice in a reply or a chunk; of several places the first that holds one."""
+    numbers_at: ClassVar[Sequence[Path]] = ()
+    """The log-probabilities of a choice, which are taken out for clients that did not ask."""
+    tops_at: ClassVar[Sequence[Path]] = ()
+    """Lists beside them that hold the best tokens of each step."""
+    tops_in: ClassVar[Sequence[str]] = ("top_logprobs",)
+    """The field of an item that holds the best tokens of its step."""
+    showing: ClassVar[tuple[Path, ...]] = ()
+    """What else shows the answer."""
+    end_at: ClassVar[Path] = ("finish_reason",)
+    """Why the choice ended; null while it goes on."""
+    count_at: ClassVar[Path] = ()
+    """How many tokens were written."""
+    read_at: ClassVar[Path] = ()
+    """How many tokens the model read, in a reply."""
 
     def __init__(self) -> None:
         self.counted: int | None = None
         """How many tokens the reply counts in all its choices, hidden reasoning apart; None if it does not say."""
         self.sums: dict[int, ChoiceSum] = {}
+        self._model: str | None = None
 
     # --- ask
 
@@ -225,7 +264,11 @@ class Shape:
         """The body of a request in this shape. `body` adds the fields for log-probabilities, and model and temperature
         where the path lies below `/v1`, since all those APIs name them alike.
         """
-        raise NotImplementedError
+        prompt = [{"role": "user", "content": question.prompt}] if cls.is_chat else question.prompt
+        body = merged({cls.prompts[0]: prompt}, cls.limit_at, question.max_tokens)
+        if cls.below_v1 or question.temperature is None:
+            return body
+        return merged(body, cls.temperature_at, question.temperature)
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
@@ -236,7 +279,15 @@ class Shape:
         InvalidInput
             The body is no request of this shape; what a request means is for the server to judge.
         """
-        raise NotImplementedError
+        if cls.prompts and not any(name in body for name in cls.prompts):
+            raise InvalidInput(f"The request has no {' or '.join(cls.prompts)}.")
+        top = count_of(value_at(body, cls.top_at), ".".join(map(str, cls.top_at)))
+        if not cls.switch_at:
+            return top or None
+        switch = value_at(body, cls.switch_at)
+        if not isinstance(switch, bool | None):
+            raise InvalidInput(f"{'.'.join(map(str, cls.switch_at))} must be true or false.")
+        return (top or 0) if switch else None
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
@@ -244,7 +295,10 @@ class Shape:
 
         `token_ids`: for ids of the tokens, too, where they come on request.
         """
-        raise NotImplementedError
+        names = [str(path[0]) for path in (cls.top_at, cls.switch_at) if path]
+        own = {name: body[name] for name in names if name in body}
+        found = merged(own, cls.top_at, as_many(top, cls.requested(body)))
+        return merged(found, cls.switch_at, True) if cls.switch_at else found
 
     @classmethod
     def body(cls, question: ProbeQuestion) -> dict[str, Any]:
@@ -264,7 +318,7 @@ class Shape:
     @classmethod
     def temperature(cls, body: Reply) -> float | None:
         """The temperature that a request names, None if it names none."""
-        value = body.get("temperature")
+        value = value_at(body, cls.temperature_at)
         return value if isinstance(value, int | float) else None
 
     @classmethod
@@ -281,14 +335,26 @@ class Shape:
         InvalidInput
             Only the server knows what the model was asked.
         """
-        raise InvalidInput(f"Answers of {cls.path} are not read again: what the model was asked is not known here.")
+        given = next((body[name] for name in cls.prompts if name in body), None)
+        if cls.is_chat and isinstance(given, list) and given:
+            return given
+        return text_or_ids(given, choice)
 
     @classmethod
     def has_stop_texts(cls, body: Reply) -> bool:
         """Whether a request names texts that end the answer."""
         return bool(body.get("stop"))
 
-    # --- where things stand
+    # --- the places of a reply, for those who change it
+
+    @classmethod
+    def choices(cls, reply: Any) -> Iterator[tuple[int, Path, Reply]]:
+        """Each choice of a reply or an event, with its place in their list and its path."""
+        found = value_at(reply, cls.choices_at)
+        listed = isinstance(found, list | tuple)
+        for number, one in enumerate(found if listed else [found]):
+            if isinstance(one, Mapping):
+                yield number, (*cls.choices_at, number) if listed else cls.choices_at, one
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
@@ -296,7 +362,18 @@ class Shape:
 
         None means that the reply has another shape.
         """
-        raise NotImplementedError
+        replies = reply if isinstance(reply, list) and not cls.choices_at else [reply]
+        if not replies or not all(
+            isinstance(one, Mapping) and (cls.starts(one) or cls.detects([one])) for one in replies
+        ):
+            return None
+        return [cls._place(path, one, number) for number, path, one in cls.choices(reply)]
+
+    @classmethod
+    def _place(cls, path: Path, choice: Reply, number: int) -> Place:
+        index, ended = choice.get("index", number), cls.is_ended(choice)
+        goes_on = not ended and bool(cls.said(choice).get("answer"))
+        return Place(index if isinstance(index, int) else None, path, ended, goes_on)
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
@@ -304,12 +381,26 @@ class Shape:
 
         Replacements must not depend on what is replaced: events of one form are edited in the same way.
         """
-        raise NotImplementedError
+        for _, path, choice in cls.choices(reply):
+            if hidden.kept is None:
+                yield from (Drop((*path, *at)) for at in cls.numbers_at)
+                continue
+            for at in cls.numbers_at:
+                for name in cls.tops_in:
+                    yield from shorter_items(value_at(choice, at), (*path, *at), hidden.kept, name)
+            for at in cls.tops_at:
+                steps = value_at(choice, at)
+                count = len(steps) if isinstance(steps, list) and hidden.kept else 0
+                yield from (Keep((*path, *at, i), range(hidden.kept)) for i in range(count))
+                if not hidden.kept:
+                    yield Drop((*path, *at))
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
         """Changes that put a text in the place of an answer, and remove everything that shows the answer."""
-        raise NotImplementedError
+        for kind, paths in cls.texts.items():
+            yield from (Replace((*place.path, *at), text if kind == "answer" else None) for at in paths)
+        yield from (Drop((*place.path, *at)) for at in (*cls.numbers_at, *cls.tops_at, *cls.showing))
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
@@ -330,29 +421,77 @@ class Shape:
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
         """How many tokens the model read, if the reply says so."""
-        return None
+        return count_at(reply, *cls.read_at) if cls.read_at else None
 
     # --- detect
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
         """Whether a reply (several: a batch) has this shape."""
-        raise NotImplementedError
+        return all(value_at(replies[0], path, MISSING) is not MISSING for path in cls.marks)
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
         """Whether a chunk of a stream has this shape."""
-        raise NotImplementedError
+        return all(value_at(chunk, path, MISSING) is not MISSING for path in cls.chunk_marks or cls.marks)
 
     # --- read
 
+    @classmethod
+    def said(cls, choice: Reply) -> dict[SegmentKind, str]:
+        """The texts of a choice in a reply or a chunk."""
+        texts: dict[SegmentKind, str] = {}
+        for kind, paths in cls.texts.items():
+            for path in paths:
+                text = content_text(value_at(choice, path), ".".join(map(str, path)))
+                if text and kind not in texts:
+                    texts[kind] = text
+        return texts
+
+    @classmethod
+    def is_ended(cls, choice: Reply) -> bool:
+        """Whether a choice of a chunk says that it is complete."""
+        return value_at(choice, cls.end_at) is not None
+
+    @classmethod
+    def end_of(cls, choice: Reply) -> str | None:
+        """The reason why a choice ended; None while it goes on."""
+        return end_in_words(value_at(choice, cls.end_at))
+
+    def steps(self, choice: Reply) -> StepList:
+        """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
+        found = (value_at(choice, at) for at in self.numbers_at)
+        return steps_from_items(
+            next((one for one in found if one is not None), []), ".".join(map(str, self.numbers_at[0]))
+        )
+
+    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+        """The tool calls of a choice in a reply or a chunk, as in `Delta`."""
+        return NOTHING
+
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """The deltas of a whole reply (several: of a batch), one for each choice."""
-        raise NotImplementedError
+        for position, reply in enumerate(replies if self.choices_at == () else [only(replies)]):
+            yield from (delta._replace(ended=True) for delta in self._deltas(reply, position))
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
         """The deltas that a chunk of a stream holds."""
-        raise NotImplementedError
+        yield from self._deltas(chunk, 0)
+
+    def _deltas(self, reply: Reply, position: int) -> Iterator[Delta]:
+        self._model = model_of(reply) or self._model
+        for number, _, choice in self.choices(reply):
+            raise_error(choice)
+            yield Delta(
+                index_of(choice, "", position + number),
+                self.said(choice),
+                self.steps(choice),
+                calls=self.calls(choice),
+                finish_reason=self.end_of(choice),
+                ended=self.is_ended(choice),
+                stop=stop_of(choice),
+                counted=count_at(choice, *self.count_at) if self.count_at else None,
+            )
 
     def add(self, delta: Delta) -> None:
         """Add a delta from `whole` or `chunk` to its choice."""
@@ -379,17 +518,17 @@ class Shape:
     @property
     def model(self) -> str | None:
         """The model's name, if the reply gives it."""
-        return None
+        return self._model
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
 
         SGLang divides by the temperature, and takes 1 for the greedy 0. `masked`: some tokens have no probability.
         """
-        if engine == "openai":
-            return "unknown"
         if engine == "sglang":
             return "raw" if temperature in (0, 1) and not masked else "processed"
+        if engine not in RAW:
+            return "unknown"
         return "processed" if masked else "raw"
 
 
@@ -398,11 +537,50 @@ def as_many(top: int, requested: int | None) -> int:
     return -1 if top < 0 or requested == ALL else max(top, requested or 0)
 
 
-def count_at(reply: Any, *path: str) -> int | None:
-    """The number at a path of a reply; None if there is none."""
+MISSING = object()
+
+
+def value_at(value: Any, path: Path, default: Any = None) -> Any:
+    """The value at a path of plain values; `default` where there is none."""
     for name in path:
-        reply = reply.get(name) if isinstance(reply, Mapping) else None
-    return reply if type(reply) is int and reply >= 0 else None
+        if isinstance(value, Mapping):
+            value = value.get(name, MISSING)
+        elif isinstance(value, list | tuple) and isinstance(name, int) and name < len(value):
+            value = value[name]
+        else:
+            return default
+        if value is MISSING:
+            return default
+    return value
+
+
+def merged(values: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    """A copy of some values with another one at a path."""
+    first, *rest = path
+    inside = values.get(str(first))
+    below = merged(inside if isinstance(inside, Mapping) else {}, tuple(rest), value) if rest else value
+    return {**values, str(first): below}
+
+
+def count_at(reply: Any, *path: str | int) -> int | None:
+    """The number at a path of a reply; None if there is none."""
+    found = value_at(reply, path)
+    return found if type(found) is int and found >= 0 else None
+
+
+def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
+    """The prompt of the choice with this number, as text or token ids.
+
+    Raises
+    ------
+    InvalidInput
+        The prompt is neither text nor token ids, or there is none with this number.
+    """
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
+        prompt = prompt[number] if number < len(prompt) else None
+    if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
+        return prompt
+    raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
 
 
 def count_of(value: Any, name: str) -> int | None:
@@ -433,24 +611,6 @@ def only(replies: Sequence[Reply]) -> Reply:
     if len(replies) != 1:
         raise InvalidInput("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
     return replies[0]
-
-
-def ones(reply: Any) -> Iterator[tuple[Path, Reply]]:
-    """Each reply of a batch with its path; a single reply with the empty path."""
-    if isinstance(reply, list):
-        yield from (((number,), one) for number, one in enumerate(reply))
-    else:
-        yield (), reply
-
-
-def one_each(
-    reply: Any, fits: Callable[[Reply], bool], place: Callable[[Reply, Path, int], Place]
-) -> Sequence[Place] | None:
-    """The places of a reply that is one choice, or of a batch of them; None if one of them does not fit."""
-    found = list(ones(reply))
-    if not found or not all(isinstance(one, Mapping) and fits(one) for _, one in found):
-        return None
-    return [place(one, path, number) for number, (path, one) in enumerate(found)]
 
 
 def index_of(choice: Reply, where: str, default: int = 0) -> int:
@@ -501,13 +661,27 @@ def error_text(error: Any) -> str:
     return " ".join(str(said).split())[:500]
 
 
+def content_text(content: Any, where: str) -> str:
+    """A text, or a list of parts of which some are text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = (one if isinstance(one, str) else as_object(one, where).get("text") for one in as_list(content, where))
+    return "".join(text_or_empty(part, f"{where}.text") for part in parts)
+
+
 def stop_of(choice: Reply) -> str | None:
     """The text at which a choice was stopped, in the fields of vLLM, SGLang and llama.cpp."""
     named = (choice.get(name) for name in ("stop_reason", "matched_stop", "stopping_word"))
     return next((text for text in named if isinstance(text, str) and text), None)
 
 
-USAGES = (("completion_tokens", "completion_tokens_details"), ("output_tokens", "output_tokens_details"))
+USAGES = (
+    ("completion_tokens", ("completion_tokens_details", "reasoning_tokens")),
+    ("output_tokens", ("output_tokens_details", "reasoning_tokens")),
+    ("output_tokens", ("output_token_details", "reasoning")),
+    ("completionTokens", ("completionTokensDetails", "reasoningTokens")),
+    ("outputTokens", ("reasoningTokens",)),
+)
 
 
 def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
@@ -518,18 +692,21 @@ def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
 
 def end_of(choice: Reply, where: str) -> str | None:
     """The reason why a choice ended; None while it goes on."""
-    return end_in_words(choice.get("finish_reason"))
+    return end_in_words(choice.get("finish_reason", choice.get("finishReason")))
 
 
 def end_in_words(reason: Any) -> str | None:
     """The reason of an end as an engine gives it: a text, or an object with a type."""
+    if isinstance(reason, float):
+        return "unknown"
     named = reason.get("type", "unknown") if isinstance(reason, Mapping) else reason
     return None if named is None else str(named)
 
 
 def written_tokens(usage: Any) -> int | None:
     """How many tokens a reply counts in its answers, without those of a hidden reasoning; None if it does not say."""
-    for name, details in USAGES:
+    for name, _ in USAGES:
         if (count := count_at(usage, name)) is not None:
-            return max(count - (count_at(usage, details, "reasoning_tokens") or 0), 0)
+            hidden = max(count_at(usage, *path) or 0 for one, path in USAGES if one == name)
+            return max(count - hidden, 0)
     return None

@@ -13,9 +13,9 @@ from semtoken.payloads.formats.base import (
     Delta,
     Engine,
     Place,
-    ProbeQuestion,
     Reply,
     as_many,
+    content_text,
     count_of,
     end_of,
     ids_of,
@@ -60,6 +60,7 @@ class OpenAIChat(Choices):
     }
     ask = '"logprobs": true, "top_logprobs": 20'
     is_chat = True
+    prompts = ("messages",)
     divided = True
     gains: ClassVar[Path] = ("delta", "content")
 
@@ -74,11 +75,6 @@ class OpenAIChat(Choices):
         """Whether the choices of a chunk hold deltas."""
         choices = choices_of([chunk])
         return bool(choices) and "delta" in first_choice(choices or ())
-
-    @classmethod
-    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """A request with one message."""
-        return {"messages": [{"role": "user", "content": question.prompt}], "max_tokens": question.max_tokens}
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
@@ -123,7 +119,12 @@ class OpenAIChat(Choices):
         field = "delta" if streamed else "message"
         found = choice.get(field)
         message = as_object({} if found is None and streamed else found, f"{where}.{field}")
-        steps, apart = _steps(logprobs_of(choice, where), f"{where}.logprobs")
+        if streamed and isinstance(choice.get("logprobs"), float | int):  # Together's: the number of the one token
+            token = {"id": message.get("token_id"), "token": message.get("content"), "logprob": choice["logprobs"]}
+            steps = steps_from_items([token] if message.get("content") else [], where)
+            apart: dict[SegmentKind, StepList] = {}
+        else:
+            steps, apart = steps_of_logprobs(logprobs_of(choice, where), f"{where}.logprobs")
         finish = end_of(choice, where)
         return Delta(
             index,
@@ -141,18 +142,10 @@ class OpenAIChat(Choices):
 def _texts(message: Reply, where: str) -> dict[SegmentKind, str]:
     texts: dict[SegmentKind, str] = {}
     for name, kind in TEXT_FIELDS.items():
-        text = _content(message.get(name), f"{where}.{name}")
+        text = content_text(message.get(name), f"{where}.{name}")
         if text and kind not in texts:
             texts[kind] = text
     return texts
-
-
-def _content(content: Any, where: str) -> str:
-    """Text, or a list of parts of which some are text."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = (as_object(part, f"{where}[{i}]") for i, part in enumerate(as_list(content, where)))
-    return "".join(text_or_empty(part.get("text"), f"{where}.text") for part in parts)
 
 
 def _calls(message: Reply, where: str) -> dict[int, tuple[str, str]]:
@@ -177,8 +170,9 @@ def call_of(function: Any, where: str) -> tuple[str, str]:
     return text_or_empty(found.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
 
 
-def _steps(logprobs: Reply, where: str) -> tuple[StepList, dict[SegmentKind, StepList]]:
-    if logprobs.get("tokens") is not None:  # some servers give the lists of legacy completions here too
+def steps_of_logprobs(logprobs: Reply, where: str) -> tuple[StepList, dict[SegmentKind, StepList]]:
+    """The steps of an object `logprobs`, and those that it lists under a segment of their own."""
+    if logprobs.get("content") is None and logprobs.get("tokens") is not None:  # lists as in legacy completions
         return steps_from_lists(logprobs, where), {}
     apart = {
         kind: steps_from_items(logprobs[name], f"{where}.{name}")

@@ -15,7 +15,6 @@ from semtoken.payloads.formats.base import (
     Place,
     Reply,
     Shape,
-    count_at,
     index_of,
     model_of,
     only,
@@ -50,6 +49,7 @@ OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
 class Choices(Shape):
     """The common part of OpenAI's two older shapes: a list `choices`, each a message or a text."""
 
+    read_at = ("usage", "prompt_tokens")
     gains: ClassVar[Path]
     """Where in a choice of an event the answer's text stands."""
 
@@ -60,7 +60,6 @@ class Choices(Shape):
         self._choice_fields: set[str] = set()
         self._logprobs: Mapping[str, Any] | None = None
         """The first of them."""
-        self._model: str | None = None
 
     @classmethod
     def token_id_fields(cls, body: Reply) -> dict[str, Any]:
@@ -90,11 +89,6 @@ class Choices(Shape):
                 yield Replace((*at, "logprobs"), None)
             else:
                 yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
-
-    @classmethod
-    def prompt_tokens(cls, reply: Any) -> int | None:
-        """The count in `usage.prompt_tokens`."""
-        return count_at(reply, "usage", "prompt_tokens")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
@@ -127,7 +121,7 @@ class Choices(Shape):
         reply = only(replies)
         as_list(reply.get("choices"), "choices")
         seen: set[int] = set()
-        for delta in self._deltas(reply, streamed=False):
+        for delta in self._of_choices(reply, streamed=False):
             if delta.choice in seen:
                 raise InvalidInput("Two choices of the reply have the same index.")
             seen.add(delta.choice)
@@ -135,9 +129,9 @@ class Choices(Shape):
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
         """The deltas that a chunk of a stream holds."""
-        yield from self._deltas(chunk, streamed=True)
+        yield from self._of_choices(chunk, streamed=True)
 
-    def _deltas(self, reply: Reply, *, streamed: bool) -> Iterator[Delta]:
+    def _of_choices(self, reply: Reply, *, streamed: bool) -> Iterator[Delta]:
         self._fields.update(name for name, value in reply.items() if value is not None or not streamed)
         self._model = model_of(reply) or self._model
         written = written_tokens(reply.get("usage"))
@@ -157,11 +151,6 @@ class Choices(Shape):
 
     def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
         raise NotImplementedError
-
-    @property
-    def model(self) -> str | None:
-        """The model's name, if the reply gives it."""
-        return self._model
 
     @property
     def engine(self) -> Engine:
@@ -217,21 +206,6 @@ def check_prompt_fields(body: Reply) -> None:
     for name, neutral in OTHER_PROMPT.items():
         if body.get(name) is not None and body[name] not in neutral:
             raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
-
-
-def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
-    """The prompt of the choice with this number, as text or token ids.
-
-    Raises
-    ------
-    InvalidInput
-        The prompt is neither text nor token ids, or there is none with this number.
-    """
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
-        prompt = prompt[number] if number < len(prompt) else None
-    if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
-        return prompt
-    raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
 
 
 def choices_of(replies: Sequence[Reply]) -> list[Any] | None:

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.top_steps import StepList, text_or_empty
 from semtoken.payloads.formats.base import (
     ALL,
     Delta,
     Engine,
     Place,
-    ProbeQuestion,
     Reply,
     as_many,
     count_of,
@@ -21,7 +19,9 @@ from semtoken.payloads.formats.base import (
     ids_of,
     logprobs_of,
     stop_of,
+    text_or_ids,
 )
+from semtoken.payloads.formats.openai_chat import steps_of_logprobs
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
     Choices,
@@ -29,7 +29,6 @@ from semtoken.payloads.formats.openai_choices import (
     choices_of,
     first_choice,
     holds_messages,
-    text_or_ids,
 )
 from semtoken.payloads.segments import RawChoice, pieces_of, text_of_pieces
 from semtoken.payloads.splice import Change, Path, Replace
@@ -54,6 +53,7 @@ class OpenAICompletions(Choices):
     }
     ask = '"logprobs": 5 or more'
     one_segment = True
+    prompts = ("prompt",)
     gains: ClassVar[Path] = ("text",)
 
     @classmethod
@@ -66,11 +66,6 @@ class OpenAICompletions(Choices):
     def starts(cls, chunk: Reply) -> bool:
         """Whether the choices of a chunk hold texts."""
         return "text" in first_choice(choices_of([chunk]) or ())
-
-    @classmethod
-    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """A request that continues the prompt."""
-        return {"prompt": question.prompt, "max_tokens": question.max_tokens}
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
@@ -110,11 +105,7 @@ class OpenAICompletions(Choices):
 
     def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
         text = text_or_empty(choice.get("text"), f"{where}.text")
-        logprobs = logprobs_of(choice, where)
-        if logprobs.get("content") is not None:  # newer llama.cpp gives chat items here too
-            steps = steps_from_items(logprobs["content"], f"{where}.logprobs.content")
-        else:
-            steps = steps_from_lists(logprobs, f"{where}.logprobs") if logprobs else StepList()
+        steps, _ = steps_of_logprobs(logprobs_of(choice, where), f"{where}.logprobs")  # newer llama.cpp gives items
         finish = end_of(choice, where)
         return Delta(
             index,

@@ -21,7 +21,6 @@ from semtoken.payloads.formats.base import (
     Reply,
     Shape,
     as_many,
-    count_at,
     count_of,
     only,
     shorter_items,
@@ -61,12 +60,12 @@ class OpenAIResponses(Shape):
     ask = '"include": ["message.output_text.logprobs"], "top_logprobs": 20'
     is_chat = True
     divided = True
+    read_at = ("usage", "input_tokens")
     ends = ("completed", "max_output_tokens")
 
     def __init__(self) -> None:
         super().__init__()
         self._fields: set[str] = set()
-        self._model: str | None = None
         self._last: ChoiceSum | None = None
         """The whole reply, as the last event holds it: sometimes without log-probabilities."""
 
@@ -162,11 +161,6 @@ class OpenAIResponses(Shape):
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
     @classmethod
-    def prompt_tokens(cls, reply: Any) -> int | None:
-        """The count in `usage.input_tokens`."""
-        return count_at(reply, "usage", "input_tokens")
-
-    @classmethod
     def growth(cls, event: Reply) -> Growth | None:
         """The text and log-probabilities that a delta event brings."""
         text, logprobs = event.get("delta"), event.get("logprobs")
@@ -238,11 +232,6 @@ class OpenAIResponses(Shape):
     def engine(self) -> Engine:
         """The engine that sent the reply: vLLM if it has fields that only vLLM has."""
         return "vllm" if VLLM_FIELDS & self._fields else "openai"
-
-    @property
-    def model(self) -> str | None:
-        """The model's name, if the reply gives it."""
-        return self._model
 
 
 def _with_log_probs(reply: Reply) -> Iterator[tuple[Path, Reply]]:

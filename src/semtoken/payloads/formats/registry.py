@@ -9,11 +9,16 @@ from types import MappingProxyType
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Engine, Reply, Shape
+from semtoken.payloads.formats.clients import AISDKResult, LangChainMessage
+from semtoken.payloads.formats.gemini import GeminiCandidates
 from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
+from semtoken.payloads.formats.ollama import OllamaChat, OllamaGenerate
 from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.sglang import SGLangGenerate
+from semtoken.payloads.formats.tgi import TGIGenerate, TGIStream
+from semtoken.payloads.formats.transcriptions import KoboldResults, Transcription
 from semtoken.support.extras import PAYLOAD_SHAPES, installed
 from semtoken.support.inputs import text
 
@@ -23,6 +28,15 @@ SHAPES: tuple[type[Shape], ...] = (
     OpenAIResponses,
     SGLangGenerate,
     LlamaCppCompletion,
+    OllamaChat,
+    OllamaGenerate,
+    TGIGenerate,
+    TGIStream,
+    GeminiCandidates,
+    LangChainMessage,
+    AISDKResult,
+    Transcription,
+    KoboldResults,
 )
 """The shapes of this package; `known_shapes()` has those of installed packages, too."""
 
@@ -44,6 +58,12 @@ def known_shapes() -> tuple[type[Shape], ...]:
     Packages are loaded by the first call, not by an import: a package may import this module while it is loaded.
     """
     return (*SHAPES, *installed(PAYLOAD_SHAPES).values())
+
+
+@cache
+def served_shapes() -> tuple[type[Shape], ...]:
+    """Those in which servers answer at a path; the others are forms in which replies are saved."""
+    return tuple(shape for shape in known_shapes() if shape.path)
 
 
 @cache
@@ -72,8 +92,14 @@ def shape_at(path: str) -> type[Shape] | None:
     >>> shape_at("/openai/deployments/x/chat/completions"), shape_at("/v1/embeddings")
     (<class 'semtoken.payloads.formats.openai_chat.OpenAIChat'>, None)
     """
-    found = (shape for shape in known_shapes() if text(path, "path").endswith(shape.path))
-    return max(found, key=lambda shape: len(shape.path), default=None)
+    return next(iter(shapes_at(path)), None)
+
+
+def shapes_at(path: str) -> list[type[Shape]]:
+    """The shapes in which servers answer at a path; where there are several, the request tells."""
+    found = [shape for shape in served_shapes() if text(path, "path").endswith(shape.path)]
+    longest = max((len(shape.path) for shape in found), default=0)
+    return [shape for shape in found if len(shape.path) == longest]
 
 
 def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:

@@ -11,7 +11,7 @@ from typing import Any
 from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import score_payload
-from semtoken.payloads.formats import ProbeQuestion, Shape, known_shapes
+from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.results import Distribution
 from semtoken.scoring.token_sources import Tokens
@@ -246,12 +246,12 @@ def examine(
         models = _models(connection)
         asker = Asker(connection, model if model is not None else _only(models))
         pages = []
-        for shape in known_shapes():
+        for shape in served_shapes():
             progress(shape.name)
             pages.append(look_at(asker, shape))
         found = Diagnosis(connection.base_url, asker.model, models, tuple(pages))
         good = {page.name for page in pages if page.most}
-        best = next((shape for shape in known_shapes() if shape.below_v1 and shape.name in good), None)
+        best = next((shape for shape in served_shapes() if shape.below_v1 and shape.name in good), None)
         if best is not None:
             found = _with_details(found, asker, best, vocabulary, progress)
         found = replace(found, requests=asker.requests)

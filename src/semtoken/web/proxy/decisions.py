@@ -23,7 +23,7 @@ from semtoken.decisions.wire.extension import KEY, block_beside
 from semtoken.decisions.wire.shapes import QUESTION_SHAPES, QuestionShape, wants_another_shape
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
-from semtoken.payloads.formats import Shape, known_shapes
+from semtoken.payloads.formats import Shape, served_shapes
 from semtoken.payloads.formats.base import error_text
 from semtoken.payloads.splice import Document, Put, encode, parse_reply
 from semtoken.web.calibrators import CalibratorSlot, slot_of
@@ -145,7 +145,7 @@ class TextQuestions:
 
     def _shapes(self) -> list[type[Shape]]:
         chosen = self._settings.decisions
-        by_name = {shape.name: shape for shape in known_shapes()}
+        by_name = {shape.name: shape for shape in served_shapes()}
         return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
     async def _masses_by(self, shape: type[Shape], work: QuestionsUnderWay) -> list[Masses]:

@@ -12,7 +12,7 @@ import anyio
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.payloads.formats import known_shapes
+from semtoken.payloads.formats import served_shapes, shapes_at
 from semtoken.web.admission import Admission, Workers
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import Asking
@@ -81,7 +81,7 @@ NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could n
 
 def _not_decided() -> str:
     """The message for a request at a path that no shape has."""
-    paths = ", ".join(shape.path for shape in known_shapes())
+    paths = ", ".join(shape.path for shape in served_shapes())
     return (
         "This proxy shows accepted answers only (--abstain-text), and decides on answers to POST requests whose path "
         f"ends with one of: {paths}."
@@ -154,7 +154,8 @@ class ProxyHandler:
             raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
         shape = client.shape
         encoded = client.header(b"content-encoding") not in (None, b"identity")
-        asked = None if shape is None or encoded else read_request(shape, body)
+        shapes = [] if shape is None or encoded else shapes_at(client.path)
+        asked = next(filter(None, (read_request(one, body) for one in shapes)), None)
         if asked is None and withheld(self._scoring.calibrator) is not None and shows_answers(client.path):
             raise (
                 ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, _not_decided(), code="not_decided")

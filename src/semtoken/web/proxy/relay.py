@@ -17,7 +17,7 @@ from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import BUSY, Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forwarded_headers, unpacked
-from semtoken.web.wire import EVENT_STREAM, ApiError, event
+from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError, event
 
 T = TypeVar("T")
 LARGE = 2**15  # bytes of an event from which on it is read in a thread
@@ -367,4 +367,4 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
 
 def is_stream(answer: Answer) -> bool:
     """Whether the answer comes in events."""
-    return answer.kind == EVENT_STREAM
+    return answer.kind in (EVENT_STREAM, JSON_LINES)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats import known_shapes
+from semtoken.payloads.formats import served_shapes
 from semtoken.web.access import LOOPBACK_HOSTS
 
 MEBIBYTE = 2**20
@@ -78,7 +78,7 @@ class ProxySettings:
             raise InvalidInput(f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}.")
         if self.top_logprobs < 1:
             raise InvalidInput(f"top_logprobs must be at least 1, got {self.top_logprobs}.")
-        ways = ("auto", "pass", *(shape.name for shape in known_shapes()))
+        ways = ("auto", "pass", *(shape.name for shape in served_shapes()))
         if self.decisions not in ways:
             raise InvalidInput(f"decisions must be one of {', '.join(ways)}, got {self.decisions!r:.60}.")
         if self.decision_requests < 1:

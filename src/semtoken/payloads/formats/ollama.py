@@ -1,0 +1,75 @@
+"""Ollama's own `/api/generate` and `/api/chat`: `response` or `message` with `logprobs`; a stream is lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from semtoken.errors import BackendError
+from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape
+from semtoken.payloads.splice import Path, encode
+
+UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
+
+
+class OllamaGenerate(Shape):
+    """The shape of Ollama's `/api/generate`."""
+
+    name = "ollama-generate"
+    path = "/api/generate"
+    below_v1 = False
+    formats: ClassVar[Mapping[Engine, str]] = {"ollama": "ollama-generate"}
+    ask = '"logprobs": true, "top_logprobs": 20'
+    divided = True
+    prompts = ("prompt",)
+    limit_at = ("options", "num_predict")
+    temperature_at = ("options", "temperature")
+    top_at = ("top_logprobs",)
+    switch_at = ("logprobs",)
+    marks: ClassVar[tuple[Path, ...]] = (("response",), ("done",))
+    texts = {"reasoning": (("thinking",),), "answer": (("response",),)}  # noqa: RUF012
+    numbers_at = (("logprobs",),)
+    showing: ClassVar[tuple[Path, ...]] = (("context",),)
+    end_at = ("done_reason",)
+    count_at = ("eval_count",)
+    read_at = ("prompt_eval_count",)
+
+    @classmethod
+    def streams(cls, body: Reply) -> bool:
+        """Whether a request asks for a stream, as one does that does not say."""
+        return body.get("stream") is not False
+
+    @classmethod
+    def has_stop_texts(cls, body: Reply) -> bool:
+        """Whether the options name texts that end the answer."""
+        options = body.get("options")
+        return isinstance(options, Mapping) and bool(options.get("stop"))
+
+    @classmethod
+    def is_ended(cls, choice: Reply) -> bool:
+        """Whether the field `done` is true."""
+        return choice.get("done") is True
+
+    def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
+        """The one choice of a reply."""
+        if not all(map(self.is_ended, replies)):
+            raise BackendError(UNFINISHED)
+        return super().whole(replies)
+
+
+class OllamaChat(OllamaGenerate):
+    """The shape of Ollama's `/api/chat`."""
+
+    name = "ollama-chat"
+    path = "/api/chat"
+    formats: ClassVar[Mapping[Engine, str]] = {"ollama": "ollama-chat"}
+    is_chat = True
+    prompts = ("messages",)
+    marks = (("message",), ("done",))
+    texts = {"reasoning": (("message", "thinking"),), "answer": (("message", "content"),)}  # noqa: RUF012
+    showing = (("message", "tool_calls"),)
+
+    def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
+        """The calls of tools, which the list of log-probabilities does not hold."""
+        functions = [one.get("function", {}) for one in choice["message"].get("tool_calls") or ()]
+        return {i: (str(one.get("name", "")), encode(one.get("arguments", {}))) for i, one in enumerate(functions)}
