@@ -166,5 +166,5 @@ def _rivals(response: ScoredResponse, part: Part, others: Sequence[Alternative])
 def percent(share: float) -> str:
     """A probability as whole percent."""
     if share < 0.01:
-        return "below 1 %"
-    return "above 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+        return "under 1 %"
+    return "over 99 %" if share > 0.99 else f"{100 * share:.0f} %"

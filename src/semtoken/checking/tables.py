@@ -12,7 +12,7 @@ from semtoken.checking.fields import field_rows, sentence_of_field
 from semtoken.support.text import one_line
 
 MARKED = 12
-"""Most stretches of an answer that go into the page: its most doubtful ones."""
+"""Most stretches of an answer that go into the page: its most doubtful ones, of which it marks a few by itself."""
 
 
 def rows_of(checked: CheckedReplies) -> list[dict[str, Any]]:
@@ -163,5 +163,7 @@ def _mark(doubt: Doubt) -> dict[str, Any]:
 
 def _page_fields(one: CheckedAnswer) -> dict[str, Any]:
     headline = one.response.headline
-    shown = {"shown": f"{headline.shown}: {headline.sentence}"}
+    shown: dict[str, Any] = {"shown": f"{headline.shown}: {headline.sentence}"}
+    if one.response.flags:
+        shown["flags"] = [{"code": flag.code, "message": flag.message} for flag in one.response.flags]
     return shown if one.calibration is None else shown | {"calibration": dict(one.calibration)}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
-OBJECTS_OF_A_REPLY = 20_000
+OBJECTS_OF_A_REPLY = 100_000
 """So many objects may be made before the garbage collector looks at them."""
 MOST_REASONS = 8
 LONGEST_REASON = 300

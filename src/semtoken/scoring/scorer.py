@@ -175,10 +175,14 @@ class Scorer:
             return None if self.clusters is None else self
         return Scorer(self.vocabulary, PAPER_RULES, self.index, self.clusters)
 
-    @cached_property
+    @property
     def surface(self) -> Scorer:
         """The scorer of the same vocabulary under the equality `surface`."""
-        return self if self.rules == SURFACE_RULES else Scorer(self.vocabulary, SURFACE_RULES, self.index)
+        return self if self.rules == SURFACE_RULES else self._surface  # kept in itself it would wait for the collector
+
+    @cached_property
+    def _surface(self) -> Scorer:
+        return Scorer(self.vocabulary, SURFACE_RULES, self.index)
 
     @cached_property
     def tables(self) -> StepTables:
@@ -261,9 +265,9 @@ class Scorer:
         return lru_cache(maxsize=TOKENS_KEPT)(self._related_count)
 
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
-        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
         if self.open_ended and self.rules.same_spelling and not self._is_alone(token):
             return ANY_NUMBER
+        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
         related = np.union1d(self.cluster_of(token), alike)
         if not neutrality:
             return len(related)

@@ -179,7 +179,7 @@ def _proxy_flags(proxy_for: str | None) -> list[Flag]:
 class _NoneNeutral(bytes):
     """Stands for `Scorer.neutral_bytes` of any number of tokens."""
 
-    def __getitem__(self, place: object) -> int:  # type: ignore[override]
+    def __getitem__(self, place: object) -> int:
         return 0
 
 
@@ -197,23 +197,29 @@ class ListedScorer(Scorer):
     def _is_alone(self, token: int) -> bool:
         return self._names.spellings[token].alone
 
+    # Kept in the scorer, which belongs to one answer, these would hold it until the garbage collector comes.
+
+    @property
+    def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
+        """A function from a token to those that agree with it, and why, as in `Scorer.related_kinds`."""
+        return self._related_kinds
+
+    @property
+    def related_count(self) -> Callable[[int, bool, bool], int]:
+        """How many tokens may agree with one, as in `Scorer`."""
+        return self._related_count
+
 
 class GrowingScorer(ListedScorer):
     """The scorer of an unfinished answer without a vocabulary, with what running scores need."""
-
-    @cached_property
-    def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
-        """A function from a token to those named so far that agree with it, and why, as in `Scorer.related_kinds`."""
-        return self._related_kinds
 
     def _related_kinds(self, token: int) -> Mapping[int, int]:
         alike = self._names.alike(token) if self.rules.same_spelling else ()
         return dict.fromkeys(alike, 2) | {token: 1}
 
-    @cached_property
-    def related_count(self) -> Callable[[int, bool, bool], int]:
-        """How many tokens may agree with one, as in `Scorer`: any number, unless its spelling stands alone."""
-        return lambda token, *_: 1 if self._is_alone(token) or not self.rules.same_spelling else ANY_NUMBER
+    def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
+        """Any number, unless its spelling stands alone."""
+        return 1 if self._is_alone(token) or not self.rules.same_spelling else ANY_NUMBER
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:

@@ -3,7 +3,12 @@ import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { calibrationOf, confidenceOf, level, shown, unbroken } from "./helpers.js";
 
-// Character ranges to mark: the parts that came with the answer, or else its words, each the product over its tokens.
+// Marks beyond the few weakest teach the eye to pass over them.
+const MOST_MARKED = 5;
+const FUNCTION_WORDS = new Set("a an the and or but of at by for with to from in on as that this it its is are was were be has have had not which who he she they his her their you we i".split(" "));
+
+// Character ranges to mark: the parts that came with the answer, or else its phrases, each the product over its tokens:
+// runs of words between function words and punctuation.
 function partsOf(answer) {
   if (answer.parts) return answer.parts.filter((part) => part.present !== false && part.end > part.start && part.confidence !== null);
   const words = [];
@@ -16,13 +21,29 @@ function partsOf(answer) {
     if (goesOn) Object.assign(last, { end: start + piece.trim().length, confidence: last.confidence * token.agreeing_probability });
     else words.push({ start, end: start + piece.trim().length, confidence: token.agreeing_probability });
   }
-  return words.map((word) => ({ ...word, text: answer.text.slice(word.start, word.end) }));
+  const phrases = [];
+  let open = false; // whether the next word goes on with the last phrase
+  for (const word of words) {
+    const text = answer.text.slice(word.start, word.end);
+    const letters = text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+    if (!letters || FUNCTION_WORDS.has(letters)) {
+      open = false;
+      continue;
+    }
+    const last = phrases.at(-1);
+    if (open) Object.assign(last, { end: word.end, confidence: last.confidence * word.confidence });
+    else phrases.push({ ...word });
+    open = /[\p{L}\p{N}]$/u.test(text);
+  }
+  return phrases.map((phrase) => ({ ...phrase, text: answer.text.slice(phrase.start, phrase.end) }));
 }
 
 const doubtful = (part) => level(part.confidence) !== "" && part.form_only !== true;
 
+const weakestOf = (answer) => partsOf(answer).filter(doubtful).sort((a, b) => a.confidence - b.confidence).slice(0, MOST_MARKED);
+
 function stretches(answer, all) {
-  const marked = partsOf(answer).filter((part) => all || doubtful(part));
+  const marked = all ? partsOf(answer) : weakestOf(answer);
   const cuts = [];
   let position = 0;
   for (const part of [...marked].sort((a, b) => a.start - b.start)) {
@@ -105,7 +126,7 @@ function Asked({ answer }) {
 
 function Verdict({ answer, compared, promised }) {
   const calibration = calibrationOf(answer);
-  if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.unscored(answer.reason)}</p>`;
+  if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.noAnswerScore(answer.reason)}</p>`;
   if (!calibration || calibration.chance === null || calibration.chance === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
     return html`${!compared && !answer.asked_method && html`<${Headline} answer=${answer} />`}<p class="note">${compared ? S.noChance : S.uncalibrated}</p>
@@ -208,7 +229,7 @@ function doubtOf(answer, part) {
 // Why an answer is to be checked: its sentence if it came with one, else its most doubtful stretch, else its number.
 export function reasonOf(answer) {
   if (answer.doubt) return answer.doubt;
-  const [worst] = partsOf(answer).filter(doubtful).sort((a, b) => a.confidence - b.confidence);
+  const [worst] = weakestOf(answer);
   if (worst) return doubtOf(answer, worst);
   const confidence = confidenceOf(answer);
   return typeof confidence === "number" ? S.headline(confidence)[0] : "";
@@ -216,7 +237,7 @@ export function reasonOf(answer) {
 
 // The answer as plain text, with a line for each doubtful stretch.
 function withDoubts(answer, question) {
-  const lines = partsOf(answer).filter(doubtful).map((part) => doubtOf(answer, part));
+  const lines = weakestOf(answer).map((part) => doubtOf(answer, part));
   return [question, answer.text.trim(), ...lines].filter(Boolean).join("\n\n").replaceAll("\u00a0", " ");
 }
 

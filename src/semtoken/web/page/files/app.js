@@ -54,6 +54,8 @@ function App({ data }) {
   const [history, setHistory] = useState(data ? [] : stored());
   const [server, setServer] = useState({ key: "", model: "", models: [] });
   const [rows, setRows] = useState(data?.files[0].rows ?? []);
+  // Not of a file that was opened here.
+  const unscored = rows === data?.files[0].rows ? data.files[0].unscored : undefined;
   const [files, setFiles] = useState(data?.files.length > 1 ? data.files : [null, null]);
   // A file of extractions opens at its fields.
   const extracted = data?.files.length === 1 && rows.length > 0 && rows.every((row) => fieldsOf([row]).length);
@@ -105,9 +107,9 @@ function App({ data }) {
       <div role="tabpanel" id="view" aria-labelledby=${`tab-${view}`}>
         ${gone && html`<p role="alert" class="card">${S.serverGone}</p>`}
         <div hidden=${view !== "ask"}>${!data && html`<${Ask} ...${{ info, server, setServer, remember }} />`}</div>
-        <div hidden=${view !== "file"}>${view === "file" && html`<${File} ...${{ rows, setRows, calibrator, by: rows[0]?.risk === undefined ? null : info?.by }} />`}</div>
+        <div hidden=${view !== "file"}>${view === "file" && html`<${File} ...${{ rows, setRows, calibrator, unscored, by: rows[0]?.risk === undefined ? null : info?.by }} />`}</div>
         <div hidden=${view !== "compare"}>${view === "compare" && html`<${Compare} ...${{ info, server, files, setFiles }} />`}</div>
-        ${view === "fields" && html`<${Fields} ...${{ rows, setRows, calibrator }} />`}
+        ${view === "fields" && html`<${Fields} ...${{ rows, setRows, calibrator, unscored }} />`}
         ${view === "calibration" && html`<${Calibration} card=${calibrator} />`}
         ${view === "review" && html`<${Review} />`}
         ${view === "history" && html`<${History} items=${history} clear=${clear} />`}

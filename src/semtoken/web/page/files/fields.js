@@ -43,12 +43,12 @@ function fieldRow(row, part, number) {
 // The rows of a document's fields, made once: they hold the labels.
 const rowsOf = (row, number) => (row.fields ??= ofFields(row).map((part) => fieldRow(row, part, number)));
 
-export function Fields({ rows, setRows, calibrator }) {
+export function Fields({ rows, setRows, calibrator, unscored }) {
   const fields = useMemo(() => rows.flatMap(rowsOf), [rows]);
   const decided = fields.some((field) => field.decision);
   const promise = fields.some((field) => field.calibration) ? calibrator : null; // that of whole answers says nothing of fields
   const doubtful = fields.filter((field) => field.decision === "check").length;
   const clean = rows.filter((row, number) => rowsOf(row, number).every((field) => field.decision !== "check")).length;
   return html`${decided && html`<p class="note">${S.documentsClean(clean, rows.length)}</p>`}
-    <${File} rows=${fields} setRows=${setRows} calibrator=${promise} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
+    <${File} rows=${fields} setRows=${setRows} calibrator=${promise} unscored=${unscored} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
 }

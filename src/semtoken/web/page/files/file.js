@@ -73,7 +73,7 @@ function Row({ row, chance, why, selected, select, detail }) {
 }
 
 // `first`: so many are to be checked at first; `counted` and `about`: what the rows are called.
-export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counted = S.rows, about = S.columns.text }) {
+export function File({ rows, setRows, calibrator, by, unscored = [], first = FIRST_LOOK, counted = S.rows, about = S.columns.text }) {
   const [problem, setProblem] = useState("");
   const [check, setCheck] = useState(Math.min(first, rows.length));
   const [order, setOrder] = useState({ key: "place", down: false });
@@ -154,6 +154,9 @@ export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counte
       ${wide && html`<div class="beside-list">${detail}</div>`}
     </div>
     <${Legend} />
+    ${unscored.length > 0 && html`<details><summary>${S.unscored(unscored.length)}</summary>
+      <ul>${unscored.map(([where, reason]) => html`<li><strong dir="auto">${where}</strong>: <span dir="auto">${reason}</span></li>`)}</ul>
+    </details>`}
     <div class="row">
       <button disabled=${labelled === 0} onClick=${() => save("labelled.jsonl", ranked.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
       <button onClick=${() => save("accepted.jsonl", ranked.slice(check).map(line))}>${S.exportAccepted}</button>

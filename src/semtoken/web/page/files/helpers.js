@@ -36,9 +36,12 @@ export function save(name, lines) {
 
 // ---- rows of a file -------------------------------------------------------------------------------------------------
 
+// What was asked: the question, or the last message of the user, whose content may come in pieces.
 export const promptOf = (row) => {
-  const prompt = row.question ?? row.prompt ?? "";
-  return typeof prompt === "string" ? prompt : (prompt.at?.(-1)?.content ?? JSON.stringify(prompt));
+  const prompt = row.question ?? row.prompt ?? row.messages ?? "";
+  if (!Array.isArray(prompt)) return typeof prompt === "string" ? prompt : JSON.stringify(prompt);
+  const content = (prompt.filter((one) => one?.role === "user").at(-1) ?? prompt.at(-1))?.content ?? "";
+  return Array.isArray(content) ? content.map((piece) => piece?.text ?? "").join("\n") : String(content);
 };
 
 // The number on top of an answer, in [0, 1], higher for surer ones; nothing in files that have none.

@@ -1,8 +1,8 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
 // A number and its percent sign stay on one line.
-const percent = (p) => `${Math.round(100 * p)}\u00a0%`;
-// In percent with two digits that count: of long answers many are small, and they are not alike.
-const digits = (p) => (p > 0.999 && p < 1 ? ">\u00a099.9\u00a0%" : p >= 0.99 ? `${p === 1 ? 100 : (100 * p).toFixed(1)}\u00a0%` : p >= 0.1 || p === 0 ? percent(p) : p < 1e-6 ? "<\u00a00.0001\u00a0%" : `${(100 * p).toFixed(1 - Math.floor(Math.log10(100 * p)))}\u00a0%`);
+const percent = (p) => (p > 0 && p < 0.01 ? "under 1\u00a0%" : p > 0.99 && p < 1 ? "over 99\u00a0%" : `${Math.round(100 * p)}\u00a0%`);
+// As a person writes a confidence; the same as in the sentences of the server.
+const digits = (p) => (p > 0.999 && p < 1 ? "over 99.9\u00a0%" : p > 0 && p < 0.001 ? "under 0.1\u00a0%" : `${(100 * p).toFixed(p === 1 || (p >= 0.1 && p < 0.99) || p === 0 ? 0 : p < 0.01 ? 2 : 1)}\u00a0%`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
 const count = (n) => n.toLocaleString("en");
 const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
@@ -56,7 +56,7 @@ export const S = {
   uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
-  unscored: (reason) => `This answer has no score: ${reason}`,
+  noAnswerScore: (reason) => `This answer has no score: ${reason}`,
   bounds: (low, high) => `Confidence between ${digits(low)} and ${digits(high)}, since only the best tokens of each step are known`,
   truncated: "The answer was cut off by the token limit.",
   leftUnmarked: (n) => `${some(n, "phrase is", "phrases are")} not marked: the model hesitated about the wording only, and the other wordings say the same.`,
@@ -75,8 +75,10 @@ export const S = {
   legend: [
     ["weak", "under 50\u00a0%"],
     ["some", "50 to 85\u00a0%"],
-    ["", "· what is not marked is surer, or a function word"],
+    ["", "· only the weakest are marked, no function words"],
   ],
+
+  unscored: (n) => `${some(n, "reply", "replies")} could not be scored`,
 
   fields: "Fields, the most doubtful first",
   fieldColumns: ["field", "value", "confidence", "notes"],
