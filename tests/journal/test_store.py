@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from semtoken.errors import InvalidInput
 from semtoken.journal.database import NEWEST, JournalError, engine_of, migrate, url_of, without_password
 from semtoken.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.journal.labels import add_label
+from semtoken.journal.spool import Spool, spool_folder
 from semtoken.journal.store import Journal, rows_of
 from semtoken.journal.tables import entries, metadata
+from semtoken.journal.writing import write_file
 from tests.journal.made_up import RULE, entry
 
 
@@ -100,12 +103,63 @@ def test_deleting_by_age_and_by_person_takes_the_labels_along(journal: Journal) 
         journal.delete()
 
 
+def with_text(folder: Path, text: bytes) -> list[str]:
+    return [str(file) for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
+
+
 def test_deleted_texts_are_not_in_the_files(tmp_path: Path) -> None:
+    """Rows of many sizes, so that pages are split, merged and rewritten; the database stays open meanwhile."""
     journal = Journal.open(str(tmp_path / "journal.db"))
-    journal.add(rows_of([entry(1, person="ann", answer="a very secret answer")]))
-    journal.delete(person="ann")
-    journal.close()
-    assert all(b"secret" not in file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+    for start in range(0, 400, 40):
+        rows = [entry(i, person="ann", answer="a secret" * (i * i % 601)) for i in range(start + 1, start + 40, 2)]
+        rows += [entry(i, person="bob", answer="plain " * (i * i % 701)) for i in range(start, start + 40, 2)]
+        journal.add(rows_of(rows))
+    assert with_text(tmp_path, b"secret")
+    assert journal.delete(person="ann") == 200
+    assert not with_text(tmp_path, b"secret") and not with_text(tmp_path, b"ann")
+    assert journal.size().entries == 200
+
+
+def test_texts_that_another_programs_transaction_keeps_are_not_called_gone(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.journal.database.SECONDS_FOR_LOCKS", 1)
+    monkeypatch.setattr("semtoken.journal.erasing.SECONDS_FOR_LOCKS", 1)
+    journal = Journal.open(url)
+    journal.add(rows_of([entry(1, person="ann", answer="a very secret answer"), entry(2, person="bob")]))
+    other = engine_of(url_of(url)).connect().execution_options(isolation_level="SERIALIZABLE")
+    if url.endswith("journal.db"):
+        other.exec_driver_sql("BEGIN")  # Python's driver begins none for reading
+    other.execute(sa.text("SELECT count(*) FROM settings")).all()
+    journal.add(rows_of([entry(3, person="ann", answer="another secret answer")]))
+    with pytest.raises(JournalError, match=r"2 entries are deleted .* still in its files"):
+        journal.delete(person="ann")
+    failed = CliRunner().invoke(app, ["journal", "delete", url, "--person", "ann", "--yes"])
+    assert failed.exit_code == 1 and "still in its files" in " ".join(failed.output.split())
+    other.close()
+    assert journal.delete(person="ann") == 0
+    assert not with_text(tmp_path, b"secret")
+
+
+def test_entries_in_the_spool_of_a_running_process_are_deleted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.journal.erasing.SECONDS_FOR_SPOOLS", 0.2)
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    spool = Spool(spool_folder(journal.engine.url), 10**6)
+    spool.append(entry(1, person="ann", answer="a secret").line())
+    with pytest.raises(JournalError, match=r"1 of them wait in .*journal\.db\.spool"):
+        journal.delete(person="ann")
+    assert journal.delete(person="bob") == 0  # whose entries do not wait
+    with ThreadPoolExecutor(1) as pool:  # a process that writes while the command waits
+        monkeypatch.setattr("semtoken.journal.erasing.SECONDS_FOR_SPOOLS", 10)
+        deleted = pool.submit(journal.delete, person="ann")
+        time.sleep(0.2)
+        for file in spool.take():
+            write_file(journal, file, lambda why: None)
+            spool.remove(file)
+        assert deleted.result() == 1
+    assert not with_text(tmp_path, b"secret")
 
 
 def test_the_rule_of_the_sample_stays_until_it_is_changed(journal: Journal) -> None:

@@ -149,9 +149,15 @@ def delete(
     person: Annotated[
         str | None, typer.Option("--person", help="Entries of requests with this tag (`user` or `safety_identifier`).")
     ] = None,
+    spool: Annotated[
+        Path | None,
+        typer.Option("--journal-spool", file_okay=False, help="The server's --journal-spool, if any."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete entries with their labels, by age or by the person who asked; with both, only what is both.
+
+    It fails as long as a file of the journal still holds deleted texts, and says why.
 
     For example:
 
@@ -161,10 +167,10 @@ def delete(
     if older_than is None and person is None:
         raise InvalidInput("Say which entries to delete: --older-than 90d, or --person TAG.")
     before = None if older_than is None else time.time() - seconds_of(older_than)
-    journal = open_journal(url)
+    journal = open_journal(url, spool)
     if not yes:
         typer.confirm(f"Delete these entries of {journal.name} for good?", abort=True)
-    tell(f"{journal.delete(before=before, person=person):,} entries deleted.")
+    tell(f"{journal.delete(before=before, person=person, spool=spool):,} entries deleted.")
 
 
 def seconds_of(age: str) -> float:

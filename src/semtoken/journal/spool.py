@@ -6,6 +6,7 @@ it lives; whoever finds a folder whose lock is free takes its entries over.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
@@ -15,7 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import sqlalchemy as sa
 from filelock import FileLock, Timeout
+from platformdirs import user_state_path
 
 SUFFIX = ".jsonl"
 PRIVATE = 0o600
@@ -107,6 +110,14 @@ class Spool:
         self._number += 1
         name = self.path / f"{self._number:012d}{SUFFIX}"
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, PRIVATE)
+
+
+def spool_folder(url: sa.URL) -> Path:
+    """The folder of a journal's spools, unless the user named another one."""
+    if url.get_backend_name() == "sqlite":
+        return Path(f"{url.database}.spool")
+    name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
+    return user_state_path("semtoken") / "journal" / name
 
 
 def _lock_of(path: Path) -> Path:

@@ -14,8 +14,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from semtoken.calibration.calibrator import Calibrator, from_bytes
 from semtoken.errors import InvalidInput
-from semtoken.journal.database import database_errors, engine_of, upgrade, url_of, without_password
+from semtoken.journal.database import (
+    JournalError,
+    database_errors,
+    engine_of,
+    upgrade,
+    url_of,
+    without_password,
+)
 from semtoken.journal.entries import COLUMNS, SamplingRule
+from semtoken.journal.erasing import why_still_spooled, why_still_stored
+from semtoken.journal.spool import spool_folder
 from semtoken.journal.tables import calibrators, entries, labels, settings
 
 Row: TypeAlias = dict[str, Any]
@@ -48,6 +57,10 @@ class InUse:
     calibrator: Calibrator
     file: bytes = field(repr=False)
     """The calibrator's file, byte for byte."""
+
+
+class NotYetGone(JournalError):
+    """Entries are deleted, but a file still holds their texts."""
 
 
 class Journal:
@@ -162,9 +175,11 @@ class Journal:
                 return
             last, left = rows[-1][0], None if left is None else left - len(rows)
 
-    def delete(self, *, before: float | None = None, person: str | None = None) -> int:
+    def delete(self, *, before: float | None = None, person: str | None = None, spool: Path | None = None) -> int:
         """Delete entries with their labels: older ones, those with a person's tag, or with both arguments those that
-        are both. Returns how many they were.
+        are both. Returns how many they were, once neither the database's files nor a spool holds them.
+
+        PostgreSQL's log of writes, its replicas and backups keep them by rules of their own.
 
         Parameters
         ----------
@@ -172,29 +187,44 @@ class Journal:
             Entries older than this time are deleted; in seconds since 1970.
         person
             The tag that requests carried.
+        spool
+            The folder of the journal's spools. Default: that of `spool_folder`.
 
         Raises
         ------
         InvalidInput
             Neither is given.
+        NotYetGone
+            The entries are deleted, but their texts may still be in a file. Another call tries again.
         """
+        if before is None and person is None:
+            raise InvalidInput("Say which entries to delete: by age, or by person.")
         conditions = [] if before is None else [entries.c.at < before]
         conditions += [] if person is None else [entries.c.person == person]
-        if not conditions:
-            raise InvalidInput("Say which entries to delete: by age, or by person.")
-        deleted = 0
+
+        def matches(row: Mapping[str, Any]) -> bool:
+            return (before is None or row.get("at", 0.0) < before) and (person is None or row.get("person") == person)
+
+        waiting = why_still_spooled(spool or spool_folder(self.engine.url), matches)
         with database_errors(self.engine.url):
-            while True:
-                some = sa.select(entries.c.n).where(*conditions).limit(AT_ONCE)
-                with self.engine.begin() as connection:
-                    found = connection.execute(sa.delete(entries).where(entries.c.n.in_(some))).rowcount
-                deleted += found
-                if found == 0:
-                    break
-            if self.engine.dialect.name == "sqlite":  # else the write-ahead log would still hold them
-                with self.engine.connect() as connection:
-                    connection.execute(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
-        return deleted
+            n = self._delete(*conditions)
+            stored = why_still_stored(self.engine)
+        if told := " and ".join(filter(None, (waiting, stored))):
+            raise NotYetGone(
+                f"{n:,} entries are deleted from {self.name}, but texts of deleted entries are still in its files: "
+                f"{told}. Delete again when that has ended."
+            )
+        return n
+
+    def _delete(self, *conditions: Any) -> int:
+        deleted = 0
+        some = sa.select(entries.c.n).where(*conditions).limit(AT_ONCE)
+        while True:
+            with self.engine.begin() as connection:
+                found = connection.execute(sa.delete(entries).where(entries.c.n.in_(some))).rowcount
+            deleted += found
+            if found == 0:
+                return deleted
 
     def size(self) -> Size:
         """Count the entries and labels, and the bytes that they take."""

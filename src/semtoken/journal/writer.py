@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +9,11 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from platformdirs import user_state_path
 from sqlalchemy.exc import SQLAlchemyError
 
 from semtoken.journal.database import cause
 from semtoken.journal.entries import JournalEntry
-from semtoken.journal.spool import Spool, left_behind
+from semtoken.journal.spool import Spool, left_behind, spool_folder
 from semtoken.journal.store import Journal
 from semtoken.journal.writing import WriterProcess, write_file
 
@@ -73,7 +71,7 @@ class JournalWriter:
     ) -> None:
         self.journal = journal
         self._process = WriterProcess(journal) if apart else None
-        self._folder = folder or spool_folder(journal)
+        self._folder = folder or spool_folder(journal.engine.url)
         self._most_waiting = most_waiting
         self._spool: Spool | None = None
         self._stop, self._thread = Event(), Thread(target=self._run, name="journal", daemon=True)
@@ -184,15 +182,6 @@ class JournalWriter:
         self._drop(1, why)
 
 
-def spool_folder(journal: Journal) -> Path:
-    """The folder of a journal's spools, unless the user named another one."""
-    url = journal.engine.url
-    if url.get_backend_name() == "sqlite":
-        return Path(f"{url.database}.spool")
-    name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
-    return user_state_path("semtoken") / "journal" / name
-
-
 def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
     """Write the entries of processes that ended before they could write them; returns how many.
 
@@ -211,7 +200,7 @@ def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Calla
     SQLAlchemyError, or what `write` raises
         The database does not take them now; they stay where they are.
     """
-    folder, n = folder or spool_folder(journal), 0
+    folder, n = folder or spool_folder(journal.engine.url), 0
     if not folder.is_dir():
         return 0
     with left_behind(folder) as files:
