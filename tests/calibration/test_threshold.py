@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import semtoken as st
 from semtoken.calibration.promises import starting_share
@@ -96,6 +97,77 @@ def test_the_grid_does_not_see_the_labels() -> None:
         other = st.Threshold.fit(scores, np.ones(300), unlabelled=unlabelled)
         tried = [test.threshold for test in one.tests]
         assert tried == [test.threshold for test in other.tests][: len(tried)]
+
+
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
+"""Shares of the answers that have one score."""
+
+
+def tie(scores: np.ndarray, reference: np.ndarray, share: float, where: str) -> np.ndarray:
+    """Scores of which this share, the surest or the most doubtful of the world, are equal."""
+    if where == "surest":
+        return np.minimum(scores, np.quantile(reference, 1 - share))
+    return np.maximum(scores, np.quantile(reference, share))
+
+
+@pytest.mark.parametrize("where", ["surest", "doubtful"])
+@pytest.mark.parametrize("n", [50, 600, 5000])
+def test_ties_take_no_promise(n: int, where: str) -> None:
+    """3 % wrong whatever the score and at most 10 % allowed: the promise comes at every share of equal scores."""
+    generator = np.random.default_rng(4)
+    for share in SHARES:
+        came = 0
+        for _ in range(20):
+            scores = -generator.exponential(1.0, n)
+            threshold = st.Threshold.fit(tie(scores, scores, share, where), generator.random(n) >= 0.03)
+            came += threshold.uncertainty is not None
+            assert len({test.threshold for test in threshold.tests}) == len(threshold.tests)
+        # With 50 labels none of the first 24 or more may be wrong, with more some may.
+        assert came >= (binom.ppf(1e-4, 20, 0.97**24) if n == 50 else 20), share
+
+
+@pytest.mark.parametrize("name", ["good model", "surest are often wrong"])
+def test_promise_is_kept_with_ties(name: str) -> None:
+    assert broken_promises(name, 0.35, "surest", 40) <= binom.ppf(0.999, 40, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["surest", "doubtful"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_promise_is_kept_at_every_share_of_ties(name: str, where: str) -> None:
+    for share in SHARES:
+        assert broken_promises(name, share, where, 300) <= binom.ppf(1 - 0.001 / len(SHARES), 300, 0.1), share
+
+
+def broken_promises(name: str, share: float, where: str, sets: int) -> int:
+    """How many of so many labelled sets of a world led to a threshold that breaks its promise of 0.1."""
+    world, generator = WORLDS[name], np.random.default_rng(1)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    broken = 0
+    for _ in range(sets):
+        scores, correct = world.draw(generator, 300)
+        threshold = st.Threshold.fit(tie(scores, reference, share, where), correct, alpha=0.1, delta=0.1)
+        accepted = threshold.accepts(tie(reference, reference, share, where))
+        broken += true_risk(world, lambda _, inside=accepted: inside, reference) > 0.1
+    return broken
+
+
+def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
+    """Each piece of advice, followed, leads to a promise where labels stay as they are."""
+    scores = np.r_[np.full(100, -0.1), np.full(200, -1.0)]
+    nine = st.Threshold.fit(scores, np.r_[np.arange(100) >= 9, np.zeros(200)])
+    assert "of the 100 surest of 300 labelled answers, 100 of them with one and the same score, 9" in nine.statement
+    assert "about 5,0" in nine.statement or "about 4," in nine.statement or "about 5," in nine.statement
+    more = st.Threshold.fit(np.tile(scores, 20), np.tile(np.r_[np.arange(100) >= 9, np.zeros(200)], 20))
+    assert more.uncertainty == 0.1
+    many = st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)])
+    assert "alpha of 0.27 or more" in many.statement
+    assert st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)], alpha=0.27).uncertainty == 0.1
+    late = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.9)
+    assert "start=0.33" in late.statement
+    assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
+    tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
+    assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
 
 
 def test_selecting_from_a_batch() -> None:

@@ -44,7 +44,7 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     source = write_lines(tmp_path / "labelled.jsonl", rows)
     result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.2", "--task", "numbers <b>")
     assert result.exit_code == 0, result.output
-    assert "takes about 200 labels; you have 300" in result.stderr
+    assert "sets of labels drawn" not in result.stderr, "a promise needs no forecast"
     assert "With confidence 90 %, at most 20 % of the accepted answers are wrong" in result.stdout
     assert "better than the base rate" in result.stdout
     found = st.Calibrator.load(tmp_path / "made")
@@ -81,11 +81,18 @@ def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -
     assert found.n_correct == sum(row["correct"] for row in rows)
 
 
-def test_what_n_labels_promise_is_said_before_the_work(semtoken: RunCommand, tmp_path: Path) -> None:
-    source = write_lines(tmp_path / "few.jsonl", answers(200))
-    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.05")
-    assert "5 % wrong answers takes about 1,000 labels; you have 200" in result.stderr
-    assert "At 20 % it usually holds" in result.stderr
+def test_what_more_labels_would_do_is_drawn_from_those_at_hand(semtoken: RunCommand, tmp_path: Path) -> None:
+    """Scores that rank nothing: no number of labels gives a promise, and none is hoped for."""
+    rows = answers(250)
+    for i, row in enumerate(rows):
+        row["correct"] = i % 10 > 3
+    source = write_lines(tmp_path / "poor.jsonl", rows)
+    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.1")
+    said = "wrong came from 0 with 250, 0 with 500, 0 with 1,000, 0 with 2,500 labels."
+    assert said in result.stderr
+    assert said in (tmp_path / "made" / "report.html").read_text()
+    few = semtoken("calibrate", source, "-o", tmp_path / "few", "--alpha", "0.005")
+    assert "at least 460 labelled answers; you have 250: nothing can be promised" in few.stderr
 
 
 def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -274,6 +281,17 @@ def test_every_beginning_of_the_order_spreads_over_the_scores() -> None:
     for m in (10, 50, 200):
         gaps = np.diff(np.sort(ranks[order[:m]]))
         assert gaps.max() <= 2.1 * 1000 / m
+
+
+def test_equal_scores_are_labelled_in_an_order_drawn_at_random() -> None:
+    """In a file that is sorted by something else, the first of many equal scores would come first each time."""
+    counts = np.zeros(40)
+    for seed in range(2000):
+        counts[label_order([-0.1] * 40, seed)[:10]] += 1
+    assert np.abs(counts / 2000 - 0.25).max() < 0.05
+    first = [label_order([-0.1] * 40, seed)[:2] for seed in range(200)]
+    assert len({tuple(sorted(pair)) for pair in first}) > 100
+    assert label_order([-0.1] * 40, 5) == label_order([-0.1] * 40, 5)
 
 
 def test_labelled_answers_are_a_fair_sample() -> None:

@@ -103,14 +103,21 @@ def shares_of_coverage(start: float) -> FloatArray:
     return np.linspace(share, 1.0, GRID_POINTS)
 
 
+def own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
+    """Thresholds at the m-th smallest of the labelled answers' own scores, m fixed beforehand for each share; the last
+    one, infinite, accepts everything.
+
+    Answers of the m-th score are accepted together, so that a threshold accepts m labelled answers or more. Where surer
+    answers are not more often wrong, the number of wrong ones among them is at least as large as a sample of what the
+    threshold accepts would have: fewer than m are surer than the m-th score. So the test is exact, or cautious.
+    """
+    ascending, n = np.sort(uncertainty), uncertainty.size
+    places = [min(max(round(share * n), 1), n) for share in shares]
+    return list(dict.fromkeys(math.inf if m == n else float(ascending[m - 1]) for m in places))
+
+
 def fixed_sequence(
-    uncertainty: FloatArray,
-    correct: FloatArray,
-    grid: Sequence[float],
-    alpha: float,
-    delta: float,
-    *,
-    strict: bool = False,
+    uncertainty: FloatArray, correct: FloatArray, grid: Sequence[float], alpha: float, delta: float
 ) -> tuple[float | None, tuple[Test, ...]]:
     """Test thresholds from strict to loose, stop at the first that fails, and return the last one that passed.
 
@@ -122,12 +129,9 @@ def fixed_sequence(
     uncertainty, correct
         Labelled answers.
     grid
-        Ascending thresholds, fixed without looking at the labels.
+        Ascending thresholds, fixed without looking at the labels. Answers up to and including a threshold are accepted.
     alpha, delta
         Share of wrong answers, and chance that the labels mislead.
-    strict
-        Whether answers are accepted only below the threshold, and not at it. Answers of equal score are always accepted
-        together.
 
     Returns
     -------
@@ -137,7 +141,7 @@ def fixed_sequence(
     kept: float | None = None
     tests: list[Test] = []
     for threshold in grid:
-        inside = uncertainty < threshold if strict else uncertainty <= threshold
+        inside = uncertainty <= threshold
         accepted = int(inside.sum())
         wrong = accepted - int(correct[inside].sum())
         tests.append(Test(float(threshold), accepted, wrong, binomial_p_value(wrong, accepted, alpha)))
@@ -194,51 +198,63 @@ def batch_selection(
     return p_values, [int(i) for i in np.flatnonzero(p_values <= cut)]
 
 
-USUAL = {0.3: 100, 0.2: 200, 0.1: 500, 0.05: 1_000, 0.02: 2_500, 0.01: 5_000}
-"""Labels with which a promise "at most alpha of the accepted are wrong" usually lets most good answers through (by
-simulation, at an AUROC of 0.85)."""
-
-
-def usual_labels(alpha: float) -> int:
-    """Roughly how many labelled answers a promise at alpha takes: 50 / alpha between the simulated levels."""
-    return USUAL.get(alpha, math.ceil(50 / alpha))
-
-
-def within_reach(n: int) -> float | None:
-    """The smallest simulated level alpha for which n labels usually suffice; None if they suffice for none."""
-    return next((alpha for alpha, count in sorted(USUAL.items()) if count <= n), None)
-
-
-def forecast(n: int, alpha: float, delta: float) -> str:
-    """A sentence or two on whether n labels are enough for a promise at alpha."""
-    least, usual = labels_needed(0, alpha, delta), usual_labels(alpha)
-    if n < least:
-        return (
-            f"A promise of at most {percent(alpha)} wrong answers (with confidence {percent(1 - delta)}) takes at "
-            f"least {least} labelled answers, usually about {usual:,}; you have {n}: nothing can be promised."
-        )
-    if n >= usual:
-        return f"A promise of at most {percent(alpha)} wrong answers takes about {usual:,} labels; you have {n:,}."
-    reach = within_reach(n)
-    instead = "" if reach is None or reach <= alpha else f" At {percent(reach)} it usually holds with {n:,}."
+def shortage(n: int, alpha: float, delta: float) -> str:
+    """A sentence on how many labels are missing for any promise at alpha; empty where n could be enough."""
+    least = labels_needed(0, alpha, delta)
+    if n >= least:
+        return ""
     return (
-        f"A promise of at most {percent(alpha)} wrong answers takes about {usual:,} labels; you have {n:,}. With "
-        f"fewer, few answers or none may pass.{instead}"
+        f"A promise of at most {percent(alpha)} wrong answers (with confidence {percent(1 - delta)}) takes at least "
+        f"{least} labelled answers; you have {n}: nothing can be promised."
     )
+
+
+SETS = 100
+"""How many sets of labels are drawn for each number of them in a forecast."""
+TIMES = (1, 2, 4, 10)
+"""A forecast is for so many times the labels at hand."""
+
+
+def forecast(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, seed: int = 0) -> str:
+    """A sentence on how often a promise at alpha would come from more labels like these, by drawing sets from them."""
+    generator, told = np.random.default_rng(seed), []
+    for n in (times * uncertainty.size for times in TIMES):
+        came = sum(
+            _comes(uncertainty, correct, generator.integers(uncertainty.size, size=n), alpha, delta)
+            for _ in range(SETS)
+        )
+        told.append(f"{came} with {n:,}")
+    return (
+        f"Of {SETS} sets of labels drawn from these, a promise of at most {percent(alpha)} wrong came from "
+        f"{', '.join(told)} labels."
+    )
+
+
+def _comes(
+    uncertainty: FloatArray,
+    correct: FloatArray,
+    drawn: npt.NDArray[np.int64],
+    alpha: float,
+    delta: float,
+) -> bool:
+    """Whether the first test of the sequence passes on a set of labels."""
+    if drawn.size < labels_needed(0, alpha, delta):
+        return False
+    first = own_grid(uncertainty[drawn], np.array([starting_share(drawn.size, alpha, delta)]))
+    return fixed_sequence(uncertainty[drawn], correct[drawn], first, alpha, delta)[0] is not None
 
 
 def label_order(log_scores: list[float], seed: int = 0) -> list[int]:
     """An order in which to label answers: each beginning of it is spread evenly over the scores.
 
-    Ranks of the scores are visited in van der Corput's order from a random start. So a hundred labels teach the
-    calibrator its whole range, and remain a fair sample of all answers, which the promises need; answers near the
-    threshold only would teach the threshold more, and break its promise.
+    Ranks of the scores are visited in van der Corput's order from a random start; equal scores rank in an order that is
+    drawn at random. So a hundred labels teach the calibrator its whole range, and remain a fair sample of all answers,
+    which the promises need; answers near the threshold only would teach the threshold more, and break its promise.
     """
-    import numpy as np
-
     n = len(log_scores)
-    shift = np.random.default_rng(seed).random()
-    by_score = np.argsort(log_scores, kind="stable")
+    generator = np.random.default_rng(seed)
+    shift = generator.random()
+    by_score = np.lexsort((generator.permutation(n), np.asarray(log_scores)))
     order: list[int] = []
     seen: set[int] = set()
     i = 0

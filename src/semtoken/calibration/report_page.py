@@ -50,7 +50,7 @@ def write_report(path: Path, calibrator: Calibrator, report: Report, answers: La
     answers
         The labelled answers.
     forecast
-        How many labels the promise takes, in words; see `semtoken.calibration.promises.forecast`.
+        What more labels would do, where nothing is promised; see `semtoken.calibration.promises.forecast`.
 
     Raises
     ------

@@ -104,7 +104,7 @@ class Threshold:
             assumes that doubtful answers are not more often right than surer ones.
         start : float in (0, 1], optional
             Share of answers that the first threshold accepts, fixed before you see the labels. Default: from n, alpha
-            and delta.
+            and delta. A threshold that accepts fewer answers than any promise takes is not tried.
         prompts : [n], optional
             The prompts, by which repeated questions are found.
         fingerprint
@@ -280,7 +280,8 @@ def threshold_from(values: Any) -> Threshold:
 def _selective(answers: LabelledScores, alpha: float, delta: float, unlabelled: Any, start: float | None) -> Threshold:
     n, least = answers.n, promises.labels_needed(0, alpha, delta)
     share = promises.starting_share(max(n, least), alpha, delta) if start is None else start
-    shares = promises.shares_of_coverage(share)
+    promises.shares_of_coverage(share)
+    share = min(1.0, max(share, least / max(n, 1)))
     blank = Threshold(None, "selective", alpha, delta, "", n, n - answers.n_correct, start=share)
     if n < least:
         return replace(
@@ -289,13 +290,11 @@ def _selective(answers: LabelledScores, alpha: float, delta: float, unlabelled: 
             f'confidence {percent(1 - delta)}" needs at least {least} labelled answers. There are {n}: '
             f"{least - n} are missing.",
         )
-    if unlabelled is None:
-        grid, strict = _own_grid(answers.uncertainty, shares), True
-    else:
-        grid, strict = _grid(unlabelled, shares), False
-    kept, tests = promises.fixed_sequence(answers.uncertainty, answers.correct, grid, alpha, delta, strict=strict)
-    found = replace(blank, uncertainty=kept, strict=strict, tests=tests)
-    return replace(found, statement=_selective_statement(found))
+    shares = promises.shares_of_coverage(share)
+    grid = promises.own_grid(answers.uncertainty, shares) if unlabelled is None else _grid(unlabelled, shares)
+    kept, tests = promises.fixed_sequence(answers.uncertainty, answers.correct, grid, alpha, delta)
+    statement = _promised(tests, n, alpha, delta) if kept is not None else _refused(answers, tests[0], alpha, delta)
+    return replace(blank, uncertainty=kept, tests=tests, statement=statement)
 
 
 def _grid(unlabelled: Any, shares: FloatArray) -> list[float]:
@@ -308,17 +307,7 @@ def _grid(unlabelled: Any, shares: FloatArray) -> list[float]:
             f"{uncertainty.size}: {FEWEST_UNLABELLED - uncertainty.size} are missing. The answers that you want to "
             "decide on will do; or leave `unlabelled` out."
         )
-    return [float(value) for value in np.quantile(uncertainty, shares)]
-
-
-def _own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
-    """Thresholds just above the m smallest scores of the labelled answers, m fixed beforehand; accept below them.
-
-    Given that score, those below it are a sample of what the threshold accepts, so the test stays exact where
-    surer answers are not more often wrong.
-    """
-    ascending = np.append(np.sort(uncertainty), math.inf)
-    return [float(ascending[min(round(share * uncertainty.size), uncertainty.size)]) for share in shares]
+    return list(dict.fromkeys(np.quantile(uncertainty, shares).tolist()))
 
 
 def _missed_threshold(answers: LabelledScores, alpha: float) -> Threshold:
@@ -334,6 +323,8 @@ def _missed_threshold(answers: LabelledScores, alpha: float) -> Threshold:
             f"On average at most {percent(alpha)} of the wrong answers are accepted ({rank} of {n_wrong + 1}, from "
             f"{n_wrong} wrong answers among {answers.n} labelled ones), {SAME}."
         )
+        if not (answers.uncertainty < level).any():
+            statement += " No labelled answer passes: some of the surest score are wrong, and equal scores go together."
     return Threshold(level, "missed", alpha, None, statement, answers.n, n_wrong, strict=True)
 
 
@@ -344,7 +335,11 @@ def _joint(answers: LabelledScores, alpha: float) -> Threshold:
     level = promises.joint_risk(uncertainty, np.append(answers.correct, np.zeros(answers.n_blank)), alpha)
     if level is None:
         missing = _least(alpha) - n
-        why = f"{missing} labelled answers are missing" if missing > 0 else "the surest labelled answers are wrong"
+        surest = answers.uncertainty == answers.uncertainty.min(initial=math.inf)
+        wrong = int((1 - answers.correct[surest]).sum())
+        why = f"{missing} labelled answers are missing"
+        if missing <= 0:
+            why = f"of the {int(surest.sum())} with the surest score {wrong} are wrong"
         statement = (
             f'Nothing can be promised: "of all questions at most {percent(alpha)} get a wrong answer" needs at least '
             f"{_least(alpha)} labelled answers. There are {n}: {why}."
@@ -360,20 +355,66 @@ def _least(alpha: float) -> int:
     return math.ceil(1 / alpha - promises.ROUNDING) - 1
 
 
-def _selective_statement(found: Threshold) -> str:
-    passed = [test for test in found.tests if test.p_value <= (found.delta or 0.0)]
-    if not passed:
-        first = found.tests[0]
-        return (
-            f"Nothing can be promised: of the {first.accepted} surest of {found.n} labelled answers {first.wrong} are "
-            f"wrong, too many to show that at most {percent(found.alpha)} are (p = {first.p_value:.2g}). Give "
-            "more labels, a larger alpha, or a smaller `start` chosen before you see further labels."
-        )
-    last = passed[-1]
-    promised = f"at most {percent(found.alpha)} of the accepted answers are wrong"
-    confidence = percent(1 - (found.delta or 0.0))
+def _promised(tests: Sequence[Test], n: int, alpha: float, delta: float) -> str:
+    last = [test for test in tests if test.p_value <= delta][-1]
+    promised = f"at most {percent(alpha)} of the accepted answers are wrong"
     counts = f"{last.accepted} accepted, {last.wrong} of them wrong"
-    return f"With confidence {confidence}, {promised} (on {found.n} labelled answers: {counts}), {SAME}."
+    return f"With confidence {percent(1 - delta)}, {promised} (on {n} labelled answers: {counts}), {SAME}."
+
+
+def _refused(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
+    """Why the first test failed, and what would help: nothing that cannot is said."""
+    inside = answers.uncertainty <= first.threshold
+    tied = int((answers.uncertainty == answers.uncertainty[inside].max()).sum()) if first.accepted else 0
+    equal = f", {tied} of them with one and the same score," if tied > 1 else ""
+    return (
+        f"Nothing can be promised: of the {first.accepted} surest of {answers.n} labelled answers{equal} {first.wrong} "
+        f"are wrong, too many to show that at most {percent(alpha)} are (p = {first.p_value:.2g}). "
+        f"{_advice(answers, first, alpha, delta)}"
+    )
+
+
+def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
+    told = []
+    wrong = first.wrong / max(first.accepted, 1)
+    if first.accepted and wrong < alpha:
+        n = _enough(wrong, alpha, delta) * answers.n / first.accepted
+        told.append(f"If the same share of them stays wrong, about {_round_up(n):,} labels would do.")
+    elif first.accepted:
+        bound = promises.upper_error_bound(first.wrong, first.accepted, delta)
+        told.append(
+            f"Unless a smaller share than {percent(round(wrong, 3))} is wrong in truth, more labels will not help: "
+            f"choose an alpha of {math.ceil(100 * bound) / 100:g} or more, and fit on further labels."
+        )
+    if (surer := _surer(answers, first, alpha, delta)) is not None:
+        told.append(f"Or start={surer:.2g}, on further labels, tests fewer, surer answers first.")
+    return " ".join(told) or "The scores that place the thresholds are surer than all labelled answers: place others."
+
+
+def _enough(wrong: float, alpha: float, delta: float) -> int:
+    """How many accepted answers pass where this share of them, below alpha, is wrong; always found by doubling."""
+    accepted = promises.labels_needed(0, alpha, delta)
+    while promises.binomial_p_value(math.ceil(wrong * accepted), accepted, alpha) > delta:
+        accepted = math.ceil(accepted * 1.1)
+    return accepted
+
+
+def _round_up(n: float) -> int:
+    """The number with two digits, rounded up."""
+    digit: int = 10 ** max(0, math.floor(math.log10(n)) - 1)
+    return math.ceil(n / digit) * digit
+
+
+def _surer(answers: LabelledScores, first: Test, alpha: float, delta: float) -> float | None:
+    """The share of answers up to a surer score at which fewer than alpha are wrong, if there is one."""
+    scores = np.unique(answers.uncertainty)
+    ascending = np.sort(answers.uncertainty)
+    wrong = np.sort(answers.uncertainty[answers.correct == 0])
+    accepted = np.searchsorted(ascending, scores, side="right")
+    share = np.searchsorted(wrong, scores, side="right") / accepted
+    least = promises.labels_needed(0, alpha, delta)
+    usable = (accepted >= least) & (accepted < first.accepted) & (share < min(alpha, first.wrong / first.accepted))
+    return float(accepted[usable][share[usable].argmin()] / answers.n) if usable.any() else None
 
 
 def _finite(value: float | None) -> float | str | None:

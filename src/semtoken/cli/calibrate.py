@@ -111,7 +111,7 @@ def calibrate(
     """
     from semtoken.calibration import Fingerprint
     from semtoken.calibration.labels import read_answers
-    from semtoken.calibration.promises import forecast
+    from semtoken.calibration.promises import shortage
 
     if learn and by is not None:
         raise InvalidInput("--learn reads the headline and what else the answers left; leave --by out.")
@@ -125,9 +125,10 @@ def calibrate(
         choice = replace(choice, methods=by_engine)
     if by is not None and by not in as_methods(choice.methods):
         choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
-    said = forecast(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
     if promise == "selective":
-        tell(said)
+        missing = shortage(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
+        if missing:
+            tell(missing)
     known = Fingerprint(task=task)
     if any(answer.log_score is None for answer in answers):
         answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known, learn=learn)
@@ -141,7 +142,7 @@ def calibrate(
         {"promise": promise, "alpha": alpha, "delta": delta, "start": start},
         learn=learn,
     )
-    _write(output, calibrator, report, answers, said)
+    _write(output, calibrator, report, answers)
     _show(calibrator, report)
     tell(f"Calibrator and report in {output}. Use it with --calibrator {quote(str(output))}.")
 
@@ -299,20 +300,20 @@ def _fitted(
     return replace(calibrator, threshold=threshold, learned=learned, learning=learning), report, labelled
 
 
-def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord], said: str) -> None:
+def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord]) -> None:
     """The report first: a calibrator is there only when all is."""
     from semtoken.calibration.labels import labelled
+    from semtoken.calibration.promises import forecast
     from semtoken.calibration.report_page import write_report
 
     own = [answer for answer in answers if answer.correct is not None]
+    found = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
+    threshold, said = calibrator.threshold, ""
+    if threshold is not None and threshold.uncertainty is None and threshold.delta is not None:
+        said = forecast(found.uncertainty, found.correct, threshold.alpha, threshold.delta)
+        tell(said)
     output.mkdir(parents=True, exist_ok=True)
-    write_report(
-        output / "report.html",
-        calibrator,
-        report,
-        labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method),
-        said,
-    )
+    write_report(output / "report.html", calibrator, report, found, said)
     calibrator.save(output)
 
 

@@ -98,7 +98,7 @@ def check(
     - `semtoken check million.jsonl -o doubtful.csv --executor ray --ray-workers 8`
     """
     from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.calibration.promises import USUAL
+    from semtoken.calibration.promises import labels_needed
     from semtoken.checking.answers import CheckSettings, check_with
     from semtoken.checking.fields import read_schema
     from semtoken.checking.saved_decisions import are_decisions
@@ -152,8 +152,8 @@ def check(
     if applied is None:
         next_step = _how_to_label(sources, questions, format, output)
         tell(
-            f"For a threshold, label a random sample: with {USUAL[0.2]} labels you can usually promise at most 20 % "
-            f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. {next_step}"
+            "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10 % wrong among "
+            f"the accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. {next_step}"
         )
     if output is not None:
         _write(checked, shown, output, sources)
