@@ -12,7 +12,6 @@ import transformers
 
 import semtoken as st
 from semtoken.backends.base import Arrival, Decoding
-from semtoken.errors import ModelError
 from semtoken.statistics.decoding import LogProbabilities
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
@@ -127,14 +126,3 @@ def test_every_way_to_an_answer_has_the_numbers_of_a_plain_pass(kind: str) -> No
             for answer, one in enumerate(alone, first):
                 expected = forward(model, tokenizer, PROMPTS[answer - first], one.token_ids)
                 np.testing.assert_allclose(seen.of(answer), expected, atol=1e-3)
-
-
-def test_a_model_without_a_cache_generates_and_says_why_it_reads_nothing() -> None:
-    sizes = {name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers")}
-    config = transformers.RwkvConfig(**sizes, attention_hidden_size=32, eos_token_id=0, bos_token_id=0)
-    model, tokenizer = transformers.AutoModelForCausalLM.from_config(config).eval(), tiny.byte_level_bpe()
-    stc = scored(model, tokenizer)
-    [answer] = stc.generate(PROMPTS[:1], max_new_tokens=6)
-    assert 0 <= answer.uncertainty <= 1
-    with pytest.raises(ModelError, match="RwkvForCausalLM gives no cache"):
-        stc.score(PROMPTS[:1], [answer.token_ids])

@@ -166,7 +166,7 @@ class GrowingTree:
         """Logits [kept, columns] of nodes from the first on, which see what was read before."""
         stop = first + len(ids)
         seen = np.concatenate([np.ones((len(ids), self._trunk), dtype=bool), self._seen[first:stop, :stop]], axis=1)
-        output = self._backend.forward_nodes(ids, seen, np.array(self._positions[first:stop]), self._cache, keep)
+        output = self._backend.passes.nodes(ids, seen, np.array(self._positions[first:stop]), self._cache, keep)
         self._cache = output.past_key_values
         return output.logits[0]  # type: ignore[no-any-return]
 
@@ -188,7 +188,7 @@ def read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Generator[
         read = ids.shape[1]
         start += read
         mask = np.ones((1, start), dtype=np.int64)
-        output = backend.forward(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1)
+        output = backend.passes.rows(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1)
         cache = output.past_key_values
         float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
     if trunk:

@@ -24,6 +24,15 @@ def inner_model(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def without_runner(model: Any) -> Any:
+    """The model whose passes `torch.compile` or `DataParallel` runs, whose `generate` would leave them out."""
+    for name in ("_orig_mod", "module"):
+        inner = getattr(model, "_modules", {}).get(name)
+        if inner is not None and hasattr(inner, "config") and not hasattr(model, "get_base_model"):
+            return without_runner(inner)
+    return model
+
+
 @contextmanager
 def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
     """Call `hook` after every forward pass of a module, until the block ends."""

@@ -26,6 +26,7 @@ from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, re
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow
+from semtoken.backends.transformers.passes import Passes
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
 from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
@@ -115,11 +116,9 @@ class ReadsRows(Protocol):
     def reads_trees(self) -> bool:
         """Whether the model can read several prompts in one pass as a tree of tokens."""
 
-    def forward(self, part: PaddedBatch, *, mask: Any, cache: Any, keep: int) -> Any:
-        """Read rows of tokens behind a cache; returns the logits of the last `keep` tokens of each row."""
-
-    def forward_tree(self, tree: PromptTree, cache: Any) -> Any:
-        """Run the model once over a tree of tokens, behind the tokens in the cache."""
+    @property
+    def passes(self) -> Passes:
+        """How the model is called."""
 
 
 class JoiningRows:
@@ -194,7 +193,7 @@ class JoiningRows:
         piece = np.array([ids[one.read : one.read + most]], dtype=np.int64)
         one.read += piece.shape[1]
         mask = np.ones((1, one.read), dtype=np.int64)
-        output = self._backend.forward(PaddedBatch(piece, np.ones_like(piece)), mask=mask, cache=one.cache, keep=1)
+        output = self._backend.passes.rows(PaddedBatch(piece, np.ones_like(piece)), mask=mask, cache=one.cache, keep=1)
         one.cache = output.past_key_values
         if one.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
@@ -218,7 +217,8 @@ class JoiningRows:
         self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
     ) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
         """Mask, cache and logits of short prompts."""
-        output = self._backend.forward_tree(tree, None if known is None else known.copied())
+        before = None if known is None else known.copied()
+        output = self._backend.passes.nodes(tree.ids, tree.seen, tree.positions, before, tree.last)
         columns, mask = tree.padded()
         first = rows_of(output.past_key_values, columns[:1, -len(prompts[0]) :])
         self._backend.last_prompt = SharedPrefix(tuple(prompts[0]), first)
@@ -230,7 +230,7 @@ class JoiningRows:
         if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
             known, cache = columns, last.begun(batch.mask[:, :columns])
         part = PaddedBatch(batch.ids[:, known:], batch.mask[:, known:])
-        output = self._backend.forward(part, mask=batch.mask, cache=cache, keep=1)
+        output = self._backend.passes.rows(part, mask=batch.mask, cache=cache, keep=1)
         self._backend.last_prompt = read_prompt(output.past_key_values, prompts[0], batch.ids.shape[1])
         return batch.mask, output.past_key_values, output.logits[:, -1]
 
@@ -238,7 +238,7 @@ class JoiningRows:
         """Read the last token of every answer."""
         ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
-        output = self._backend.forward(PaddedBatch(ids, mask[:, -1:]), mask=mask, cache=part.cache, keep=1)
+        output = self._backend.passes.rows(PaddedBatch(ids, mask[:, -1:]), mask=mask, cache=part.cache, keep=1)
         return _Together(part.rows, mask, output.past_key_values, output.logits[:, -1], self._inside.at())
 
     def _choose(self, part: _Together) -> list[int]:

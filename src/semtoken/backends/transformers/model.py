@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,22 @@ from semtoken.backends.prompts import (
 from semtoken.backends.transformers.cache import (
     SHORTEST_PREFIX,
     SharedPrefix,
-    is_repeatable,
-    keeps_all,
     shared_beginning,
 )
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
-from semtoken.backends.transformers.inside import Inside, gives_attention, layers_of, timed_passes, weights_hash
+from semtoken.backends.transformers.inside import (
+    Inside,
+    gives_attention,
+    layers_of,
+    timed_passes,
+    weights_hash,
+    without_runner,
+)
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch
-from semtoken.backends.transformers.trees import PromptTree
+from semtoken.backends.transformers.passes import Passes
+from semtoken.backends.transformers.plain import write_plainly
+from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each, proof_of
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import (
@@ -49,10 +56,10 @@ from semtoken.errors import (
 )
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
-from semtoken.support.arrays import FloatArray, IdArray, as_rows
+from semtoken.support.arrays import FloatArray, as_rows
 from semtoken.support.extras import require
 from semtoken.support.inputs import flag, listed, whole
-from semtoken.tokens.vocabulary import BoolArray, Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -79,6 +86,9 @@ class TransformersBackend:
         A decoder-only model with an output head.
     tokenizer
         The tokenizer of the model.
+    prove
+        Whether the model is tried before it is first used (`Proof`). Otherwise nothing is taken as known of it: every
+        token is read in a pass over its whole text alone, which is slow.
 
     Raises
     ------
@@ -89,10 +99,11 @@ class TransformersBackend:
     name = "transformers"
     distribution: Distribution = "raw"
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, tokenizer: Any, *, prove: bool = True) -> None:
+        self.model = model = without_runner(model)
         check_model(model)
-        self.model = model
         self.tokenizer = tokenizer
+        self._prove = prove
         self._prefix: SharedPrefix | None = None
         self.last_prompt: SharedPrefix | None = None
         """The prompt that `generate_joining` read last, for those that begin like it."""
@@ -116,11 +127,50 @@ class TransformersBackend:
             )
         return vocabulary
 
+    @cached_property
+    def proof(self) -> Proof:
+        """Which ways of reading this model are equal to a plain pass.
+
+        Raises
+        ------
+        ModelError
+            Two equal passes differ, or what the model predicts depends on tokens that come later.
+        """
+        self._end_training_mode()
+        return proof_of(self.model, self.vocabulary, self._padding) if self._prove else Proof()
+
+    @property
+    def passes(self) -> Passes:
+        """How the model is called."""
+        return Passes(self.model, frozenset(self.proof.takes))
+
+    def _tried(self) -> Proof:
+        """The proof of the model, which is in evaluation mode."""
+        self._end_training_mode()
+        return self.proof
+
+    def _end_training_mode(self) -> None:
+        """Dropout would make every number another one."""
+        if any(module.training for module in self.model.modules()):
+            self.model.eval()
+            warnings.warn(
+                f"{type(self.model).__name__} was in training mode, in which each pass gives other numbers. It is in "
+                "evaluation mode now (model.eval()).",
+                stacklevel=5,
+            )
+
+    @cached_property
+    def _padding(self) -> int:
+        return padding_id(self.tokenizer, end_ids(self.model, self.tokenizer) or [0])
+
     @property
     def max_length(self) -> int | None:
         """How many tokens of prompt and answer the model can read together; None if it does not say."""
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        return None if limit is None else int(limit)
+        try:
+            limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        except NotImplementedError:  # some say that they have no limit in this way
+            return None
+        return None if limit is None or int(limit) < 1 else int(limit)
 
     @property
     def gives(self) -> frozenset[Readable]:
@@ -151,7 +201,8 @@ class TransformersBackend:
 
     @property
     def _columns(self) -> int:
-        return int(self.model.get_output_embeddings().weight.shape[0])
+        head = self.model.get_output_embeddings()
+        return int(getattr(head, "out_features", None) or head.weight.shape[0])
 
     # --- generating ----------------------------------------------------------------------------------------------
 
@@ -176,39 +227,64 @@ class TransformersBackend:
         if not prompts:
             return []
         encoded = self._encoded(prompts, decodings)
-        n = decodings[0].n
-        prefix = self._shared_prefix(encoded) if decodings[0].share_prefix else None
-        shrinks = only_usual(self.model.generation_config) and not any(decoding.options for decoding in decodings)
+        proof, n = self._tried(), decodings[0].n
+        if proof.generates == "never":
+            return self._write_plainly(encoded, decodings, observers)
+        resumes = proof.resumes and self._settings(decodings[0]).use_cache is not False
+        resumes = resumes and decodings[0].options.get("use_cache") is not False
+        prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes else None
+        shrinks = resumes and only_usual(self.model.generation_config) and not any(one.options for one in decodings)
         found: dict[int, Completion] = {}
-        for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=prefix is not None):
-            rows = [
-                self._row(number * n + sample, decodings[number], encoded[number])
-                for number in batch
-                for sample in range(n)
-            ]
-            criteria = decodings[0].options.get("stopping_criteria") or ()
-            watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
-            self._generate([encoded[i] for i in batch], [decodings[i] for i in batch], rows, watch, prefix)
-            found |= watch.completions
+        equal = prefix is not None or proof.generates == "equal"
+        for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=equal):
+            cells = [(number, sample) for number in batch for sample in range(n)]
+            for some in [[cell] for cell in cells] if proof.generates == "alone" else [cells]:
+                rows = [self._row(number * n + sample, decodings[number], encoded[number]) for number, sample in some]
+                choices = [AnswerChoices.of(decodings[number], encoded[number], sample) for number, sample in some]
+                criteria = decodings[0].options.get("stopping_criteria") or ()
+                watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
+                inputs = generate_inputs(
+                    self.passes, pad([encoded[number] for number, _ in some], self._padding, left=True)
+                )
+                if resumes and (n > 1 or prefix is not None):
+                    inputs |= self._read_before([encoded[number] for number in batch], n, prefix)
+                self._generate(inputs, self._options(decodings[0], rows), choices, watch)
+                found |= watch.completions
         return [found[answer] for answer in range(len(prompts) * n)]
+
+    def _write_plainly(
+        self, prompts: Sequence[list[int]], decodings: Sequence[Decoding], observers: Sequence[Observer]
+    ) -> list[Completion]:
+        """Answer each prompt without transformers' `generate`.
+
+        Raises
+        ------
+        BackendError
+            Options are given, or the model's settings name some, that only transformers' `generate` follows.
+        """
+        unusual = set(decodings[0].options) - {"max_new_tokens", "eos_token_id", "pad_token_id"}
+        if decodings[0].options.get("do_sample") is False:
+            unusual.discard("do_sample")
+        if unusual or not only_usual(self.model.generation_config):
+            raise BackendError(
+                f"transformers' generate gives other numbers for {type(self.model).__name__} than one pass over the "
+                "text, so it is not used, and its settings cannot be followed"
+                f"{': ' if unusual else ''}{', '.join(sorted(unusual))}. Leave them out."
+            )
+        found = []
+        for number, (ids, decoding) in enumerate(zip(prompts, decodings, strict=True)):
+            for sample in range(decoding.n):
+                row = self._row(number * decoding.n + sample, decoding, ids)
+                choices = AnswerChoices.of(decoding, ids, sample)
+                found.append(write_plainly(self.passes, self.vocabulary, ids, row, choices, observers))
+        return found
 
     @property
     def joins(self) -> bool:
-        """Whether answers can begin and end one by one: the rows of the model's cache can be put together, and its
-        settings for generation name nothing that only transformers' `generate` does.
+        """Whether answers can begin and end one by one: rows of the model's cache that are put together go on as they
+        would alone, and its settings for generation name nothing that only transformers' `generate` does.
         """
-        return only_usual(self.model.generation_config) and self._has_rows
-
-    @property
-    def _has_rows(self) -> bool:
-        return is_repeatable(self._cache_of_a_token)
-
-    @cached_property
-    def _cache_of_a_token(self) -> Any:
-        """Shows of what kind the model's cache is."""
-        batch = pad([[int(np.argmin(self.vocabulary.special))]], 0, left=True)
-        with torch.inference_mode():
-            return self.forward(batch, mask=batch.mask, cache=None, keep=1).past_key_values
+        return only_usual(self.model.generation_config) and self._tried().joined
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come; see `JoiningBackend.generate_joining`.
@@ -219,6 +295,7 @@ class TransformersBackend:
             A prompt that is longer than the model reads.
         """
         require_readings(self, observers)
+        self._tried()
         inside = Inside(observers)
         rows = JoiningRows(self, observers, inside)
         with inside.watching(self.model):
@@ -256,10 +333,9 @@ class TransformersBackend:
             self._prefix = None  # two of them need not exist at one time
             batch = pad([beginning], 0, left=True)
             with torch.no_grad():
-                output = self.forward(batch, mask=batch.mask, cache=None, keep=1)
-            cache = getattr(output, "past_key_values", None)
-            self._prefix = SharedPrefix(beginning, cache)
-        return self._prefix if is_repeatable(self._prefix.cache) else None
+                output = self.passes.rows(batch, mask=batch.mask, cache=None, keep=1)
+            self._prefix = SharedPrefix(beginning, output.past_key_values)
+        return self._prefix
 
     def _batches(
         self, encoded: Sequence[Sequence[int]], batch_size: int, *, equal_lengths: bool
@@ -279,24 +355,15 @@ class TransformersBackend:
         return BatchRow(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
 
     def _generate(
-        self,
-        prompts: list[list[int]],
-        decodings: list[Decoding],
-        rows: Sequence[BatchRow],
-        watch: StepWatch,
-        prefix: SharedPrefix | None,
+        self, inputs: dict[str, Any], options: dict[str, Any], choices: list[AnswerChoices], watch: StepWatch
     ) -> None:
-        """Decode one batch. Complete answers leave it when they are half of it, if the model's cache allows that."""
-        n = decodings[0].n
-        answers = [AnswerChoices.of(d, ids, i) for ids, d in zip(prompts, decodings, strict=True) for i in range(n)]
-        options = self._options(decodings[0], rows)
+        """Decode one batch. Complete answers leave it when they are half of it, if `generate` goes on from a cache."""
         processors = listed(options.pop("logits_processor", ()), "logits_processor")
         if not all(map(callable, processors)):
             raise InvalidInput("'logits_processor' must be a list of processors, each of which can be called.")
-        inputs = self._inputs(prompts, options["pad_token_id"], n, prefix)
         with watch.watching(self.model):
             while True:
-                drawing = [Sampling(answers, self.vocabulary.size)] * any(answer.settings for answer in answers)
+                drawing = [Sampling(choices, self.vocabulary.size)] * any(one.settings for one in choices)
                 with _refused_options(watch):
                     sequences = self.model.generate(
                         **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
@@ -304,30 +371,27 @@ class TransformersBackend:
                 if not (left := watch.smaller_batch()):
                     break
                 inputs = inputs_to_continue(inputs, sequences, watch.cache, left)
-                answers = [answers[row] for row in left]
+                choices = [choices[row] for row in left]
                 options["max_new_tokens"] = watch.tokens_left
         watch.close()
 
-    def _inputs(self, prompts: list[list[int]], padding: int, n: int, prefix: SharedPrefix | None) -> dict[str, Any]:
-        """What `generate` takes to answer each prompt `n` times in a row.
+    def _read_before(self, prompts: list[list[int]], n: int, prefix: SharedPrefix | None) -> dict[str, Any]:
+        """The cache of the prompts, each of them once for all of its `n` answers, or of what all of them begin with.
 
-        With several answers, all of the prompt but its last token is read here, once.
+        With several answers, all of a prompt but its last token is read here.
         """
-        batch = pad(prompts, padding, left=True)
-        tensors = self._tensors(batch)
-        inputs: dict[str, Any] = {name: tensor.repeat_interleave(n, dim=0) for name, tensor in tensors.items()}
         cache = None if prefix is None else prefix.repeated(len(prompts))
         known = 0 if prefix is None else len(prefix.token_ids)
+        batch = pad(prompts, self._padding, left=True)
         if n > 1 and batch.ids.shape[1] > known + 1:
             part = PaddedBatch(batch.ids[:, known:-1], batch.mask[:, known:-1])
             with torch.no_grad():
-                output = self.forward(part, mask=batch.mask[:, :-1], cache=cache, keep=1)
-            cache = getattr(output, "past_key_values", None)
-        if cache is not None and is_repeatable(cache):
-            if n > 1:
-                cache.batch_repeat_interleave(n)
-            inputs["past_key_values"] = cache
-        return inputs
+                cache = self.passes.rows(part, mask=batch.mask[:, :-1], cache=cache, keep=1).past_key_values
+        if cache is None:
+            return {}
+        if n > 1:
+            cache.batch_repeat_interleave(n)
+        return {"past_key_values": cache}
 
     def _check_options(self, decoding: Decoding) -> None:
         options, settings = decoding.options, self._settings(decoding)
@@ -365,9 +429,11 @@ class TransformersBackend:
         stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
         options["eos_token_id"] = sorted(stop_ids) or None
         options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
+        options |= one_answer_each(self._settings(decoding))  # all rows are there
         padded = range(self.vocabulary.size, self._columns)
         if padded:  # columns of a padded lm_head are no tokens
-            options["suppress_tokens"] = [*(options.get("suppress_tokens") or ()), *padded]
+            own = getattr(given.get("generation_config") or self.model.generation_config, "suppress_tokens", None)
+            options["suppress_tokens"] = [*(options.get("suppress_tokens") or own or ()), *padded]
         return options
 
     def _stop_ids(self, decoding: Decoding) -> set[int]:
@@ -403,6 +469,9 @@ class TransformersBackend:
         answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
         self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
         inside = Inside(observers)
+        proof = self._tried()
+        if not (proof.padded and proof.continued):
+            batch_size = 1
         for first in range(0, len(encoded), batch_size):
             batch = range(first, min(first + batch_size, len(encoded)))
             with inside.watching(self.model):
@@ -435,18 +504,17 @@ class TransformersBackend:
     def _reply_logits(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> Iterator[torch.Tensor]:
         """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` at most.
 
-        The prompts are read once; then the replies follow chunk by chunk on the model's cache.
+        The prompts are read once; then the replies follow chunk by chunk on the model's cache. A model that does not
+        continue a cache reads the text of a reply whole.
         """
         if not any(replies):
             return
-        padding = padding_id(self.tokenizer, self._stop_ids(Decoding()))
-        prompt, reply = pad(prompts, padding, left=True), pad(replies, padding, left=False)
-        output = self.forward(prompt, mask=prompt.mask, cache=None, keep=1)
-        if getattr(output, "past_key_values", None) is None:
-            raise ModelError(
-                f"{type(self.model).__name__} gives no cache of what it has read (past_key_values), so replies that "
-                "are already written cannot be scored with it. Its own generations can."
-            )
+        if not self.proof.continued:
+            [ids], [reply_ids] = prompts, replies
+            yield self.passes.whole([*ids, *reply_ids[:-1]], len(reply_ids))[None]
+            return
+        prompt, reply = pad(prompts, self._padding, left=True), pad(replies, self._padding, left=False)
+        output = self.passes.rows(prompt, mask=prompt.mask, cache=None, keep=1)
         yield output.logits[:, -1:]
         mask = prompt.mask
         width = reply.ids.shape[1] - 1  # nothing is drawn after the last token
@@ -454,7 +522,7 @@ class TransformersBackend:
             columns = slice(first, min(first + chunk, width))
             part = PaddedBatch(reply.ids[:, columns], np.ones_like(reply.mask[:, columns]))
             mask = np.concatenate([mask, part.mask], axis=1)
-            output = self.forward(part, mask=mask, cache=output.past_key_values, keep=part.ids.shape[1])
+            output = self.passes.rows(part, mask=mask, cache=output.past_key_values, keep=part.ids.shape[1])
             yield output.logits[:, -part.ids.shape[1] :]
 
     def next_log_probs(
@@ -463,6 +531,8 @@ class TransformersBackend:
         """Log-probability of each continuation after each prompt, in as few forward passes as possible."""
         encoded = encode_prompts(self.tokenizer, prompts)
         self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
+        if not self._tried().padded:
+            batch_size = 1
         found = np.empty((len(prompts), len(continuations)))
         for beginning, members in shared_beginnings(continuations):
             for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size):
@@ -475,91 +545,20 @@ class TransformersBackend:
     @torch.inference_mode()
     def _last_log_probs(self, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
         """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
-        batch = pad(sequences, padding_id(self.tokenizer, [0]), left=True)
-        output = self.forward(batch, mask=batch.mask, cache=None, keep=keep)
-        logits = output.logits[:, -keep:, : self.vocabulary.size]
+        if len(sequences) == 1:
+            logits = self.passes.whole(sequences[0], keep)[None]
+        else:
+            batch = pad(sequences, self._padding, left=True)
+            logits = self.passes.rows(batch, mask=batch.mask, cache=None, keep=keep).logits[:, -keep:]
+        logits = logits[..., : self.vocabulary.size]
         if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
             raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
         return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
 
-    # --- the model -----------------------------------------------------------------------------------------------
-
-    def forward(self, part: PaddedBatch, *, mask: npt.NDArray[np.int64], cache: Any, keep: int) -> Any:
-        """Run the model once over some columns of a batch of sequences.
-
-        Parameters
-        ----------
-        part
-            The tokens to read.
-        mask
-            Of all tokens so far, those of the part included.
-        cache
-            `past_key_values` of the tokens before; None at the beginning.
-        keep
-            Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
-        """
-        positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -part.ids.shape[1] :]
-        return self._pass(part.ids, torch.from_numpy(mask), positions, cache, keep)
-
-    @cached_property
-    def reads_trees(self) -> bool:
-        """Whether `forward_tree` works: all layers follow the attention mask, and none has a window of its own."""
-        return (
-            keeps_all(self._cache_of_a_token)
-            and getattr(self.model, "_supports_attention_backend", False)
-            and self.model.config._attn_implementation in ("eager", "sdpa")
-            and {"position_ids", "logits_to_keep"} <= set(signature(self.model.forward).parameters)
-        )
-
-    def forward_tree(self, tree: PromptTree, cache: Any) -> Any:
-        """One pass of the model over the tokens of several prompts, whose logits [1, B, columns] are the last ones.
-
-        Parameters
-        ----------
-        tree
-            The prompts.
-        cache
-            `past_key_values` of the tokens that they begin with, one row; None where nothing is known.
-        """
-        return self.forward_nodes(tree.ids, tree.seen, tree.positions, cache, tree.last)
-
-    def forward_nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
-        """Run the model once over tokens each of which sees only some of the tokens before it, as in a tree.
-
-        Parameters
-        ----------
-        ids, positions
-            [N] tokens, and their places in their texts.
-        seen
-            [N, K + N] which of the tokens of the cache, and of these, each of them sees.
-        cache
-            `past_key_values` of the K tokens before; None where K is 0.
-        keep
-            Of the N, those whose logits are wanted.
-        """
-        hidden = torch.from_numpy(~seen)[None, None]
-        mask = torch.zeros(hidden.shape, dtype=self.model.dtype).masked_fill_(hidden, torch.finfo(self.model.dtype).min)
-        return self._pass(ids[None], mask, positions[None], cache, torch.from_numpy(keep))
-
-    def _pass(self, ids: IdArray, mask: torch.Tensor, positions: IdArray, cache: Any, keep: int | torch.Tensor) -> Any:
-        accepted = signature(self.model.forward).parameters
-        optional = {
-            "position_ids": torch.from_numpy(positions).to(self._device),
-            "logits_to_keep": keep if isinstance(keep, int) else keep.to(self._device),
-        }
-        options = {name: value for name, value in optional.items() if name in accepted}
-        tensors = {"input_ids": torch.from_numpy(ids).to(self._device), "attention_mask": mask.to(self._device)}
-        return self.model(**tensors, **options, past_key_values=cache, use_cache=True)
-
     @property
-    def _device(self) -> Any:
-        return self.model.get_input_embeddings().weight.device
-
-    def _tensors(self, batch: PaddedBatch) -> dict[str, torch.Tensor]:
-        return {
-            "input_ids": torch.from_numpy(batch.ids).to(self._device),
-            "attention_mask": torch.from_numpy(batch.mask).to(self._device),
-        }
+    def reads_trees(self) -> bool:
+        """Whether the model reads several prompts in one pass as a tree of tokens."""
+        return self._tried().trees
 
     def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0) -> None:
         """Check that sequences can be read, with so many tokens `more`."""

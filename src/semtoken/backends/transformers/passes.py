@@ -1,0 +1,94 @@
+"""Single forward passes of a transformers model: a text alone, rows of a batch behind a cache, a tree of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.backends.prompts import PaddedBatch
+from semtoken.support.arrays import IdArray
+from semtoken.support.extras import require
+from semtoken.tokens.vocabulary import BoolArray
+
+require("torch", extra="transformers")
+
+import torch  # noqa: E402
+
+ARGUMENTS = frozenset({"position_ids", "logits_to_keep"})
+"""Arguments that some models need or follow, and others refuse."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How a model is called."""
+
+    model: Any
+    takes: frozenset[str] = frozenset()
+    """Those of `ARGUMENTS` that it is given."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its inputs go: where its embeddings are, or its first weights that are in memory."""
+        weights = [self.model.get_input_embeddings().weight, *self.model.parameters()]
+        return next((one.device for one in weights if not one.is_meta), torch.device("cpu"))
+
+    def whole(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+        """Read a text alone in one pass; returns the logits [keep, columns] behind its last tokens.
+
+        All other ways of reading are compared with this one.
+        """
+        tensor = torch.tensor([list(ids)], device=self.device)
+        kept = {"logits_to_keep": keep} if "logits_to_keep" in self.takes else {}
+        found: torch.Tensor = self.model(input_ids=tensor, **kept).logits[0, -keep:]
+        return found
+
+    def rows(self, part: PaddedBatch, *, mask: npt.NDArray[np.int64], cache: Any, keep: int) -> Any:
+        """Run the model once over some columns of a batch of sequences.
+
+        Parameters
+        ----------
+        part
+            The tokens to read.
+        mask
+            Of all tokens so far, those of the part included.
+        cache
+            `past_key_values` of the tokens before; None at the beginning.
+        keep
+            Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
+        """
+        positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -part.ids.shape[1] :]
+        return self._call(part.ids, torch.from_numpy(mask), positions, cache, keep)
+
+    def nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
+        """Run the model once over tokens each of which sees only some of the tokens before it, as in a tree.
+
+        Parameters
+        ----------
+        ids, positions
+            [N] tokens, and their places in their texts.
+        seen
+            [N, K + N] which of the tokens of the cache, and of these, each of them sees.
+        cache
+            `past_key_values` of the K tokens before; None where K is 0.
+        keep
+            Of the N, those whose logits are wanted.
+        """
+        hidden = torch.from_numpy(~seen)[None, None]
+        mask = torch.zeros(hidden.shape, dtype=self.model.dtype).masked_fill_(hidden, torch.finfo(self.model.dtype).min)
+        return self._call(ids[None], mask, positions[None], cache, torch.from_numpy(keep))
+
+    def _call(self, ids: IdArray, mask: torch.Tensor, positions: IdArray, cache: Any, keep: int | torch.Tensor) -> Any:
+        device = self.device
+        optional = {
+            "position_ids": torch.from_numpy(positions).to(device),
+            "logits_to_keep": keep if isinstance(keep, int) else keep.to(device),
+        }
+        options = {name: value for name, value in optional.items() if name in self.takes}
+        if cache is not None:
+            options["past_key_values"] = cache
+        tensors = {"input_ids": torch.from_numpy(ids).to(device), "attention_mask": mask.to(device)}
+        return self.model(**tensors, **options, use_cache=True)

@@ -1,0 +1,167 @@
+"""A model proves which ways of reading it are equal; those that are not are not used, so all numbers are right."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import semtoken as st
+from semtoken.backends.transformers import TransformersBackend
+from semtoken.backends.transformers.proof import Proof, proof_of
+from semtoken.errors import BackendError, ModelError
+from tests import tiny
+from tests.backends.plain_pass import PROMPTS, off, tiny_model, ways
+
+EXPERTS = {"num_local_experts": 2, "head_dim": 8}
+KINDS: dict[str, dict[str, Any]] = {
+    "Llama": {},
+    "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
+    "Jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "Mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1, "expand": 2},
+    "Mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2},
+    "MiniMax": {**EXPERTS, "layer_types": ["linear_attention", "full_attention"]},
+    "Bart": {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 32}
+    | {"is_decoder": True, "is_encoder_decoder": False},
+    "Rwkv": {"attention_hidden_size": 32},
+}
+GPT2 = KINDS["GPT2"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+
+
+def backend_of(kind: str, **sizes: Any) -> TransformersBackend:
+    return TransformersBackend(tiny_model(kind, **(KINDS.get(kind, {}) | sizes)), tiny.byte_level_bpe())
+
+
+def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
+    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
+        assert off(backend, way, plain) < 1e-3, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_way_to_ask_has_the_numbers_of_a_plain_pass(kind: str) -> None:
+    backend = backend_of(kind)
+    assert_right(backend)
+    assert 0 < backend.proof.tokens <= 60
+
+
+def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
+    llama = backend_of("Llama").proof
+    assert llama.padded and llama.continued and llama.joined and llama.trees and llama.resumes
+    assert llama.generates == "padded" and 0 < llama.noise < 1e-6
+    mamba = backend_of("Mamba2").proof
+    assert mamba.together and not mamba.continued and not mamba.joined
+    assert not backend_of("Bart").proof.padded and backend_of("Bart").proof.generates == "equal"
+
+
+def test_without_a_proof_every_text_is_read_alone_and_whole() -> None:
+    model = tiny_model("Llama")
+    backend = TransformersBackend(model, tiny.byte_level_bpe(), prove=False)
+    assert backend.proof == Proof() and not backend.joins and not backend.reads_trees
+    assert_right(backend)
+    with pytest.raises(BackendError, match=r"settings cannot be followed: repetition_penalty"):
+        st.STC(backend).generate(PROMPTS[0], repetition_penalty=1.2)
+
+
+def test_a_model_that_sees_tokens_to_come_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"RobertaForCausalLM .* changes with the tokens that follow"):
+        backend_of("Roberta").generate(PROMPTS, st.backends.base.Decoding())
+
+
+def test_a_model_that_never_gives_the_same_numbers_is_refused() -> None:
+    model = tiny_model("Llama")
+    model.model.norm.register_forward_hook(lambda module, args, output: output + 0.1 * torch.randn_like(output))
+    with pytest.raises(ModelError, match="other numbers when it reads the same text again"):
+        _ = TransformersBackend(model, tiny.byte_level_bpe()).proof
+
+
+def test_a_proof_is_kept_and_belongs_to_these_weights(tmp_path: Path) -> None:
+    first = backend_of("Llama")
+    made = first.proof
+    [kept] = (tmp_path / "cache" / "proofs").iterdir()
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"tokens": 59}))
+    assert backend_of("Llama").proof.tokens == 59
+    kept.write_text("{")
+    assert backend_of("Llama").proof == made
+    other = tiny_model("Llama")
+    with torch.no_grad():
+        other.lm_head.weight.mul_(2)
+    _ = TransformersBackend(other, tiny.byte_level_bpe()).proof
+    assert len(list((tmp_path / "cache" / "proofs").iterdir())) == 2
+
+
+class TestStates:
+    """Models as they come: wrapped, in training mode, with settings of their own."""
+
+    def test_training_mode_is_ended_and_said(self) -> None:
+        model = tiny_model("GPT2", **GPT2, attn_pdrop=0.3, resid_pdrop=0.3)
+        expected = st.STC(copy.deepcopy(model), tiny.byte_level_bpe()).score(PROMPTS, ["Paris"] * 3)
+        stc = st.STC(model.train(), tiny.byte_level_bpe())
+        with pytest.warns(UserWarning, match="was in training mode"):
+            found = stc.score(PROMPTS, ["Paris"] * 3)
+        assert [one.log_score for one in found] == pytest.approx([one.log_score for one in expected], abs=1e-5)
+        stc.model.train()  # as a Trainer does between two evaluations
+        with pytest.warns(UserWarning, match="was in training mode"):
+            stc.generate(PROMPTS, max_new_tokens=2)
+
+    @pytest.mark.parametrize("setting", [{"use_cache": False}, {"num_return_sequences": 2}, {"suppress_tokens": [7]}])
+    def test_settings_for_generation(self, setting: dict[str, Any]) -> None:
+        backend = backend_of("Llama")
+        for name, value in setting.items():
+            setattr(backend.model.generation_config, name, value)
+        assert_right(backend)
+        if "suppress_tokens" in setting:
+            with torch.no_grad():
+                backend.model.lm_head.weight[7] = 3 * backend.model.lm_head.weight.abs().max()
+            answers = backend.generate(PROMPTS, st.backends.base.Decoding(max_new_tokens=8))
+            assert all(7 not in answer.token_ids for answer in answers)
+
+    @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
+    def test_wrappers_that_run_a_model(self, wrap: Any) -> None:
+        model = tiny_model("GPT2", **GPT2)
+        assert_right(TransformersBackend(wrap(model), tiny.byte_level_bpe()), model)
+
+    @pytest.mark.parametrize("kind", ["GPT2", "Llama"])
+    def test_an_adapter_that_is_not_merged(self, kind: str) -> None:
+        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+        config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.5, task_type="CAUSAL_LM", init_lora_weights=False)
+        model = peft.get_peft_model(tiny_model(kind, **KINDS[kind]), config)
+        backend = TransformersBackend(model, tiny.byte_level_bpe())
+        with pytest.warns(UserWarning, match="was in training mode"):
+            assert backend.proof.padded
+        assert_right(backend)
+
+    def test_tuned_prompts(self) -> None:
+        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+        config = peft.PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+        model = peft.get_peft_model(tiny_model("Llama"), config).eval()
+        assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
+
+
+def test_the_proof_of_a_wrapper_is_not_that_of_the_model_in_it() -> None:
+    model = tiny_model("Llama")
+    vocabulary = TransformersBackend(model, tiny.byte_level_bpe()).vocabulary
+
+    class Shifted(torch.nn.Module):  # hides what the model takes
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.config, self.dtype = model, model.config, model.dtype
+
+        def get_input_embeddings(self) -> Any:
+            return model.get_input_embeddings()
+
+        def forward(self, input_ids: Any, attention_mask: Any = None, **ignored: Any) -> Any:
+            return model(input_ids=input_ids, attention_mask=attention_mask)
+
+    proof = proof_of(Shifted().eval(), vocabulary, 1)
+    assert proof.together and not proof.padded and not proof.continued and proof.generates == "never"
+    assert np.isfinite(proof.noise)
