@@ -1,0 +1,180 @@
+"""Tool calls that a model writes to requests whose right call is known, with four numbers of each; see CALLS.md.
+
+python research/experiments/decisions/calls.py write MODEL NAME calls.csv [most]
+python research/experiments/decisions/calls.py figures calls.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+import semtoken as st
+from semtoken.decisions import Predicate
+from semtoken.parts import call_confidences
+
+NUMBER, SEED = 200, 0
+TOOLS = (
+    "Answer with one call, as JSON and nothing else. The tools are book_room(people, day, start, end) with whole hours of "
+    "24, set_reminder(time), transfer(amount, to), send_file(path, to), delete_file(path)."
+)
+SHOWN = (
+    ("Delete notes.txt.", {"name": "delete_file", "arguments": {"path": "notes.txt"}}),
+    (
+        "Book a room for 4 people on the 3rd, one hour from 2 pm.",
+        {"name": "book_room", "arguments": {"people": 4, "day": 3, "start": 14, "end": 15}},
+    ),
+    ("Transfer 20 euros to Ben.", {"name": "transfer", "arguments": {"amount": 20, "to": "Ben"}}),
+)
+MAY_RUN = Predicate(
+    "May this tool call run as it is?",
+    when_true="it does what the user asked for, and nothing else",
+    when_false="the user did not ask for it, or an argument is wrong",
+    name="may_run",
+)
+NAMES = ("report", "plan", "draft", "budget", "letter", "invoice", "minutes", "offer")
+PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Hugo", "Ines")
+ENDINGS = ("pdf", "md", "txt", "csv")
+FIELDS = ("model", "number", "right", "all_tokens", "call", "weakest", "predicate", "request", "written")
+SCORES = ("all_tokens", "call", "weakest", "predicate")
+
+
+def requests() -> list[tuple[str, dict[str, Any]]]:
+    """The requests with their right calls."""
+    chance = random.Random(SEED)  # noqa: S311 - nothing is secret here
+    found: dict[str, dict[str, Any]] = {}
+    while len(found) < NUMBER:
+        kind, to = len(found) % 5, chance.choice(PEOPLE)
+        if kind == 0:
+            people, day, start, hours = (chance.randint(*ends) for ends in ((2, 20), (4, 20), (1, 6), (2, 4)))
+            request = f"Book a room for {people} people on the {day}th, {hours} hours from {start} pm."
+            arguments: dict[str, Any] = {"people": people, "day": day, "start": start + 12, "end": start + 12 + hours}
+            name = "book_room"
+        elif kind == 1:
+            hour, minute, before = (
+                chance.randint(8, 18),
+                chance.choice((0, 5, 10, 15, 20, 30)),
+                chance.choice((10, 20, 40)),
+            )
+            at = 60 * hour + minute - before
+            request = f"Remind me {before} minutes before the call at {hour}:{minute:02}."
+            name, arguments = "set_reminder", {"time": f"{at // 60}:{at % 60:02}"}
+        elif kind == 2:
+            amount = 2 * chance.randint(15, 480)
+            request = f"Transfer half of my {amount} euros to {to}."
+            name, arguments = "transfer", {"amount": amount // 2, "to": to}
+        else:
+            stem, number = chance.choice(NAMES), chance.randint(2, 99)
+            one, other = (f"{stem}{number}.{ending}" for ending in chance.sample(ENDINGS, 2))
+            if kind == 3:
+                request = f"{to} needs {stem}{number}, not as {other.split('.')[1]} but as {one.split('.')[1]}."
+                name, arguments = "send_file", {"path": one, "to": to}
+            else:
+                request = f"There are {one} and {other}. Keep only {other}."
+                name, arguments = "delete_file", {"path": one}
+        found[request] = {"name": name, "arguments": arguments}
+    return list(found.items())
+
+
+def messages(request: str) -> list[dict[str, str]]:
+    """The conversation in which a call is written."""
+    found = [{"role": "system", "content": TOOLS}]
+    for asked, call in SHOWN:
+        found += [{"role": "user", "content": asked}, {"role": "assistant", "content": json.dumps(call)}]
+    return [*found, {"role": "user", "content": request}]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same; numbers by their value, times without leading noughts."""
+    try:
+        return float(one) == float(other)
+    except (TypeError, ValueError):
+        return str(one).strip().lstrip("0") == str(other).strip().lstrip("0")
+
+
+def is_right(call: Any, expected: dict[str, Any]) -> bool:
+    """Whether a call is the expected one."""
+    arguments = call.get("arguments")
+    wanted = expected["arguments"]
+    if call.get("name") != expected["name"] or not isinstance(arguments, dict) or set(arguments) != set(wanted):
+        return False
+    return all(same(arguments[key], value) for key, value in wanted.items())
+
+
+def write(model: str, name: str, target: Path, most: int) -> None:
+    """Have a model write the calls that the file does not hold yet."""
+    done = (
+        {row["number"] for row in csv.DictReader(target.open()) if row["model"] == name} if target.exists() else set()
+    )
+    stc = st.STC.from_pretrained(model)
+    with target.open("a", newline="", encoding="utf-8") as file:
+        rows = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if target.stat().st_size == 0:
+            rows.writeheader()
+        for number, (request, expected) in enumerate(requests()[:most]):
+            if str(number) in done:
+                continue
+            [answer] = stc.generate([messages(request)], max_new_tokens=64)
+            row: dict[str, Any] = {"model": name, "number": number, "request": request, "written": answer.text}
+            rows.writerow({**row, **scores(stc, request, answer, expected)})
+            file.flush()
+
+
+def scores(stc: st.STC, request: str, answer: Any, expected: dict[str, Any]) -> dict[str, Any]:
+    """Whether a call is right, and its numbers; none for what is no call."""
+    try:
+        call = json.loads(answer.text)
+        arguments = call["arguments"]
+    except (KeyError, TypeError, ValueError):
+        return {"right": ""}
+    found = call_confidences(answer.parts(by="tool_call"))
+    if len(found) != 1 or found[0].confidence is None:
+        return {"right": ""}
+    state = [
+        {"role": "user", "content": request},
+        {"type": "function_call", "call_id": "1", "name": call["name"], "arguments": arguments},
+    ]
+    [allowed] = stc.decide(state, [MAY_RUN])
+    return {
+        "right": int(is_right(call, expected)),
+        "all_tokens": f"{math.exp(sum(token.log_prob for token in answer.tokens)):.9g}",
+        "call": f"{found[0].confidence:.9g}",
+        "weakest": f"{found[0].weakest.confidence:.9g}",
+        "predicate": f"{allowed.probability:.9g}",
+    }
+
+
+def figures(source: Path) -> None:
+    """The table of CALLS.md."""
+    rows = list(csv.DictReader(source.open(encoding="utf-8")))
+    for model in dict.fromkeys(row["model"] for row in rows):
+        own = [row for row in rows if row["model"] == model]
+        calls = [row for row in own if row["right"] != ""]
+        right = np.array([int(row["right"]) for row in calls])
+        values = {score: np.array([float(row[score]) for row in calls]) for score in SCORES}
+        draws = np.random.default_rng(SEED).integers(0, len(calls), (10_000, len(calls)))
+        draws = draws[(right[draws].mean(axis=1) > 0) & (right[draws].mean(axis=1) < 1)]
+        print(f"{model}: {right.sum()} of {len(calls)} calls are right; {len(own) - len(calls)} answers are no call")
+        areas = {score: np.array([roc_auc_score(right[d], value[d]) for d in draws]) for score, value in values.items()}
+        for score in SCORES:
+            low, high = np.quantile(areas[score], [0.025, 0.975])
+            down, up = np.quantile(areas[score] - areas["all_tokens"], [0.025, 0.975])
+            own_area = roc_auc_score(right, values[score])
+            gain = own_area - roc_auc_score(right, values["all_tokens"])
+            print(f"  {score:10} {own_area:.3f} ({low:.3f} to {high:.3f}), {gain:+.3f} ({down:+.3f} to {up:+.3f})")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        most = int(sys.argv[5]) if len(sys.argv) > 5 else NUMBER
+        write(sys.argv[2], sys.argv[3], Path(sys.argv[4]), most)
+    else:
+        figures(Path(sys.argv[2]))
