@@ -8,8 +8,9 @@ Enter by `ScoredResponse.parts(by)`; a finder of your own is a function that say
 
 from __future__ import annotations
 
+from semtoken.parts.calls import CallConfidence, call_confidences
 from semtoken.parts.fields import ToolCall
 from semtoken.parts.finding import Finder, parts_of
 from semtoken.parts.part import AnswerTokens, Part, Parts
 
-__all__ = ["AnswerTokens", "Finder", "Part", "Parts", "ToolCall", "parts_of"]
+__all__ = ["AnswerTokens", "CallConfidence", "Finder", "Part", "Parts", "ToolCall", "call_confidences", "parts_of"]
