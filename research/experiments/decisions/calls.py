@@ -145,7 +145,7 @@ def scores(stc: st.STC, request: str, answer: Any, expected: dict[str, Any]) -> 
     [allowed] = stc.decide(state, [MAY_RUN])
     return {
         "right": int(is_right(call, expected)),
-        "all_tokens": f"{math.exp(sum(token.log_prob for token in answer.tokens)):.9g}",
+        "all_tokens": f"{math.exp(sum(token.log_probability for token in answer.tokens)):.9g}",
         "call": f"{found[0].confidence:.9g}",
         "weakest": f"{found[0].weakest.confidence:.9g}",
         "predicate": f"{allowed.probability:.9g}",
