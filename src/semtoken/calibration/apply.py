@@ -20,7 +20,7 @@ from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.files.safe_files import replacing_file
+from semtoken.files.safe_files import MOST_FITTED, read_file, replacing_file
 from semtoken.results import ScoredResponse
 
 
@@ -128,7 +128,7 @@ class CalibratorInUse:
             There is a text for answers that are not accepted, and no threshold to tell them.
         """
         calibrator = Calibrator.load(directory, clusters)
-        saved = file_of(Path(directory)).read_bytes()
+        saved = read_file(file_of(Path(directory)), MOST_FITTED)
         if from_bytes(saved) != calibrator:
             raise ArtifactError(f"The calibrator in {directory} was replaced while it was read. Try again.")
         calibrator.fingerprint.require_same(known)

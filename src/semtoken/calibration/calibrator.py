@@ -43,7 +43,7 @@ from semtoken.calibration.threshold import Threshold, threshold_from, threshold_
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.files.safe_files import dump_json, parse_json, reading_errors, replacing_file
+from semtoken.files.safe_files import MOST_FITTED, dump_json, parse_json, read_file, replacing_file
 from semtoken.results import Decision
 from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
@@ -421,8 +421,7 @@ def _read(path: Path) -> Calibrator:
     """A calibrator from its directory or its file, with errors that name it."""
     try:
         path = file_of(path)
-        with reading_errors(path):
-            return from_bytes(path.read_bytes())
+        return from_bytes(read_file(path, MOST_FITTED))
     except InvalidInput as error:
         raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
     except ArtifactError as error:

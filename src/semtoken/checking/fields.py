@@ -13,7 +13,7 @@ from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
 from semtoken.checking.questions import question_of
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.files.record_files import read_rows
-from semtoken.files.safe_files import parse_json, reading_errors
+from semtoken.files.safe_files import parse_json, read_file
 from semtoken.parts import Part
 from semtoken.parts.fields import NEARLY_JSON, allowed_values, subschema
 from semtoken.parts.part import level_of
@@ -37,8 +37,7 @@ def read_schema(path: Path) -> dict[str, Any]:
     InvalidInput
         The file cannot be read, or does not hold a JSON object.
     """
-    with reading_errors(path):
-        data = path.read_bytes()
+    data = read_file(path)
     try:
         schema = parse_json(data)
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import IO, Any
 from semtoken.checking.questions import IDS, ReplyNames, question_of
 from semtoken.errors import InvalidInput
 from semtoken.files.outputs import REPLY_SUFFIXES
+from semtoken.files.safe_files import read_file
 from semtoken.files.texts import decoded, is_utf8
 from semtoken.payloads.formats import known_shapes
 from semtoken.payloads.reading import is_stream_text
@@ -145,7 +146,7 @@ def passed_over(sources: Sequence[str]) -> list[str]:
 def _asked_beside(path: Path) -> str | None:
     """The question of a request that lies beside a reply, if there is one."""
     try:
-        request = _parsed(decoded(path.read_bytes())) if path.is_file() else None
+        request = _parsed(decoded(read_file(path))) if path.is_file() else None
     except (OSError, ValueError):
         return None
     return question_of(request) if isinstance(request, Mapping) else None

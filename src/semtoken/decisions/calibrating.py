@@ -22,10 +22,11 @@ from semtoken.decisions.scaling import OptionScale
 from semtoken.decisions.sets import PredictionSets, least_to_a_person
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
+    MOST_FITTED,
     dump_json,
     is_sealed,
     parse_json,
-    reading_errors,
+    read_file,
     replacing_file,
     replacing_folder,
     seal,
@@ -233,8 +234,7 @@ class DecisionCalibrator:
         """
         path = directory / NAME
         try:
-            with reading_errors(path):
-                content = parse_json(path.read_bytes())
+            content = parse_json(read_file(path, MOST_FITTED))
         except (InvalidInput, ValueError) as error:
             raise ArtifactError(f"{error} Make one with `semtoken decide fit`.") from error
         if not isinstance(content, dict) or not is_sealed(content) or content.get("format") != FORMAT:

@@ -31,7 +31,7 @@ from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
 from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
-from semtoken.support.extras import require
+from semtoken.files.yaml_files import read_yaml
 
 
 def read_questions(path: Path) -> dict[str, Question]:
@@ -42,13 +42,7 @@ def read_questions(path: Path) -> dict[str, Question]:
     InvalidInput
         The file cannot be read, or does not hold questions.
     """
-    yaml = require("yaml", extra="bench")
-    with reading_errors(path):
-        text = path.read_bytes()
-    try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} is not YAML: {error}") from error
+    found = read_yaml(path)
     if not isinstance(found, dict) or not found:
         raise InvalidInput(f"{path} must hold questions by their names.")
     return {str(name): _question(path, str(name), question) for name, question in found.items()}

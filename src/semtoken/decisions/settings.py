@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 from semtoken.choices import Promise
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import reading_errors
-from semtoken.support.extras import require
+from semtoken.files.yaml_files import read_yaml
 
 NAME = "semtoken.yaml"
 
@@ -66,14 +65,7 @@ class DecisionSettings:
         InvalidInput
             The file cannot be read, or holds a setting that does not exist or has another type.
         """
-        yaml = require("yaml", extra="bench")
-        with reading_errors(path):
-            text = path.read_bytes()
-        try:
-            found = yaml.safe_load(text) or {}
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} is not YAML: {error}") from error
-        values = _checked(found, cls, str(path))
+        values = _checked(read_yaml(path) or {}, cls, str(path))
         limits = DecisionLimits(**_checked(values.pop("limits", {}), DecisionLimits, f"{path}, limits"))
         for name in ("questions", "labelled", "calibrator"):
             if name in values:

@@ -1,6 +1,7 @@
 """Writing and reading files so that nothing is ever half there, for all of semtoken.
 
 - `replacing_file` and `replacing_folder` put a finished file or folder in the place of a former one in one step.
+- `read_file` reads a file of somebody else: a regular one, of a bounded size.
 - `read_folder` reads files of a folder that another process may be replacing, all of them from one version.
 - `locked` keeps two runs from working on the same output.
 - `read_json_lines`, `parse_json`, `dump_json` and `finite` are JSON as every part of semtoken reads and writes it:
@@ -21,6 +22,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import zlib
@@ -75,6 +77,44 @@ def check_writable(path: Path) -> None:
             path.open("ab").close()
         with tempfile.TemporaryFile(dir=path.parent):
             pass
+
+
+# --- files of others ----------------------------------------------------------------------------------------------
+
+MEBIBYTE = 2**20
+MOST_SETTINGS = 16 * MEBIBYTE
+"""Largest file of settings, questions or a schema, in bytes."""
+MOST_FITTED = 64 * MEBIBYTE
+"""Largest calibrator, in bytes."""
+MOST_OF_FOLDER = 4096 * MEBIBYTE
+"""Largest file of token clusters, in bytes."""
+
+
+def read_file(path: Path, most: int = MOST_SETTINGS, *, folder: int | None = None) -> bytes:
+    """The content of a regular file of at most `most` bytes; `folder` is a descriptor that the path starts from.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, is a pipe, a device or a folder, or is larger.
+    """
+    with reading_errors(path):
+        return read_bounded(path, most, folder)
+
+
+def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
+    """As `read_file`, with the errors of the operating system as they are. A pipe does not block, a device is not
+    read.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, dir_fd=folder), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput(f"{path} cannot be read: it is no regular file.")
+        data = b"" if found.st_size > most else file.read(most + 1)
+    if found.st_size > most or len(data) > most:
+        raise InvalidInput(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
+    return data
 
 
 # --- files and folders that appear whole -------------------------------------------------------------------------
@@ -239,7 +279,8 @@ def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
         before = _identity(path)
         try:
             with _opened_folder(path if before else former_folder(path)) as (folder, descriptor):
-                return {name: _read(folder / name, descriptor) for name in names}
+                places = {name: folder / name if descriptor is None else Path(name) for name in names}
+                return {name: read_bounded(place, MOST_OF_FOLDER, descriptor) for name, place in places.items()}
         except FileNotFoundError:  # a file is missing, or the folder was replaced and deleted while it was read
             unchanged = before is not None and _identity(path) == before
             if unchanged or next(attempts) == 1:
@@ -266,13 +307,6 @@ def _opened_folder(folder: Path) -> Iterator[tuple[Path, int | None]]:
         yield folder, descriptor
     finally:
         os.close(descriptor)
-
-
-def _read(path: Path, descriptor: int | None) -> bytes:
-    if descriptor is None:
-        return path.read_bytes()
-    with open(path.name, "rb", opener=lambda name, flags: os.open(name, flags, dir_fd=descriptor)) as file:
-        return file.read()
 
 
 def _sync(path: Path) -> None:

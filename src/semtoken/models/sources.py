@@ -185,7 +185,7 @@ def resolve(model: str | Path) -> ModelSource:
     ------
     ModelError
         A catalogue model that was not fetched yet, or whose files are not those that were fetched, or a GGUF file that
-        is not there.
+        is not there; or a folder with a pipe, a device, or a file of settings beyond `MOST_JSON`.
     """
     name = str(model)
     if name == ALMANAC:
@@ -193,6 +193,8 @@ def resolve(model: str | Path) -> ModelSource:
     path = Path(name).expanduser()
     if path.suffix.lower() == GGUF_SUFFIX:
         return _gguf(name, path)
+    if path.is_dir():
+        _check_folder(path)
     if name not in CATALOGUE or path.is_dir():
         return ModelSource(name, name if not path.is_dir() else str(path))
     entry, folder = CATALOGUE[name], fetched_path(name)
@@ -207,6 +209,19 @@ def resolve(model: str | Path) -> ModelSource:
             f"with `semtoken fetch {name}`, or give the folder itself if you changed it."
         )
     return ModelSource(name, str(folder), entry.clusters, entry.chat)
+
+
+MOST_JSON = 512 * 2**20
+"""Largest JSON file and template of a model folder, in bytes; the tokenizers of large vocabularies take 35 MB."""
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse files that would keep a loader waiting, or fill the memory before it looks at them."""
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ModelError(f"{path} is neither a file nor a folder, so {folder} cannot be loaded.")
+        if path.suffix in (".json", ".jinja", ".txt") and path.is_file() and path.stat().st_size > MOST_JSON:
+            raise ModelError(f"{path} is larger than {MOST_JSON // 2**20} MiB, so {folder} is not loaded.")
 
 
 def _gguf(name: str, path: Path) -> ModelSource:

@@ -1,0 +1,118 @@
+"""Files of others: pipes, devices, huge files and YAML that multiplies end in an error at once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.checking.fields import read_schema
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.running import read_questions
+from semtoken.decisions.settings import DecisionSettings
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.files import artifacts
+from semtoken.files.safe_files import read_file
+from semtoken.files.yaml_files import read_yaml
+from semtoken.models.sources import resolve
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices in folders are those of POSIX")
+
+READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "calibrator": ("calibrator.json", lambda path: Calibrator.load(path.parent)),
+    "calibrator file": ("any.json", Calibrator.load),
+    "calibrator in use": ("calibrator.json", lambda path: CalibratorInUse.load(path.parent)),
+    "calibrator of decisions": ("decisions.json", lambda path: DecisionCalibrator.load(path.parent)),
+    "schema": ("schema.json", read_schema),
+    "questions": ("questions.yaml", read_questions),
+    "settings": ("semtoken.yaml", DecisionSettings.read),
+    "clusters": ("config.json", lambda path: artifacts.load(path.parent)),
+    "model": ("config.json", lambda path: resolve(path.parent)),
+    "template": ("chat_template.jinja", lambda path: resolve(path.parent)),
+}
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**33)  # 8 GiB, of which none takes room on the disk
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """What reads one of these files would need gigabytes."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set from /proc")
+@pytest.mark.parametrize("place", [pipe, device, huge])
+@pytest.mark.parametrize("what", READERS)
+def test_what_is_no_file_of_a_fair_size_is_refused_at_once(
+    what: str, place: Callable[[Path], None], tmp_path: Path, little_memory: None
+) -> None:
+    name, read = READERS[what]
+    place(tmp_path / name)
+    begun = time.monotonic()
+    with pytest.raises(SemtokenError, match=r"no regular file|larger than|neither a file nor a folder"):
+        read(tmp_path / name)
+    assert time.monotonic() - begun < 5
+
+
+def test_the_limit_is_the_last_size_that_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_file(tmp_path / "a", 5) == b"12345"
+    with pytest.raises(InvalidInput, match="larger"):
+        read_file(tmp_path / "a", 4)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_file(tmp_path)
+    with pytest.raises(InvalidInput, match="No such file"):
+        read_file(tmp_path / "b")
+
+
+LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a0: &a0 [1]\n{LAUGHS}",
+        "a: &a [*a]",
+        "a: &a {b: *a}",
+        "[" * 50_000,
+        "a: 1" + "0" * 5_000,
+        "a: 2020-99-99",
+        "a: \x00",
+    ],
+)
+@pytest.mark.parametrize("read", [read_yaml, read_questions, DecisionSettings.read])
+def test_yaml_that_multiplies_or_breaks_the_parser_is_refused(
+    text: str, read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    begun = time.monotonic()
+    with pytest.raises(InvalidInput):
+        read(tmp_path / "a.yaml")
+    assert time.monotonic() - begun < 10
+
+
+def test_values_that_are_named_twice_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: &x [1, {b: 2}]\nc: *x\n")
+    assert read_yaml(tmp_path / "a.yaml") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
