@@ -76,6 +76,26 @@ def test_bounds_are_wider_than_those_of_one_look_and_miss_seldom() -> None:
     assert missed <= binom.ppf(0.999, 200, LEVEL)
 
 
+def test_what_the_level_is_of() -> None:
+    """Kept while no chance is above alpha, however they vary; not where they are so on average only, nor where wrong
+    answers come sooner: docs/watch.md says both.
+    """
+    generator, streams = np.random.default_rng(8), (300, 1000)
+    place, below = np.arange(streams[1]), -math.log(LEVEL)
+
+    def called(wrong: np.ndarray) -> int:
+        return int((change_evidence(wrong, 0.1).max(axis=1) >= below).sum())
+
+    drawn = generator.random(streams)
+    kept = drawn < np.where(place // 250 % 2 == 0, 0.02, 0.1)
+    assert called(kept) <= binom.ppf(0.999, streams[0], LEVEL)
+    on_average = drawn < np.where(place // 250 % 2 == 0, 0.04, 0.16)
+    assert called(on_average) > binom.ppf(0.999, streams[0], LEVEL)
+    wrong = drawn < 0.1
+    sooner = np.argsort(place - 200 * wrong, axis=1, kind="stable")
+    assert called(np.take_along_axis(wrong, sooner, axis=1)) == streams[0]
+
+
 @pytest.mark.parametrize("labels", [[0.5, 1], [[[]], 2], "no"])
 def test_labels_must_be_labels(labels: object) -> None:
     with pytest.raises(InvalidInput):

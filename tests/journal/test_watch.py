@@ -86,6 +86,38 @@ def test_questions_that_are_asked_again_and_again_count_once(journal: Journal) -
     assert few.moved is None and few.moved_sentence.startswith("The newest answers are to 11 different questions: too")
 
 
+def test_labelling_again_does_not_make_an_answer_new(journal: Journal) -> None:
+    """Wrong answers that are rechecked in one sitting stay where they were; with 10 % wrong nothing is broken."""
+    filled(journal, fitted(), [i % 10 != 9 for i in range(200)])
+    before = watch(journal)
+    for i in range(9, 200, 10):
+        add_label(journal, f"entry-{i}", "me", None)
+        add_label(journal, f"entry-{i}", "me", False)
+    again = watch(journal)
+    assert again == before and (again.state, again.wrong) == ("kept", 20)
+    journal.add(rows_of([entry(900, sampled=True)]))
+    assert undo(journal, "me") == "entry-199", "the label that was given last, not the one of the newest answer"
+
+
+def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> None:
+    """Wrong answers that are labelled first look like a change, until the answers before them have labels."""
+    applied = fitted()
+    journal.use(applied.file, applied.checksum)
+    made = [entry(i, sampled=True, decision="answer", calibrator=applied.checksum) for i in range(200)]
+    abstained = entry(300, sampled=True, decision="abstain", calibrator=applied.checksum)
+    journal.add(rows_of([abstained, *made]))
+    for i in range(9, 200, 10):
+        add_label(journal, made[i].id, "me", False)
+    early = watch(journal)
+    assert (early.state, early.order, early.without_label) == ("broken", "labels", 180)
+    assert "180 older answers of the sample have no label" in early.sentence
+    for i in range(200):
+        if i % 10 != 9:
+            add_label(journal, made[i].id, "me", True)
+    late = watch(journal)
+    assert (late.state, late.order, late.without_label, late.n) == ("kept", "draw", 0, 200)
+
+
 def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:
     filled(journal, fitted(), [True] * 20)
     for i in range(5):

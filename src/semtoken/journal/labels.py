@@ -64,7 +64,8 @@ class LabelAgreement:
 
 
 def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None) -> None:
-    """Store a person's label of an answer, replacing an earlier one by the same person.
+    """Store a person's label of an answer. It takes the place of an earlier one by the same person, in the order of
+    first labels, too: `watch` would else take answers that are looked at again for new ones.
 
     Parameters
     ----------
@@ -87,14 +88,17 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
         n = connection.execute(sa.select(entries.c.n).where(entries.c.id == entry)).scalar()
         if n is None:
             raise InvalidInput("There is no such answer in the journal; perhaps it was deleted.")
-        connection.execute(sa.delete(labels).where(labels.c.entry == n, labels.c.reviewer == name))
-        connection.execute(sa.insert(labels).values(entry=n, reviewer=name, correct=correct, at=time.time()))
+        said = {"correct": correct, "at": time.time()}
+        again = sa.update(labels).where(labels.c.entry == n, labels.c.reviewer == name).values(said)
+        if connection.execute(again).rowcount == 0:
+            connection.execute(sa.insert(labels).values(entry=n, reviewer=name, **said))
 
 
 def undo(journal: Journal, reviewer: str) -> str | None:
     """Delete the last label of a person; returns the identifier of its entry, or None if there is no label."""
     last = sa.select(labels.c.n, entries.c.id).join(entries, entries.c.n == labels.c.entry)
-    last = last.where(labels.c.reviewer == checked_name(reviewer)).order_by(labels.c.n.desc()).limit(1)
+    newest = labels.c.at.desc(), labels.c.n.desc()
+    last = last.where(labels.c.reviewer == checked_name(reviewer)).order_by(*newest).limit(1)
     with database_errors(journal.engine.url), journal.engine.begin() as connection:
         found = connection.execute(last).first()
         if found is None:
@@ -234,6 +238,27 @@ def labelled_sample(
             one = found.setdefault(row["n"], LabelledEntry(dict(row), {}))
             one.given[row["by"]] = row["said"]
     return list(found.values())
+
+
+def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool) -> int:
+    """How many answers of the random sample before entry `last` nobody labelled, of those that a calibrator decided.
+
+    Parameters
+    ----------
+    journal, calibrator
+        As for `labelled_sample`.
+    last
+        The number of an entry.
+    accepted
+        Whether accepted answers alone count.
+    """
+    seen = sa.exists().where(labels.c.entry == entries.c.n)
+    query = sa.select(sa.func.count()).select_from(entries).where(entries.c.sampled, entries.c.n < last, ~seen)
+    query = query.where(entries.c.calibrator + "" == calibrator)
+    if accepted:
+        query = query.where(entries.c.decision == "answer")
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        return int(connection.execute(query).scalar_one())
 
 
 def sampled_answers(journal: Journal) -> list[AnswerRecord]:

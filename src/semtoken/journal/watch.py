@@ -11,7 +11,7 @@ from semtoken.calibration.measures import Drift
 from semtoken.errors import SemtokenError
 from semtoken.journal.betting import LEVEL, find_change, wrong_share
 from semtoken.journal.entry_records import answer_of
-from semtoken.journal.labels import LabelledEntry, labelled_sample
+from semtoken.journal.labels import LabelledEntry, labelled_sample, open_before
 from semtoken.journal.store import InUse, Journal, Row
 from semtoken.journal.tables import entries
 
@@ -53,6 +53,10 @@ class PromiseReport:
     high: float = 1.0
     broken_since: float | None = None
     """When the first answer after the change was given, in seconds since 1970; None where nothing is broken."""
+    order: Literal["draw", "labels"] = "labels"
+    """In which order the labels count: that of the answers, as the random draw took them, or that of first labels."""
+    without_label: int = 0
+    """Answers of the sample before the last labelled one that have no label; with 0 the order is that of the draw."""
     undecided: int = 0
     """Answers that nobody could tell right from wrong, though people tried."""
     moved: Drift | None = None
@@ -70,8 +74,11 @@ class PromiseReport:
 def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
     """Test whether the calibrator that came into use last keeps its promise.
 
-    Only labels of the random sample count, and only of answers that this calibrator decided, in the order in which
-    they were labelled.
+    Only labels of the random sample count, and only of answers that this calibrator decided. They count in the order of
+    the answers, which the random draw gives, where every answer up to the last labelled one has a label; else in the
+    order of their first labels. In either order a promise is called broken with a probability of at most `level` over
+    all looks if no answer, given those before, is wrong with a chance above alpha. That is more than the promise, which
+    limits the average. In the order of labels it also takes that when a label comes does not depend on what it says.
 
     Parameters
     ----------
@@ -90,6 +97,11 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
         return PromiseReport("no_promise", "The calibrator that decides promises nothing.", **about)
     labelled = labelled_sample(journal, newest.checksum, columns=("decision",))
     about["undecided"] = sum(one.correct is None for one in labelled)
+    last = max((one.row["n"] for one in labelled), default=0)
+    missing = open_before(journal, newest.checksum, last, accepted=threshold.promise == "selective")
+    if not missing:
+        labelled = sorted(labelled, key=lambda one: int(one.row["n"]))
+    about |= {"order": "labels" if missing else "draw", "without_label": missing}
     counted = _counted(labelled, threshold.promise)
     return promise_report(
         [bad for _, bad in counted], [at for at, _ in counted], threshold.alpha, threshold.promise, level, about
@@ -141,6 +153,12 @@ def promise_report(
     change = find_change(bad, alpha, level) if n else None
     if change is not None:
         since = times[change.since]
+        if found.get("without_label"):
+            told += (
+                " This takes that wrong answers are not labelled sooner than right ones: "
+                f"{found['without_label']} older answers of the sample have no label. Label them, and the order of the "
+                "answers decides."
+            )
         return PromiseReport(
             "broken",
             f"Broken since about {day(since)}: take the threshold back. {told[0].upper()}{told[1:]}",
