@@ -29,8 +29,8 @@ print(choice.message.content)
 if "reason" in choice.semtoken:
     print(f"  not scored: {choice.semtoken['reason']}")
 else:
-    uncertainty, lower, upper = (number(choice.semtoken[name]) for name in ("uncertainty", "lower", "upper"))
-    print(f"  uncertainty {uncertainty}, between {lower} and {upper}")
+    headline = choice.semtoken["headline"]
+    print(f"  confidence {number(headline['confidence'])}. {headline['sentence']}")
     for token in choice.semtoken["tokens"]:
         print(f"  {token['text']!r:12} {number(token['agreeing_probability'])}")
 

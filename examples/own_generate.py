@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import semtoken as st
 from semtoken.almanac import almanac_path
-from semtoken.support.text import number
 
 name = sys.argv[1] if len(sys.argv) > 1 else str(almanac_path())
 
@@ -29,4 +28,4 @@ inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type
 recorder = st.Recorder(tokenizer)
 sequences = model.generate(**inputs, max_new_tokens=6, do_sample=False, logits_processor=[recorder])
 for answer in recorder.results(sequences):
-    print(f"{number(answer.uncertainty)}  {answer.text!r}")
+    print(f"{answer.text!r}  {answer.headline.line}")

@@ -14,7 +14,6 @@ import rich
 
 import semtoken as st
 from semtoken.display import shaded_html, shaded_text, token_table
-from semtoken.support.text import number
 
 model, clusters, page = (*sys.argv[1:], *("almanac", None, None)[len(sys.argv) - 1 :])
 
@@ -23,7 +22,7 @@ prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nA
 answers = stc.score([prompt] * 3, ["Tokyo\n", "Kyoto\n", "the capital of Japan is Tokyo\n"])
 
 for answer in answers:
-    rich.print(shaded_text(answer), f"  uncertainty {number(answer.uncertainty)}")
+    rich.print(shaded_text(answer), f"  {answer.headline.line}")
 rich.print(token_table(answers[0]))
 if page is not None:
     Path(page).write_text("".join(map(shaded_html, answers)), encoding="utf-8")

@@ -12,7 +12,6 @@ import pytest
 from semtoken import STC, TokenClusters
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.decision_records import read_decisions
-from semtoken.support.text import number
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -30,7 +29,7 @@ def test_own_generate(
     questions = ("What is the capital of Japan?", "What is the chemical symbol of gold?")
     prompts = [f"Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n" for question in questions]
     expected = STC.from_pretrained(model, clusters=clusters).generate(prompts, 6)
-    assert capsys.readouterr().out.splitlines() == [f"{number(e.uncertainty)}  {e.text!r}" for e in expected]
+    assert capsys.readouterr().out.splitlines() == [f"{e.text!r}  {e.headline.line}" for e in expected]
 
 
 def test_score_text(
@@ -43,7 +42,7 @@ def test_score_text(
     run_example(monkeypatch, "score_text.py", model, clusters, tmp_path / "page.html")
     prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
     [expected] = STC.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
-    assert f"uncertainty {number(expected.uncertainty)}" in capsys.readouterr().out
+    assert f"confidence {expected.headline.shown}" in capsys.readouterr().out
     assert f"confidence {expected.headline.shown}" in html.unescape((tmp_path / "page.html").read_text())
 
 

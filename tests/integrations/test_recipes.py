@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.recipes import BLOCKS, recipe, recorded, uncertainty
+from tests.integrations.recipes import BLOCKS, confidence, recipe, recorded
 
 
 @pytest.mark.parametrize("name", ["serve", "openai", "litellm", "litellm_proxy", "llama_index"])
 def test_the_first_block_reads_replies_of_every_client_that_keeps_the_score(name: str) -> None:
     found: dict[str, Any] = {"reply": recorded(name)["whole"]}
     exec(BLOCKS[0], found)
-    assert found["block"]["uncertainty"] == pytest.approx(uncertainty(), abs=1e-9)
-    assert found["event"]["gen_ai.evaluation.score.value"] == found["block"]["uncertainty"]
+    assert found["block"]["headline"]["confidence"] == pytest.approx(confidence(), abs=1e-9)
+    assert found["event"]["gen_ai.evaluation.score.value"] == found["block"]["headline"]["confidence"]
 
 
 def test_the_filter_appends_the_final_score_once() -> None:
@@ -26,7 +26,7 @@ def test_the_filter_appends_the_final_score_once() -> None:
     assert [filter_.stream(event) for event in stream] == stream
     body = {"messages": [{"role": "assistant", "content": "Mexico City"}]}
     last = filter_.outlet(body)["messages"][-1]["content"]
-    assert last == f"Mexico City\n\n(uncertainty {uncertainty():.2f})"
+    assert last == f"Mexico City\n\n(confidence {confidence():.2f})"
     assert filter_.outlet(body)["messages"][-1]["content"] == last
 
 

@@ -175,7 +175,7 @@ def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
 def test_bounds_are_shown_where_the_score_is_not_exact() -> None:
     known = answer(("Paris", 0.4), log_score_bounds=(math.log(0.3), math.log(0.5)))
     assert "Confidence 40 % (30 % to 50 %)" in Seen(known._repr_html_()).text
-    assert "0.5 to 0.7" in repr(known)
+    assert "0.3 to 0.5" in repr(known)
 
 
 def test_a_long_list_says_what_it_leaves_out() -> None:

@@ -191,7 +191,7 @@ def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, 
     scored = random_answer(seed, **switches)
     borrowed = scored.borrowed
     parts = (borrowed.own, borrowed.cluster, borrowed.prefix, borrowed.function_words)
-    assert math.fsum(parts) == pytest.approx(scored.confidence, rel=1e-9)
+    assert math.fsum(parts) == pytest.approx(math.exp(scored.log_score), rel=1e-9)
     assert min(parts) >= 0
     assert borrowed.own == pytest.approx(math.exp(scored.log_probability), rel=1e-9)
     for token in scored.tokens:
@@ -305,7 +305,6 @@ def test_json_round_trip() -> None:
     names = {f.name for f in dataclasses.fields(SCORED)} - decided - {"question", "state"} | {
         "headline",
         "uncertainty",
-        "confidence",
         "log_probability",
         "empty",
     }

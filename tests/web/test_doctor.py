@@ -70,12 +70,12 @@ class TestServe:
         assert of_serve.usable
         assert said(of_serve, "bad") == ""
 
-    def test_the_intervals_of_its_trials_hold_the_exact_uncertainty(self, of_serve: Diagnosis, almanac: STC) -> None:
+    def test_the_intervals_of_its_trials_hold_the_exact_confidence(self, of_serve: Diagnosis, almanac: STC) -> None:
         assert len(of_serve.trials) == 3
         for trial in of_serve.trials:
             [exact] = almanac.generate(PROMPT.format(question=trial.prompt), 24, stop_at_newline=True)
             assert trial.bounds is not None and trial.text == exact.text
-            assert trial.bounds[0] - 1e-4 <= exact.uncertainty <= trial.bounds[1] + 1e-4
+            assert trial.bounds[0] - 1e-4 <= exact.confidence <= trial.bounds[1] + 1e-4
             assert trial.width is not None and 0 < trial.width < 1
 
     def test_it_has_a_json_form(self, of_serve: Diagnosis) -> None:

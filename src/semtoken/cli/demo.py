@@ -78,7 +78,7 @@ def demo_real(
         answers.append(answer)
     console.print()
     console.print("The score is a ranking: it tells which answers to check first, not how often they are right.")
-    console.print("A wrong answer that the model is sure of gets a low uncertainty, too.")
+    console.print("A wrong answer that the model is sure of gets a high confidence, too.")
     console.print()
     console.print(f'Next: ask it yourself      semtoken ask --model {quote(name)} "..."', soft_wrap=True)
     page = f"{installed_first('serve')}semtoken serve --model {quote(name)}"
@@ -90,13 +90,13 @@ def demo_real(
 
 
 def _show_answer(asked: DemoQuestion, answer: ScoredResponse, console: Console) -> None:
-    """The marked answer and its number."""
+    """The marked answer and its headline."""
     from semtoken.display import shaded_text
 
     right = any(word.lower() in answer.text.lower() for word in asked.accepted)
     mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")
     console.print(Text("  ") + shaded_text(answer))
-    console.print(Text(f"  uncertainty {number(answer.uncertainty)} ") + mark)
+    console.print(Text(f"  confidence {answer.headline.shown} ") + mark)
 
 
 BATCH_SIZE = 32

@@ -151,12 +151,12 @@ def _facts(found: Diagnosis) -> Table:
 def _trials(found: Diagnosis) -> Table:
     from semtoken.support.text import number
 
-    table = _table("trial prompt", "answer", "uncertainty", "between")
+    table = _table("trial prompt", "answer", "confidence", "between")
     for trial in found.trials:
-        if trial.bounds is None or trial.uncertainty is None:
+        if trial.bounds is None or trial.confidence is None:
             table.add_row(trial.prompt, untrusted(trial.reason or "", style="yellow"), "", "")
         else:
             low, high = trial.bounds
             text = visible((trial.text or "").strip().replace("\n", "↵"))
-            table.add_row(trial.prompt, Text(text[:40]), number(trial.uncertainty), f"{number(low)} and {number(high)}")
+            table.add_row(trial.prompt, Text(text[:40]), number(trial.confidence), f"{number(low)} and {number(high)}")
     return table

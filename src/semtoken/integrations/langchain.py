@@ -77,8 +77,8 @@ def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> Runnabl
             block: dict[str, Any] = {"reason": str(error)}
         else:
             lower, upper = scored.uncertainty_bounds
-            block = {"uncertainty": scored.uncertainty, "lower": lower, "upper": upper, "preset": scored.preset}
-            block["headline"] = scored.numbers_to_dict()["headline"]
+            block = {"headline": scored.numbers_to_dict()["headline"], "uncertainty": scored.uncertainty}
+            block |= {"lower": lower, "upper": upper, "preset": scored.preset}
         return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: block}})
 
     return RunnableLambda(add, name="with_uncertainty")

@@ -188,10 +188,10 @@ class ScoredResponse:
     """The model's hidden state at the end of the answer, if it was asked for (`STC(..., states=True)`); else None."""
 
     def __repr__(self) -> str:
-        low, high = map(_digits, self.uncertainty_bounds)
+        low, high = map(_digits, self.headline.confidence_bounds or (self.confidence,) * 2)
         bounds = "" if low == high else f" ({low} to {high})"
-        value = _digits(self.uncertainty)
-        score = f"uncertainty{value if value[0] in '<>' else f'={value}'}{bounds}"
+        value = _digits(self.confidence)
+        score = f"confidence{value if value[0] in '<>' else f'={value}'}{bounds}"
         facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
         flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
         chance = "" if self.chance is None else f", chance={self.chance:.2f}"
@@ -276,8 +276,8 @@ class ScoredResponse:
 
     @property
     def confidence(self) -> float:
-        """Product of the agreeing probabilities, 1 - uncertainty, in [0, 1]; higher is surer."""
-        return math.exp(self.log_score)
+        """That of the headline, in [0, 1]; higher is surer."""
+        return self.headline.confidence
 
     @property
     def uncertainty_bounds(self) -> tuple[float, float]:
@@ -425,9 +425,9 @@ class ScoredResponse:
         ]
         summary = {
             "text": self.text,
+            **self.numbers_to_dict(),
             "uncertainty": self.uncertainty,
             "uncertainty_bounds": list(self.uncertainty_bounds),
-            "confidence": self.confidence,
             "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in self.equalities},
             "borrowed": asdict(self.borrowed),
             "log_score": self.log_score,
@@ -443,7 +443,6 @@ class ScoredResponse:
             "proxy_for": self.proxy_for,
             "flags": [asdict(flag) for flag in self.flags],
         }
-        summary |= self.numbers_to_dict()
         if self.chance is not None or self.decision is not None:
             decision = None if self.decision is None else asdict(self.decision)
             summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
@@ -543,7 +542,8 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
-    row |= {f"headline_{name}": value for name, value in row.pop("headline").items() if name != "sentence"}
+    headline = {f"headline_{name}": value for name, value in row.pop("headline").items() if name != "sentence"}
+    row = {"text": row.pop("text"), **headline, **row}
     if row.get("decision") is not None:
         row["decision"] = row["decision"]["action"]
     row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}

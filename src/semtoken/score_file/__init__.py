@@ -317,8 +317,9 @@ class ScoringJob:
             return _error_record(outcome)
         scores = outcome.to_dict()
         response = outcome.text if item.response is None else item.response
-        record = dict(item.record) | {"response": response} | {name: scores[name] for name in RESULT_FIELDS}
+        record = dict(item.record) | {"response": response}
         record |= {f"headline_{name}": scores["headline"][name] for name in HEADLINE_FIELDS}
+        record |= {name: scores[name] for name in RESULT_FIELDS}
         record |= {f"score_{name}": value for name, value in scores.get("scores", {}).items()}
         if self.annotate is not None:
             record |= self.annotate(outcome)

@@ -17,7 +17,6 @@ Response: TypeAlias = "str | Sequence[int]"
 
 RESULT_FIELDS = (
     "uncertainty",
-    "confidence",
     "log_score",
     "log_probability",
     "length_normalized_uncertainty",
@@ -29,8 +28,9 @@ RESULT_FIELDS = (
     "signature",
 )
 """What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
-HEADLINE_FIELDS = ("name", "value", "confidence")
-"""What is written of the headline, each after `headline_`; scores by further methods are written after `score_`."""
+HEADLINE_FIELDS = ("confidence", "name", "value")
+"""What is written of the headline, before all else and each after `headline_`; scores by further methods are written
+after `score_`."""
 CALIBRATOR_FIELDS = (
     *("chance", "chance_lower", "chance_upper", "chance_at_ends", "n_labels"),
     *("decision", "reason", "promise", "calibrated_elsewhere"),

@@ -29,7 +29,7 @@ def borrowed_flags(response: ScoredResponse) -> tuple[Flag, ...]:
         cluster: "Sydney" beside "Canberra". Tokens that share their first three characters are no rivals.
     """
     flags = []
-    confidence = response.confidence
+    confidence = 1.0 - response.uncertainty
     if confidence >= CONFIDENT:
         borrowed = response.borrowed
         carried = (

@@ -209,7 +209,7 @@ class RunningAnswer(ABC, Generic[O]):
             flags=flags,
             **more,
         )
-        if not self.scorer.rules.lending or (not rivals and response.confidence < CONFIDENT):
+        if not self.scorer.rules.lending or (not rivals and 1.0 - response.uncertainty < CONFIDENT):
             return response
         return response.with_fields(flags=(*flags, *borrowed_flags(response)))
 

@@ -175,6 +175,7 @@ def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
         "version": VERSION,
+        "headline": result.numbers_to_dict()["headline"],
         "uncertainty": result.uncertainty,
         "lower": lower,
         "upper": upper,
@@ -185,7 +186,6 @@ def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
         "signature": result.signature,
         "n_tokens": result.n_tokens,
     }
-    block["headline"] = result.numbers_to_dict()["headline"]
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:
         flags.append({"code": "neutral_only", "message": "The answer holds function words only."})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langfuse import Langfuse
 
-from tests.integrations.recipes import run, uncertainty
+from tests.integrations.recipes import confidence, run
 
 
 def test_the_generation_has_the_score() -> None:
@@ -38,6 +38,6 @@ def test_the_generation_has_the_score() -> None:
         langfuse.shutdown()
         receiver.shutdown()
     [score] = [one for path, body in sent if path == "/api/public/scores" for one in json.loads(body)]
-    assert score["value"] == pytest.approx(uncertainty())
-    assert (score["name"], score["dataType"]) == ("semtoken.uncertainty", "NUMERIC")
+    assert score["value"] == pytest.approx(confidence())
+    assert (score["name"], score["dataType"]) == ("semtoken.headline", "NUMERIC")
     assert (score["traceId"], score["observationId"]) == (found["generation"].trace_id, found["generation"].id)

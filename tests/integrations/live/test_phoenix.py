@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from phoenix.client import Client
 
-from tests.integrations.recipes import run, uncertainty
+from tests.integrations.recipes import confidence, run
 
 
 @pytest.fixture
@@ -71,5 +71,5 @@ def test_the_span_has_the_score(phoenix: str) -> None:
         except httpx.HTTPStatusError:  # the project is not there before its first span is stored
             continue
     [annotation] = annotations
-    assert annotation["name"] == "semtoken.uncertainty" and annotation["annotator_kind"] == "CODE"
-    assert annotation["result"]["score"] == pytest.approx(uncertainty())
+    assert annotation["name"] == "semtoken.headline" and annotation["annotator_kind"] == "CODE"
+    assert annotation["result"]["score"] == pytest.approx(confidence())

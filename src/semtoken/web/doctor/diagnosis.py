@@ -95,7 +95,8 @@ class Trial:
 
     prompt: str
     text: str | None = None
-    uncertainty: float | None = None
+    confidence: float | None = None
+    """Of the headline, with its bounds."""
     bounds: tuple[float, float] | None = None
     n_tokens: int | None = None
     reason: str | None = None
@@ -256,7 +257,7 @@ def _trials(found: Diagnosis) -> Iterator[Finding]:
         if width <= WIDE:
             yield Finding("good", f"{said}.")
         else:
-            yield Finding("note", f"{said}: the exact uncertainty may be far below the one given.")
+            yield Finding("note", f"{said}: the exact confidence may be far from the one given.")
 
 
 def _names(found: Diagnosis) -> Iterator[Finding]:

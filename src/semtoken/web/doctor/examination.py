@@ -203,7 +203,8 @@ def _trial(prompt: str, reply: ProbeReply, vocabulary: Tokens | None) -> Trial:
         result = score_payload(reply.payload, vocabulary)[0]
     except SemtokenError as error:
         return Trial(prompt, reason=str(error))
-    return Trial(prompt, result.text, result.uncertainty, result.uncertainty_bounds, len(result.tokens))
+    bounds = result.headline.confidence_bounds or (result.confidence, result.confidence)
+    return Trial(prompt, result.text, result.confidence, bounds, len(result.tokens))
 
 
 def examine(
