@@ -315,6 +315,8 @@ class NameReader:
             probability, one = math.exp(min(log_prob, 0.0)), may_be_one(step.names[0], name)
             if one is not False and known and is_same_number(own, log_prob):
                 continue
+            if seen.get(name) == log_prob:
+                continue  # the same entry again
             if one is not False and known and not is_unnamed(name):
                 if lost_its_namesake(step.names[0], name) and log_prob < own:
                     entries.alike += probability
@@ -325,7 +327,7 @@ class NameReader:
                 entries.found.setdefault(chosen, probability)
             elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
                 self._add_other(entries, chosen, name, probability, known=known)
-            elif seen[name] != log_prob:
+            else:
                 entries.doubtful += probability
             seen[name] = log_prob
         return entries

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from types import NoneType
 from typing import Any
 
@@ -345,6 +346,15 @@ def merged_steps(steps: Sequence[TopStep]) -> int:
 def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     """The steps without those that are equal to the step before in names and numbers."""
     return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
+
+
+def has_twice(steps: Sequence[TopStep]) -> bool:
+    """Whether a step is there twice with the same list, or twice in a row, with numbers that are no round ones."""
+    exact = [step.log_probs[0] != round(step.log_probs[0], 4) for step in steps]
+    if any(is_exact and one == other for is_exact, (one, other) in zip(exact, pairwise(steps), strict=False)):
+        return True
+    full = [step.log_probs for step, is_exact in zip(steps, exact, strict=True) if is_exact and len(step.names) > 2]
+    return len(set(full)) < len(full)
 
 
 def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:

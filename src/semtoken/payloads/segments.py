@@ -15,7 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.spellings import BorrowedNames, merged_steps, spelling, steps_in_files, without_doubles
+from semtoken.engine_tokens.spellings import (
+    BorrowedNames,
+    has_twice,
+    merged_steps,
+    spelling,
+    steps_in_files,
+    without_doubles,
+)
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep, is_unnamed
 from semtoken.results import Distribution
@@ -157,7 +164,7 @@ def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
         opening = _past_blanks(pieces, 0)
         if starts[:1] == [opening]:
             end = _past_blanks(pieces, matcher.end(pieces, opening))
-            if end >= len(pieces) - 1:
+            if end >= len(pieces) - 1 and not _without_marks(text_of_pieces(pieces[end:]).replace(REPLACEMENT, "")):
                 return [(_from_first_byte(pieces, opening), end)]
         known = [i for i in starts if pieces[i].text is not None]
         spans = [
@@ -170,8 +177,10 @@ def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
 
 def _whole(pieces: Sequence[SpelledText], target: str) -> tuple[int, int] | None:
     """Start and end if all pieces spell the text and nothing else, a terminator aside: what `Matcher` finds then."""
-    texts = [piece.text or REPLACEMENT for piece in pieces]
+    texts = [REPLACEMENT if piece.text is None else piece.text for piece in pieces]
     for end in (len(texts), len(texts) - 1):
+        if _without_marks("".join(texts[end:])):
+            continue  # perhaps not its terminator
         if "".join(texts[:end]).strip() == target and REPLACEMENT not in target:
             return _from_first_byte(pieces, _past_blanks(pieces, 0)), end
     return None
@@ -430,6 +439,8 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
 
 def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps, under names of their own."""
+    if has_twice(steps):
+        yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
     pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps)
     if pieces:
         yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
@@ -577,7 +588,7 @@ def _around_answer(
         parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
     else:
         parts = {"answer": steps[start:]}
-        if steps[end + 1 :] and unsure:
+        if unsure:
             flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
     return Division(parts | {"reasoning": steps[:start]}, tuple(flags), unsure=unsure)
 

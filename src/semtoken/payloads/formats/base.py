@@ -6,6 +6,7 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -123,6 +124,7 @@ class Delta(NamedTuple):
 
 RAW = ("vllm", "llama-cpp", "llama-cpp-python")
 """Engines that were found to show the model's own probabilities."""
+MIXED = "The chunks name several replies: those of two streams may be mixed."
 AFTER_THE_END = (
     "More of the answer came after the server had said that it is complete: a gateway has given two answers one index, "
     "or sent one twice. Ask for one answer at a time."
@@ -255,6 +257,8 @@ class Shape:
         self.counted: int | None = None
         """How many tokens the reply counts in all its choices, hidden reasoning apart; None if it does not say."""
         self.sums: dict[int, ChoiceSum] = {}
+        self._ids: Counter[str] = Counter()
+        """How many chunks name each reply."""
         self._model: str | None = None
 
     # --- ask
@@ -502,7 +506,11 @@ class Shape:
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
         raw = self.sums[index].raw(one_segment=self.one_segment)
-        return replace(raw, counted=self.counted) if self.counted is not None and len(self.sums) == 1 else raw
+        if self.counted is not None and len(self.sums) == 1:
+            raw = replace(raw, counted=self.counted)
+        ids = [name for name, times in self._ids.items() if times > 1]
+        mixed = len(self._ids) > 1 and ids
+        return replace(raw, flags=(*raw.flags, MIXED)) if mixed else raw
 
     def raw_choices(self) -> Iterator[RawChoice]:
         """All choices, as far as they have been read."""

@@ -15,6 +15,7 @@ from semtoken.payloads.formats.base import (
     Place,
     Reply,
     Shape,
+    count_at,
     index_of,
     model_of,
     only,
@@ -134,7 +135,10 @@ class Choices(Shape):
     def _of_choices(self, reply: Reply, *, streamed: bool) -> Iterator[Delta]:
         self._fields.update(name for name, value in reply.items() if value is not None or not streamed)
         self._model = model_of(reply) or self._model
+        if streamed and reply.get("choices") and isinstance(reply.get("id"), str) and reply["id"]:
+            self._ids[reply["id"]] += 1
         written = written_tokens(reply.get("usage"))
+        written = count_at(reply, "timings", "predicted_n") if written is None else written
         self.counted = self.counted if written is None else written
         choices = reply.get("choices")
         for i, value in enumerate(as_list([] if choices is None else choices, "choices")):

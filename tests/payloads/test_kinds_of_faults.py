@@ -1,0 +1,147 @@
+"""What real servers do to their lists: one property for each kind of fault beside those of the two readings."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken import score_payload
+from semtoken.errors import SemtokenError
+from semtoken.payloads import read_payload
+from semtoken.tokens.tokenizers import byte_alphabet
+
+Item = dict[str, Any]
+LETTERS = {value: key for key, value in byte_alphabet().items()}
+
+
+def item(text: str, log_prob: float, *others: tuple[str, float]) -> Item:
+    def named(name: str, number: float) -> Item:
+        return {"token": name, "logprob": number, "bytes": list(name.encode())}
+
+    return named(text, log_prob) | {"top_logprobs": [named(*one) for one in ((text, log_prob), *others)]}
+
+
+def reply(text: str | None, items: list[Item], *, end: str | None = "stop", **more: Any) -> Any:
+    choice = {"index": 0, "message": {"content": text, **more}, "logprobs": {"content": items}, "finish_reason": end}
+    return {"object": "chat.completion", "choices": [choice]}
+
+
+SAID = [item("Oslo", -0.22314, (" Oslo", -2.99573)), item(".", -0.10536, ("!", -2.5))]
+NUMBER = math.log(0.8 + 0.05) - 0.10536
+FAULTS = st.sampled_from([None, math.nan, math.inf, -math.inf, -9999.0, -3.4e38])
+
+
+def log_of(value: Any, **options: Any) -> float:
+    [found] = score_payload(value, **options)
+    return found.log_score
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.sampled_from([" and", " then", "so", " No"]), min_size=1, max_size=4), st.booleans())
+def test_thinking_in_the_content_is_reasoning(words: list[str], opened: bool) -> None:
+    """No reasoning parser on the server, with and without the opening mark in the answer."""
+    marks = [item("<think>", -0.0101)] if opened else []
+    thought = [item(word, -0.30001 - 0.01 * i) for i, word in enumerate(words)]
+    content = f"{'<think>' if opened else ''}{''.join(words)}</think>\n\nOslo."
+    items = [*marks, *thought, item("</think>", -0.1), item("\n\n", -0.2), *SAID]
+    assert log_of(reply(content, items)) == pytest.approx(NUMBER, abs=1e-4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(2, 5))
+def test_an_answer_that_fits_several_places_gets_no_number(times: int) -> None:
+    items = [item(" No", -0.5 - 0.01 * i) for i in range(times)]
+    with pytest.raises(SemtokenError, match=r"fits \d places"):
+        score_payload(reply("No", items))
+    stopped = reply("No", items)
+    stopped["choices"][0]["stop_reason"] = " No" * (times - 1)
+    assert log_of(stopped) <= -0.5
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data(), FAULTS)
+def test_a_rival_without_a_number_ends_nothing(data: st.DataObject, value: float | None) -> None:
+    items = copy.deepcopy(SAID)
+    rival = data.draw(st.sampled_from(items))["top_logprobs"][1]
+    before = rival.pop("logprob")
+    if data.draw(st.booleans()):
+        rival["logprob"] = value
+    [found] = score_payload(json.loads(json.dumps(reply("Oslo.", items))))
+    low, high = found.uncertainty_bounds
+    assert low - 1e-4 <= 1 - math.exp(NUMBER) <= high + 1e-4, before
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 1), st.sampled_from([None, math.nan, -9999.0, -1000.0, -100.0, 0.0]))
+def test_a_chosen_token_without_a_number_is_never_certain(at: int, value: float | None) -> None:
+    items = copy.deepcopy(SAID)
+    items[at]["logprob"], items[at]["top_logprobs"] = value, []
+    try:
+        [found] = score_payload(reply("Oslo.", items))
+    except SemtokenError:
+        return
+    assert found.uncertainty_bounds[1] >= 1 - 1e-6
+    assert found.flags
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
+    words = ["Yes", *[" yes"] * (count - 1)]
+    items = [item(word, 0.0) | {"top_logprobs": []} for word in words]
+    with pytest.raises(SemtokenError, match="log-probability 0"):
+        score_payload(reply("".join(words), items))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.booleans(), st.sampled_from(["Oslo liegt.", "né à Oslo", "東京", "a b"]))
+def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
+    """The same number as for decoded names: blanks are "Ġ", other bytes letters of an alphabet."""
+    words = [f" {word}" for word in text.split()]
+    plain = [item(word, -0.30001, (word.upper(), -2.30001)) for word in words]
+    spelled = copy.deepcopy(plain)
+    for one in [token for each in spelled for token in (each, *each["top_logprobs"])]:
+        one["token"] = "".join(LETTERS[byte] for byte in one["token"].encode())
+        one["bytes"] = list(one["token"].encode()) if with_bytes else None
+    said = "".join(words)
+    assert log_of(reply(said, spelled)) == pytest.approx(log_of(reply(said, plain)), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 30), st.sampled_from(["stop", "length"]))
+def test_fewer_items_than_tokens_are_told(count: int, end: str) -> None:
+    items = [item("東京", -0.30001), item("。", -0.20001)]
+    value = reply("東京。", items, end=end) | {"usage": {"completion_tokens": count}}
+    try:
+        [found] = score_payload(value)
+    except SemtokenError as error:
+        assert count > 2 and f"{count} tokens" in str(error)
+        return
+    assert any(f"{count} tokens" in flag.message for flag in found.flags) == (count > 2)
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "content_filter", "SAFETY", "recitation", "whatever"])
+def test_an_end_that_is_not_the_models_own_is_told(reason: str) -> None:
+    try:
+        [found] = score_payload(reply("Oslo.", SAID, end=reason))
+    except SemtokenError as error:
+        assert reason in str(error)
+    else:
+        assert any(reason in flag.message for flag in found.flags)
+
+
+@pytest.mark.parametrize("place", ["reply", "choice"])
+def test_an_error_beside_an_answer_refuses_it(place: str) -> None:
+    value = reply("Oslo.", SAID)
+    (value if place == "reply" else value["choices"][0])["error"] = {"message": "Provider gone"}
+    with pytest.raises(SemtokenError, match="Provider gone"):
+        read_payload(value)
+    stream = {"choices": [], "error": {"message": "Provider gone"}}
+    chunks = [{"choices": [{"index": 0, "delta": {"content": "Oslo"}, "logprobs": {"content": SAID[:1]}}]}, stream]
+    with pytest.raises(SemtokenError, match="Provider gone"):
+        read_payload(chunks)
