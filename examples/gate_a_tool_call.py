@@ -21,7 +21,7 @@ from semtoken.decisions import AnsweredQuestion, Predicate, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.decision_records import answer_values, records_of
 from semtoken.decisions.wire import openai
-from semtoken.parts import Part
+from semtoken.parts import Part, call_confidences
 from semtoken.payloads import score_payload
 
 MAY_RUN = Predicate(
@@ -135,6 +135,9 @@ def main() -> None:
         for part in proposed.parts:
             shown = "unknown" if part.confidence is None else f"{part.confidence:.3f}"
             print(f"  {part.path:24} {shown}  {part.text}")
+        for call in call_confidences(proposed.parts):
+            shown = "unknown" if call.confidence is None else f"{call.confidence:.3f}"
+            print(f"  name and arguments       {shown}")
         print(f"  may it run?              {proposed.allowed.probability:.3f}")
         print(f"  -> {verdict(proposed, calibrator, given.least)}")
 
