@@ -57,10 +57,10 @@ def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spellin
         one = reader(names, same_spelling=same_spelling)
         try:
             for position, step in enumerate(answer):
-                read.append(one.read(step, position))
+                read.append(names.with_others(one.read(step, position)))
         except SemtokenError as error:
             read.append(str(error))
-        found.append((read, names.spellings))
+        found.append((read, None if isinstance(read[-1], str) else names.spellings))
     assert found[0] == found[1]
 
 

@@ -64,6 +64,8 @@ class ListedStep(NamedTuple):
     count for the upper end only, and not in `total`."""
     stands_for: tuple[int, ...] = ()
     """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
+    others: TopStep | None = None
+    """The step, if the chosen token alone is among `ids`: the others have no numbers yet, as none agrees with it."""
 
 
 class ListReader:

@@ -130,6 +130,14 @@ class ListedNames:
         self._by_spelling.setdefault(spelling.normalized[0], []).append(number)
         return number
 
+    def with_others(self, listed: ListedStep) -> ListedStep:
+        """A step with all tokens of its list, which are added if they are new; see `ListedStep.others`."""
+        if listed.others is None:
+            return listed
+        step = listed.others
+        found = dict(zip(map(self.number, step.names), map(math.exp, step.log_probs), strict=True))
+        return listed._replace(ids=list(found), probabilities=list(found.values()), others=None)  # type: ignore[arg-type]
+
     def same(self, number: int, other: int) -> bool | None:
         """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
         one, another = self.spellings[number], self.spellings[other]
@@ -210,6 +218,8 @@ class _NamedEntries:
     alike: float = 0.0
     doubtful: float = 0.0
     listed: int = 0
+    others: Sequence[float] = ()
+    """The probabilities of entries that have no numbers, see `ListedStep.others`."""
 
 
 class NameReader:
@@ -256,7 +266,8 @@ class NameReader:
             )
         entries = self._clear(step, chosen) or self._sorted(step, chosen)
         found = entries.found
-        total = math.fsum([*found.values(), *(p for _, p in entries.ambiguous), entries.unmapped, entries.alike])
+        unclear = (p for _, p in entries.ambiguous)
+        total = math.fsum([*found.values(), *entries.others, *unclear, entries.unmapped, entries.alike])
         if total > OVERFULL:
             raise overfull(total, position)
         return ListedStep(
@@ -275,6 +286,7 @@ class NameReader:
             bare=len(log_probs) < 2,
             alike=entries.alike,
             doubtful=entries.doubtful,
+            others=step if entries.others else None,
         )
 
     def _clear(self, step: TopStep, chosen: int) -> _NamedEntries | None:
@@ -295,13 +307,16 @@ class NameReader:
             return None
         if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS:
             return None
-        found = dict(zip(map(self._names.number, names), map(math.exp, log_probs), strict=True))
+        probabilities = list(map(math.exp, log_probs))
+        others = names[1:]
+        own, *rest = probabilities
+        if again:
+            others, rest = names[1:again] + names[again + 1 :], rest[: again - 1] + rest[again:]
         first, second = one.normalized
-        spellings = self._names.spellings
-        others = [spellings[number].normalized for number in found if number != chosen]  # type: ignore[index]
-        if not one.alone and any(spelled == first or in_files == second for spelled, in_files in others):
+        spelled = [_SPELLINGS[name].normalized for name in others]
+        if not one.alone and any(text == first or in_files == second for text, in_files in spelled):
             return None
-        return _NamedEntries(found, listed=len(others))  # type: ignore[arg-type]
+        return _NamedEntries({chosen: own}, listed=len(others), others=rest)
 
     def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
         """The entries one by one. The chosen token's own number is the one that counts."""

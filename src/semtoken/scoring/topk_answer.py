@@ -101,6 +101,10 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
+    def _with_others(self, said: str | None) -> Callable[[ListedSteps], ListedSteps]:
+        """A function that gives steps all tokens of their lists, which records name."""
+        return lambda steps: steps
+
     def _listed_steps(self, steps: slice) -> ListedSteps:
         """Some steps, with the prefix sets that are decided by now."""
         return ListedSteps(
@@ -139,7 +143,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         settled = [] if silent else self._masses[: self._n_settled]
         masses = [*settled, *self._listed_steps(slice(len(settled), None)).masses()] if settled else steps.masses()
         blank = not vocabulary.decode(ids).strip()
-        by_spelling = self.scorer.surface is self.scorer
+        by_spelling, with_others = self.scorer.surface is self.scorer, self._with_others(said)
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
         return self._response(
             distribution,
@@ -147,10 +151,10 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             flags=(*listed_flags(steps, silent, self._copied), *_proxy_flags(proxy_for)),
             tokens=TokensLater(
                 len(ids),
-                lambda: steps.tokens(ids),
+                lambda: with_others(steps).tokens(ids),
                 lambda: _marks(vocabulary, steps, ids, masses),
                 by_spelling=by_spelling,
-                alternatives=steps.alternatives_at if by_spelling else None,
+                alternatives=(lambda places: with_others(steps.at(places)).alternatives()) if by_spelling else None,
             ),
             rivals=steps.any_rival,
             log_score_bounds=(low, high),
@@ -179,7 +183,7 @@ def _proxy_flags(proxy_for: str | None) -> list[Flag]:
 class _NoneNeutral(bytes):
     """Stands for `Scorer.neutral_bytes` of any number of tokens."""
 
-    def __getitem__(self, place: object) -> int:
+    def __getitem__(self, place: object) -> int:  # type: ignore[override]
         return 0
 
 
@@ -259,6 +263,7 @@ class ListedAnswer(TopkAnswer):
         return ListedScorer(self._names.vocabulary(said, self.ids), self.scorer.rules, self._names)
 
     def _masses_at(self, positions: range) -> list[LogMass]:
+        self._number_all_if_needed()
         part = self._listed_steps(slice(positions.start, positions.stop))
         usual = part.usual_masses() if len(positions) <= FEW else None
         found = replace(part, scorer=self._frozen()).masses() if usual is None else usual
@@ -269,5 +274,24 @@ class ListedAnswer(TopkAnswer):
         self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
     ) -> ScoredResponse:
         """The scored answer, once it is complete; `said` is the text that the engine gives, if it is known."""
+        self._number_all_if_needed()
         self.scorer = self._frozen(said)
-        return super().finish(distribution, proxy_for=proxy_for)
+        return super().finish(distribution, proxy_for=proxy_for, said=said)
+
+    def _number_all_if_needed(self) -> None:
+        """Give all listed tokens their numbers, if each of them may be off by another amount."""
+        if not self._precision.rounding.even:
+            self._steps = _with_others(self._steps, self._names)
+
+    def _with_others(self, said: str | None) -> Callable[[ListedSteps], ListedSteps]:
+        names, ids, rules = self._names, list(self.ids), self.scorer.rules
+
+        def with_others(part: ListedSteps) -> ListedSteps:
+            steps = _with_others(part.steps, names)
+            return replace(part, steps=steps, scorer=ListedScorer(names.vocabulary(said, ids), rules, names))
+
+        return with_others
+
+
+def _with_others(steps: Sequence[PlacedStep], names: ListedNames) -> list[PlacedStep]:
+    return [step._replace(listed=names.with_others(step.listed)) if step.listed.others else step for step in steps]

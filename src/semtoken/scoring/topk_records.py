@@ -132,7 +132,7 @@ class ListedSteps:
             "cluster_probability": bounds.cluster.tolist(),
             "prefix_probability": bounds.prefix.tolist(),
             "neutral_probability": bounds.neutral.tolist(),
-            "alternatives": self._alternatives(),
+            "alternatives": self.alternatives(),
             "value_ends": self._value_ends(),
             "log_agreeing_bounds": bounds.intervals(),
             "log_surface_bounds": surface.intervals(),
@@ -156,12 +156,12 @@ class ListedSteps:
             found[i] = endings.from_list(request, np.array(step.ids, dtype=np.int64), probabilities, unseen)
         return found
 
-    def alternatives_at(self, places: Sequence[int]) -> list[tuple[Alternative, ...]]:
-        """The most probable other tokens of some of the steps, under rules that ask for no prefix sets."""
+    def at(self, places: Sequence[int]) -> ListedSteps:
+        """Some of the steps."""
         steps, prefixes = [self.steps[place] for place in places], [self.prefixes[place] for place in places]
-        return replace(self, steps=steps, prefixes=prefixes)._alternatives()
+        return replace(self, steps=steps, prefixes=prefixes)
 
-    def _alternatives(self) -> list[tuple[Alternative, ...]]:
+    def alternatives(self) -> list[tuple[Alternative, ...]]:
         """The most probable other tokens of each step."""
         lists = self.lists
         steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
