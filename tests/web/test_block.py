@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -111,6 +112,17 @@ def test_auto_takes_fields_of_json_and_phrases_of_prose(almanac: Any) -> None:
     [city, in_peru] = block["parts"]
     assert city["choices"] is None and set(in_peru["choices"]) == {"true", "false"}
     assert sum(in_peru["choices"].values()) == pytest.approx(1) and np.isfinite(in_peru["allowed_mass"])
+
+
+def test_a_tool_call_has_one_number_beside_its_parts() -> None:
+    pieces = ['{"', "name", '": "', "send", '", "', "arguments", '": {"', "to", '": "', "Ada", '"}}']
+    chances = [0.5 if piece == "Ada" else 0.25 if piece == "send" else 0.9 for piece in pieces]
+    steps = [{"token": piece, "logprob": math.log(p)} for piece, p in zip(pieces, chances, strict=True)]
+    answer = score_top_logprobs([step | {"top_logprobs": [step]} for step in steps], None)
+    scorer = scorer_for(None, ScoringRules())
+    block = score_block(answer, scorer, BlockOptions(parts="tool_call"))
+    assert block["calls"] == [{"call": 0, "name": "send", "confidence": pytest.approx(0.125)}]
+    assert "calls" not in score_block(answer, scorer, BlockOptions(parts="field"))
 
 
 def test_a_block_of_too_many_parts_says_so() -> None:

@@ -12,7 +12,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.choices import PartKind
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.observers.method_scores import require_one_pass
-from semtoken.parts import Part
+from semtoken.parts import Part, call_confidences
 from semtoken.parts.budget import MAX_SECONDS
 from semtoken.parts.json_values import is_json
 from semtoken.payloads.blocks import KEY, VERSION
@@ -156,6 +156,8 @@ def score_block(
         try:
             parts = parts_wanted(result, options.parts, part_seconds) if probed.parts is None else probed.parts
             block["parts"] = [_part(part, result, probed) for part in parts]
+            if calls := call_confidences(parts):
+                block["calls"] = [{"call": c.call, "name": c.name, "confidence": c.confidence} for c in calls]
         except SemtokenError as error:  # a library that is not installed, or a text that takes too long
             block["parts_refused"] = str(error)
     if options.disputes and probed.refused is not None:
