@@ -29,7 +29,7 @@ from semtoken.bench.prompts import PROMPTS
 KEPT = 256  # most probable tokens of a step
 BATCH = 256
 SHORT, LONG = 16, 64  # tokens of an answer at most
-PART = {SHORT: 512, LONG: 256}  # questions of a part, by the length of the answers
+PART = {SHORT: 256, LONG: 128}  # questions of a part, by the length of the answers
 
 
 class Float32Norm(torch.nn.Module):
