@@ -25,7 +25,7 @@ from semtoken.parts.prose import find_phrases, new_words
 from semtoken.tokens.stopwords import is_function_word, plain_word
 
 EXPERIMENTS = Path(__file__).parents[1]
-sys.path[:0] = [str(EXPERIMENTS / "default_rule"), str(EXPERIMENTS / "long_answers")]
+sys.path[:0] = [str(Path(__file__).parent), str(EXPERIMENTS / "default_rule"), str(EXPERIMENTS / "long_answers")]
 from rules import Rule  # noqa: E402
 from score import verdicts  # noqa: E402
 from views import is_right  # noqa: E402
@@ -131,7 +131,10 @@ def main() -> None:
     recording = Recording.read(options.recordings, options.name, vocabulary)
     questions = [record["question"] for record in recording.steps.records]
     shuffled = [questions[i] for i in np.random.default_rng(48).permutation(len(questions))]
-    found = frame(recording, np.load(options.recordings / f"{options.name}-unasked.npy"), shuffled)
+    path = options.recordings / f"{options.name}-unasked.npy"
+    n_steps = len(recording.arrays["log_prob"])
+    unasked = np.load(path) if path.exists() else np.full(n_steps, np.nan)  # then weighted_by_question is NaN
+    found = frame(recording, unasked, shuffled)
     plain = {name: np.float32 for name in found if found[name].dtype == np.float64}
     found.astype(plain).to_parquet(options.scores, index=False, compression="zstd")
     print(f"{options.scores}: {len(found):,} answers, {int(found['contains'].sum())} right")
