@@ -19,6 +19,7 @@ from semtoken.parts.budget import Budget
 from semtoken.parts.part import Equality, FoundPart
 from semtoken.support.extras import require
 from semtoken.support.inputs import text
+from semtoken.support.thinking import thinking_end
 from semtoken.tokens.stopwords import is_function_word, plain_word
 
 NEGATIONS = frozenset(
@@ -129,11 +130,21 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
-    """Character ranges of the phrases of an answer; one that is too long to be divided is one phrase."""
+    """Character ranges of the phrases of an answer; one that is too long to be divided is one phrase.
+
+    What the text marks as thinking before the answer has none.
+    """
+    text = _said(text)
     try:
         return [(found.start, found.end) for found in find_phrases(text, Budget(text))]
     except OverBudget:
         return [(0, len(text))]
+
+
+def _said(text: str) -> str:
+    """A text with blanks in place of the thinking before an answer."""
+    thought = thinking_end(text)
+    return " " * thought + text[thought:]
 
 
 def find_sentences(text: str, language: str) -> Iterator[FoundPart]:
@@ -275,9 +286,12 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 
 def new_words(answer: AnswerWithTokens, question: str = "") -> list[tuple[int, int]]:
-    """Character ranges of the words that are no English function words and do not stand in the question."""
+    """Character ranges of the words that are no English function words and do not stand in the question.
+
+    What the text marks as thinking before the answer has none.
+    """
     asked = {plain_word(word) for word in _WORD.findall(text(question, "question"))}
-    words = ((match.span(), match[0]) for match in _WORD.finditer(answer.text))
+    words = ((match.span(), match[0]) for match in _WORD.finditer(_said(answer.text)))
     return [span for span, word in words if plain_word(word) not in asked and not is_function_word(word)]
 
 

@@ -26,6 +26,7 @@ from semtoken.engine_tokens.spellings import (
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep, is_unnamed
 from semtoken.results import Distribution
+from semtoken.support.thinking import thinking_end
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 
@@ -95,8 +96,6 @@ Span: TypeAlias = tuple[int, int]
 MARK_AT_END = re.compile(rf"(?:{MARKUP.pattern})\s*$")
 CLOSED = re.compile(r"</[^<>\s]+>\s*$|<\|message\|>\s*$")
 """The end of a reasoning, directly before an answer."""
-THINKING = re.compile(r"\s*(?:<(?:think|thinking|thought|reasoning)>|\[THINK\]|◁think▷)")
-THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷")
 CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
 LONGEST_CUT = 64  # characters of a token that may stand before a stop string
 
@@ -366,19 +365,11 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
 
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:
-    """The choice with what its text marks as thinking (`<think>...</think>`) as reasoning.
-
-    Servers without a parser for it leave it there; the opening mark may be a part of the prompt.
-    """
+    """The choice with what its text marks as thinking as reasoning: servers without a parser for it leave it there."""
     answer = raw.texts.get("answer", "")
-    opening, closing = THINKING.match(answer), THOUGHT.search(answer)
-    if raw.texts.get("reasoning") or not (opening or closing):
+    cut = thinking_end(answer, lambda: (step.chosen.text for step in raw.steps.steps))
+    if raw.texts.get("reasoning") or not cut:
         return raw
-    if not opening and not any(
-        step.chosen.text and THOUGHT.fullmatch(step.chosen.text.strip()) for step in raw.steps.steps
-    ):
-        return raw
-    cut = closing.end() if closing else len(answer)
     return replace(raw, texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
 
 

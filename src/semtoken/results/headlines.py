@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.prose import LONG, phrases
 from semtoken.support.text import percentage
+from semtoken.support.thinking import thinking_end
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
 SHORT_SAID = f"Probability of an answer that agrees with this one (under {LONG} tokens)."
@@ -60,7 +61,7 @@ def headline_of(
     log_score: float,
     log_score_bounds: tuple[float, float] | None = None,
 ) -> Headline:
-    """The headline of a scored answer.
+    """The headline of a scored answer: of what follows the thinking, where the text marks any.
 
     Parameters
     ----------
@@ -73,6 +74,12 @@ def headline_of(
     log_score, log_score_bounds
         Log of the product of what agrees with each, -inf for a blank answer, and bounds around the exact one.
     """
+    if thought := thinking_end(text, lambda: (text[token.start : token.end] for token in marks())):
+        said = " " * thought + text[thought:]  # characters keep their places
+        after = [token for token in marks() if token.start >= len(said) - len(said.lstrip())]
+        product, low, high = log_product(after) if said.strip() else (-math.inf,) * 3
+        given = None if log_score_bounds is None else (low, high)
+        return headline_of(said, lambda: after, len(after), product, given)
     if n_tokens < LONG or log_score == -math.inf:
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
         return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), SHORT_SAID, bounds)
