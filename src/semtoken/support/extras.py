@@ -19,6 +19,7 @@ from semtoken.errors import MissingExtra
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "transformers": ("torch", "transformers"),
+    "images": ("PIL",),
     "cluster": ("numba", "threadpoolctl"),
     "calibrate": ("jinja2", "matplotlib", "scipy"),
     "frames": ("pandas", "pyarrow"),

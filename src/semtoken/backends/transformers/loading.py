@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
@@ -27,6 +27,7 @@ from transformers import (  # noqa: E402
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    AutoProcessor,
     AutoTokenizer,
     PreTrainedModel,
 )
@@ -57,6 +58,7 @@ def load_transformers(
     dtype: Any = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    prove: bool = True,
     **options: Any,
 ) -> TransformersBackend:
     """Load a causal language model and its tokenizer from a directory or the hub.
@@ -72,6 +74,8 @@ def load_transformers(
         Of the weights: a torch type, its name, or "auto" for that of the checkpoint.
     revision, trust_remote_code
         As in transformers.
+    prove
+        As for `TransformersBackend`; the model proves itself now.
     **options
         Anything else that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
         `attn_implementation`, `max_memory`, ...), and attributes of the model's configuration.
@@ -113,7 +117,26 @@ def load_transformers(
     _check_whole(model_or_path, model, loaded)
     if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
         model = model.to(target)
-    return TransformersBackend(model.eval(), tokenizer)
+    processor, without = None, ""
+    if kind is AutoModelForImageTextToText:
+        processor, without = _processor(model_or_path, source | files)
+    if processor is not None:
+        tokenizer = processor.tokenizer
+    backend = TransformersBackend(model.eval(), tokenizer, prove=prove, processor=processor, without_images=without)
+    with suppress(ModelError) if processor is not None else nullcontext():  # it may read images, and refuse texts
+        _ = backend.proof
+    return backend
+
+
+def _processor(model_or_path: str, source: dict[str, Any]) -> tuple[Any, str]:
+    """The processor of an image-text model, or None and why there is none: the model reads texts then."""
+    try:
+        found = AutoProcessor.from_pretrained(model_or_path, **source)
+    except Exception as error:  # of a missing package or a damaged file, transformers raises anything
+        return None, f"its processor cannot be loaded: {one_line_of(error)}"
+    if not hasattr(found, "image_processor") or not hasattr(found, "tokenizer"):
+        return None, "its files hold no processor of images"
+    return found, ""
 
 
 SMALL = 20_000_000

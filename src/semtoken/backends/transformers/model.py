@@ -15,11 +15,12 @@ from semtoken.backends.base import Arrival, Decoding, Prompt, Response, require_
 from semtoken.backends.prompts import (
     PaddedBatch,
     as_decodings,
-    encode_prompts,
+    encode_prompt,
     encode_responses,
     end_ids,
     end_token_ids,
     in_batches_by_length,
+    is_ids,
     newline_ids,
     pad,
     padding_id,
@@ -30,6 +31,7 @@ from semtoken.backends.transformers.cache import (
     shared_beginning,
 )
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
+from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages, has_images
 from semtoken.backends.transformers.inside import (
     Inside,
     gives_attention,
@@ -89,6 +91,10 @@ class TransformersBackend:
     prove
         Whether the model is tried before it is first used (`Proof`). Otherwise nothing is taken as known of it: every
         token is read in a pass over its whole text alone, which is slow.
+    processor
+        Of a model that reads images too: turns messages with images into its inputs.
+    without_images
+        Why there is no processor, for the message about a prompt with images.
 
     Raises
     ------
@@ -99,10 +105,14 @@ class TransformersBackend:
     name = "transformers"
     distribution: Distribution = "raw"
 
-    def __init__(self, model: Any, tokenizer: Any, *, prove: bool = True) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, *, prove: bool = True, processor: Any = None, without_images: str = ""
+    ) -> None:
         self.model = model = without_runner(model)
         check_model(model)
         self.tokenizer = tokenizer
+        self.processor = processor
+        self._without_images = without_images or "it reads text only"
         self._prove = prove
         self._prefix: SharedPrefix | None = None
         self.last_prompt: SharedPrefix | None = None
@@ -144,9 +154,11 @@ class TransformersBackend:
         """How the model is called."""
         return Passes(self.model, frozenset(self.proof.takes))
 
-    def _tried(self) -> Proof:
-        """The proof of the model, which is in evaluation mode."""
+    def _tried(self, prompts: Sequence[list[int]] = ()) -> Proof:
+        """The proof of the model, which is in evaluation mode. Prompts with images are tried in their own way."""
         self._end_training_mode()
+        if prompts and all(isinstance(ids, ImagePrompt) for ids in prompts):
+            return Proof(generates="alone")
         return self.proof
 
     def _end_training_mode(self) -> None:
@@ -227,30 +239,37 @@ class TransformersBackend:
         if not prompts:
             return []
         encoded = self._encoded(prompts, decodings)
-        proof, n = self._tried(), decodings[0].n
+        proof, n = self._tried(encoded), decodings[0].n
+        images = any(isinstance(ids, ImagePrompt) for ids in encoded)
         if proof.generates == "never":
             return self._write_plainly(encoded, decodings, observers)
         resumes = proof.resumes and self._settings(decodings[0]).use_cache is not False
-        resumes = resumes and decodings[0].options.get("use_cache") is not False
+        resumes = resumes and decodings[0].options.get("use_cache") is not False and not images
         prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes else None
         shrinks = resumes and only_usual(self.model.generation_config) and not any(one.options for one in decodings)
         found: dict[int, Completion] = {}
         equal = prefix is not None or proof.generates == "equal"
-        for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=equal):
+        alone = proof.generates == "alone" or images
+        for batch in self._batches(encoded, 1 if images else decodings[0].batch_size, equal_lengths=equal):
             cells = [(number, sample) for number in batch for sample in range(n)]
-            for some in [[cell] for cell in cells] if proof.generates == "alone" else [cells]:
+            for some in [[cell] for cell in cells] if alone else [cells]:
                 rows = [self._row(number * n + sample, decodings[number], encoded[number]) for number, sample in some]
                 choices = [AnswerChoices.of(decodings[number], encoded[number], sample) for number, sample in some]
                 criteria = decodings[0].options.get("stopping_criteria") or ()
                 watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
-                inputs = generate_inputs(
-                    self.passes, pad([encoded[number] for number, _ in some], self._padding, left=True)
-                )
+                inputs = self._inputs([encoded[number] for number, _ in some])
                 if resumes and (n > 1 or prefix is not None):
                     inputs |= self._read_before([encoded[number] for number in batch], n, prefix)
                 self._generate(inputs, self._options(decodings[0], rows), choices, watch)
                 found |= watch.completions
         return [found[answer] for answer in range(len(prompts) * n)]
+
+    def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
+        """What `generate` takes to answer these prompts; one with images is alone."""
+        if isinstance(first := prompts[0], ImagePrompt):
+            self._settled(first)
+            return first.inputs([], 0, self._image_passes.device)
+        return generate_inputs(self.passes, pad(prompts, self._padding, left=True))
 
     def _write_plainly(
         self, prompts: Sequence[list[int]], decodings: Sequence[Decoding], observers: Sequence[Observer]
@@ -284,7 +303,8 @@ class TransformersBackend:
         """Whether answers can begin and end one by one: rows of the model's cache that are put together go on as they
         would alone, and its settings for generation name nothing that only transformers' `generate` does.
         """
-        return only_usual(self.model.generation_config) and self._tried().joined
+        usual = only_usual(self.model.generation_config) and self.processor is None  # images do not join
+        return usual and self._tried().joined
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come; see `JoiningBackend.generate_joining`.
@@ -310,15 +330,52 @@ class TransformersBackend:
     def _encoded(self, prompts: Sequence[Prompt], decodings: Sequence[Decoding]) -> list[list[int]]:
         for decoding in decodings:
             self._check_options(decoding)
-        encoded = encode_prompts(self.tokenizer, prompts)
+        encoded = self.encode(prompts)
         self._check_lengths(encoded)
         return encoded
+
+    def encode(self, prompts: Sequence[Prompt], *, files: bool = True) -> list[list[int]]:
+        """Token ids of each prompt; those of messages with images carry them along.
+
+        Parameters
+        ----------
+        prompts
+            Text, messages or token ids.
+        files
+            Whether images may be files of this machine; otherwise data URLs only.
+
+        Raises
+        ------
+        InvalidInput
+            A prompt or an image cannot be read, or the model reads no images.
+        """
+        return [self._encode(prompt, number, files) for number, prompt in enumerate(prompts)]
+
+    def _encode(self, prompt: Prompt, number: int, files: bool) -> list[int]:
+        if isinstance(prompt, ImagePrompt):
+            return prompt
+        if self.processor is None and has_images(prompt):
+            raise InvalidInput(
+                f"Prompt {number} has an image, and {type(self.model).__name__} reads none: {self._without_images}."
+            )
+        if self.processor is None or isinstance(prompt, str) or is_ids(prompt):
+            return encode_prompt(self.tokenizer, prompt, number)
+        return encode_messages(self.processor, prompt, number, files=files)
+
+    @cached_property
+    def _image_passes(self) -> ImagePasses:
+        return ImagePasses(self.model, Passes(self.model).device)
+
+    def _settled(self, prompt: ImagePrompt) -> ImagePasses:
+        """Passes over a prompt with images, once it is known how replies to such prompts are read."""
+        self._image_passes.settle(prompt, int(np.argmin(self.vocabulary.special)), self._padding)
+        return self._image_passes
 
     def read_prefix(self, prompts: Sequence[Prompt]) -> None:
         """Read the beginning that all prompts share before `generate` with `share_prefix`, to measure what that
         costs.
         """
-        self._shared_prefix(encode_prompts(self.tokenizer, prompts))
+        self._shared_prefix(self.encode(prompts))
 
     def timed_passes(self, clock: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
         """Enter `clock()` around every forward pass of the model, until the block ends."""
@@ -465,12 +522,17 @@ class TransformersBackend:
         `chunk_size` is the number of reply tokens whose logits exist at one time.
         """
         require_readings(self, observers)
-        encoded = encode_prompts(self.tokenizer, prompts)
-        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
+        encoded = self.encode(prompts)
+        asked = [  # the ids of messages by a processor are not those of the tokenizer
+            ids if self.processor is not None and not isinstance(prompt, str) else prompt
+            for prompt, ids in zip(prompts, encoded, strict=True)
+        ]
+        answers = encode_responses(self.tokenizer, self.vocabulary, asked, encoded, replies)
         self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
         inside = Inside(observers)
-        proof = self._tried()
-        if not (proof.padded and proof.continued):
+        proof = self._tried(encoded)
+        images = any(isinstance(ids, ImagePrompt) for ids in encoded)
+        if images or not (proof.padded and proof.continued):
             batch_size = 1
         for first in range(0, len(encoded), batch_size):
             batch = range(first, min(first + batch_size, len(encoded)))
@@ -509,6 +571,9 @@ class TransformersBackend:
         """
         if not any(replies):
             return
+        if isinstance(prompts[0], ImagePrompt):
+            yield self._settled(prompts[0]).whole(prompts[0], replies[0][:-1], len(replies[0]))[None]
+            return
         if not self.proof.continued:
             [ids], [reply_ids] = prompts, replies
             yield self.passes.whole([*ids, *reply_ids[:-1]], len(reply_ids))[None]
@@ -529,7 +594,9 @@ class TransformersBackend:
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt, in as few forward passes as possible."""
-        encoded = encode_prompts(self.tokenizer, prompts)
+        encoded = self.encode(prompts)
+        if any(isinstance(ids, ImagePrompt) for ids in encoded):
+            return self._after_images(encoded, continuations)
         self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
         if not self._tried().padded:
             batch_size = 1
@@ -540,6 +607,21 @@ class TransformersBackend:
                 for number in members:
                     ids = list(continuations[number])
                     found[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
+        return found
+
+    @torch.inference_mode()
+    def _after_images(self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]]) -> FloatArray:
+        """As `next_log_probs`, one continuation of one prompt at a time."""
+        found = np.zeros((len(prompts), len(continuations)))
+        for row, prompt in enumerate(prompts):
+            for column, ids in enumerate(map(list, continuations)):
+                logits = (
+                    self._settled(prompt).whole(prompt, ids[:-1], len(ids))
+                    if isinstance(prompt, ImagePrompt)
+                    else self.passes.whole([*prompt, *ids[:-1]], len(ids))
+                )
+                log_probs = logits[:, : self.vocabulary.size].double().log_softmax(-1)
+                found[row, column] = float(log_probs[range(len(ids)), ids].sum())
         return found
 
     @torch.inference_mode()

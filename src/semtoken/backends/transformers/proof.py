@@ -197,15 +197,8 @@ class _Prover:
 
     def _differences(self, logits: torch.Tensor, places: Sequence[int]) -> list[float]:
         """How far rows of logits [n, columns] are from those behind some places, in units of their spread."""
-        found = []
-        for row, expected in zip(self._log_probs(logits), self.expected[list(places)], strict=True):
-            finite = torch.isfinite(expected)
-            if not torch.equal(finite, torch.isfinite(row)):
-                found.append(float("inf"))
-                continue
-            error = (row - expected)[finite]
-            found.append(float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12)))
-        return found
+        rows = zip(self._log_probs(logits), self.expected[list(places)], strict=True)
+        return [difference(row, expected) for row, expected in rows]
 
     def _equal(self, logits: torch.Tensor, places: Sequence[int]) -> bool:
         return max(self._differences(logits, places)) <= self.tolerance
@@ -345,7 +338,7 @@ class _Prover:
                     **one_answer_each(getattr(self.model, "generation_config", None)),
                     max_new_tokens=steps,
                     pad_token_id=self.padding,
-                    logits_processor=[_Forced([self.ids[start:] for start in starts])],
+                    logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
                 )
             found = [
                 self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
@@ -372,13 +365,22 @@ class _Prover:
         return inputs | {"past_key_values": cache}
 
 
+def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
+    """How far log-probabilities [V] are from others, in units of their spread."""
+    finite = torch.isfinite(expected)
+    if not torch.equal(finite, torch.isfinite(row)):
+        return float("inf")
+    error = (row - expected)[finite]
+    return float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12))
+
+
 PLAIN = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "num_beams": 1} | {
     "eos_token_id": None,
     "suppress_tokens": None,
 }
 
 
-class _Forced(LogitsProcessor):  # type: ignore[misc]
+class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
     """Leaves only one token possible in each row: the next one of a text."""
 
     def __init__(self, texts: Sequence[Sequence[int]]) -> None:
