@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -294,11 +294,9 @@ class NameReader:
         chosen token, as nearly all are; None for any other.
         """
         names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
-        place = 2 if names[0][0] is None else 0
-        keys = [name[place] for name in names]
-        if None in keys or not all(spelled for _, _, spelled in names):
-            return None
-        if place and any(token is not None for token, _, _ in names):
+        tokens, _, spelled = zip(*names, strict=True)
+        keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
+        if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
             return None
         again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
         if names[again] != names[0] or log_probs[again] != log_probs[0]:
@@ -312,9 +310,7 @@ class NameReader:
         own, *rest = probabilities
         if again:
             others, rest = names[1:again] + names[again + 1 :], rest[: again - 1] + rest[again:]
-        first, second = one.normalized
-        spelled = [_SPELLINGS[name].normalized for name in others]
-        if not one.alone and any(text == first or in_files == second for text, in_files in spelled):
+        if not one.alone and one.normalized in [_SPELLINGS[name].normalized for name in others]:
             return None
         return _NamedEntries({chosen: own}, listed=len(others), others=rest)
 

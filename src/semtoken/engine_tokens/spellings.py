@@ -363,7 +363,7 @@ def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
     There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
     """
     texts = [text for step in steps for _, text, _ in step.names if text]
-    if not any(IN_FILES.match(text) for text in texts) or any(map(str.isspace, "".join(texts))):
+    if any(map(str.isspace, "".join(texts))) or not any(IN_FILES.match(text) for text in texts):
         return None
     return tuple(step.renamed(map(_name_in_files, step.names)) for step in steps)
 

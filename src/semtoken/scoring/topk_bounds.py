@@ -228,6 +228,9 @@ def _usual_sums(
 ) -> tuple[float, float, float]:
     """Bounds of the agreeing probability of a step, and by how much their logs may be off."""
     listed, token = step.listed, step.token
+    if listed.others is not None:  # none of them counts
+        [lower], more = listed.probabilities, scorer.related_count(token, step.opening, neutrality) - 1
+        return lower, lower + min(max(1.0 - listed.total, 0.0) + off, max(more, 0) * listed.smallest), off
     related, neutral = scorer.related_kinds(token), scorer.neutral_bytes[0 if step.opening else 1]
     begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if scorer.rules.prefix_matching else []
     masses, seen, further, why = [0.0, 0.0, 0.0, 0.0], 0, 0, related.get
