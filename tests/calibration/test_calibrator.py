@@ -20,7 +20,7 @@ from semtoken.almanac.questions import load_questions
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
-from semtoken.calibration.labels import labelled
+from semtoken.calibration.labels import AnswerRecord, answer_record, labelled
 from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse, ScoredToken
@@ -241,6 +241,41 @@ def test_on_its_own_answers_the_report_cross_validates() -> None:
     assert report.cross_validated
     assert report.brier.value == pytest.approx(brier_score_loss(correct, chances))
     assert report.brier.value > brier_score_loss(correct, calibrator.chance(scores)), "seen answers look better"
+
+
+def test_own_answers_are_known_when_they_are_scored_again() -> None:
+    """Another batch size changes the digits of every score; the answers are the same."""
+    scores, correct = drawn(200)
+    generator = np.random.default_rng(5)
+
+    def records(values: np.ndarray, first: int = 0) -> list[AnswerRecord]:
+        return [
+            answer_record(str(i), {"log_score": score, "question": f"q{i + first}", "response": "yes"})
+            for i, score in enumerate(values.tolist())
+        ]
+
+    calibrator = st.Calibrator.fit(records(scores), correct)
+    again = np.minimum(scores * (1 + generator.normal(0, 0.1, 200)), 0.0)
+    assert calibrator.report(records(again), correct).cross_validated
+    assert not calibrator.report(records(scores, first=1000), correct).cross_validated, "equal scores, other questions"
+    assert calibrator.report(records(again)[:60], correct[:60]).cross_validated, "a part of them"
+    with pytest.raises(InvalidInput, match="too few to cross-validate"):
+        calibrator.report(records(again)[:20], correct[:20])
+    bare = st.Calibrator.fit(scores, correct)
+    assert bare.report(np.minimum(scores + generator.normal(0, 1e-4, 200), 0.0), correct).cross_validated
+    assert not bare.report(*drawn(200, seed=9)).cross_validated
+
+
+def test_intervals_of_five_answers_to_a_question_are_those_of_the_questions() -> None:
+    """Five equal answers to each question say no more than one; drawn singly they would seem to."""
+    calibrator = st.Calibrator.fit(*drawn(300))
+    scores, correct = drawn(100, seed=9)
+    questions = np.repeat([f"q{i}" for i in range(100)], 5)
+    one = calibrator.report(scores, correct)
+    five = calibrator.report(np.repeat(scores, 5), np.repeat(correct, 5), prompts=questions.tolist())
+    naive = calibrator.report(np.repeat(scores, 5), np.repeat(correct, 5))
+    assert (five.brier.low, five.brier.high) == pytest.approx((one.brier.low, one.brier.high))
+    assert naive.brier.high - naive.brier.low < 0.55 * (one.brier.high - one.brier.low)
 
 
 def test_scores_that_know_nothing_do_not_beat_the_base_rate() -> None:

@@ -487,3 +487,36 @@ def test_holm_rejects_what_the_textbooks_steps_reject(p_values: list[float]) -> 
                 break
             rejected += 1
         assert sum(q <= level for q in adjusted) == rejected
+
+
+@pytest.mark.parametrize("metric", ["auroc", "prr", "aurc", "expected_calibration_error"])
+def test_questions_are_drawn_with_all_their_answers(metric: str) -> None:
+    """Five equal answers to each question: the interval is that of one answer each, and not narrower."""
+    generator = np.random.default_rng(3)
+    uncertainty = generator.random(80)
+    correct = (generator.random(80) > uncertainty).astype(float)
+    questions = [f"q{i}" for i in range(80) for _ in range(5)]
+    five = np.repeat(uncertainty, 5), np.repeat(correct, 5)
+    one = metrics.bootstrap(metric, uncertainty, correct)
+    drawn = metrics.bootstrap(metric, *five, questions=questions)
+    assert (drawn.low, drawn.high) == pytest.approx((one.low, one.high), abs=0.02)
+    singly = metrics.bootstrap(metric, *five)
+    assert singly.high - singly.low < 0.65 * (drawn.high - drawn.low)
+    same = metrics.bootstrap(metric, uncertainty, correct, questions=list(range(80)))
+    assert (same.low, same.high) == (one.low, one.high)
+    unjudged = metrics.bootstrap(metric, np.r_[five[0], 0.5], np.r_[five[1], np.nan], questions=[*questions, "q80"])
+    assert (unjudged.low, unjudged.high) == (drawn.low, drawn.high)
+    with pytest.raises(InvalidInput, match="every answer needs its own"):
+        metrics.bootstrap(metric, uncertainty, correct, questions=["q"])
+
+
+def test_differences_of_answers_to_the_same_questions_are_tested_by_questions() -> None:
+    generator = np.random.default_rng(4)
+    a, b = generator.random(60), generator.random(60)
+    correct = (generator.random(60) > 0.3 + 0.4 * a).astype(float)
+    five = [np.repeat(values, 5) for values in (a, b, correct)]
+    questions = np.repeat(np.arange(60), 5).tolist()
+    by_question = metrics.paired_difference("auroc", *five, questions=questions)
+    by_answer = metrics.paired_difference("auroc", *five)
+    assert by_question.low < by_answer.low < by_answer.high < by_question.high
+    assert by_question.p_value >= by_answer.p_value

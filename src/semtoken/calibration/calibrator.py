@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken.calibration import measures
 from semtoken.calibration.curves import FITS, Curve, VennAbers, fit_venn_abers, from_parameters, to_parameters
@@ -33,6 +34,7 @@ from semtoken.calibration.labels import (
     LabelledScores,
     chosen_method,
     given_score,
+    identities,
     labelled,
     log_scores,
     require_enough,
@@ -44,6 +46,7 @@ from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import MOST_FITTED, dump_json, parse_json, read_file, replacing_file
+from semtoken.metrics.resampling import numbered
 from semtoken.results import Decision
 from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
@@ -52,6 +55,10 @@ from semtoken.version import __version__
 
 NAME = "calibrator.json"
 FORMAT, FORMAT_VERSION = "semtoken.calibrator", 1
+CHANCE_REPEATS = 0.1
+"""Up to this share of answers may be known ones without being taken for those of the fit: short answers recur."""
+ALIKE = 0.02
+"""Bare scores this close, in order, are those of the fit, scored again."""
 USING_VENN_ABERS = ("blend", "venn-abers")
 
 
@@ -85,6 +92,8 @@ class Calibrator:
     """The number that was learned from the labels, where it ranks better than the headline."""
     learning: str = ""
     """What came of learning, in one sentence; empty where nobody asked for it."""
+    labelled: tuple[str, ...] = ()
+    """Hashes by which the labelled answers are known again, ascending; empty where bare scores were given."""
 
     def __repr__(self) -> str:
         promise = "no threshold" if self.threshold is None else repr(self.threshold)
@@ -162,7 +171,7 @@ class Calibrator:
             origin = replace(origin, clusters=clusters_hash(clusters))
         found = fitted(answers, method)
         created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        return replace(found, fingerprint=origin, created=created)
+        return replace(found, fingerprint=origin, created=created, labelled=tuple(sorted(identities(scored, prompts))))
 
     def chance(self, answer: Any) -> Any:
         """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
@@ -230,28 +239,53 @@ class Calibrator:
         self.fingerprint.require_same(other)
         return self.fingerprint.flags(other)
 
-    def report(self, scored: Any, correct: Any, *, seed: int = 0) -> measures.Report:
+    def report(
+        self, scored: Any, correct: Any, *, prompts: Sequence[Any] | None = None, seed: int = 0
+    ) -> measures.Report:
         """How good the chances are on labelled answers, against always giving the base rate.
 
-        On the answers that it was fitted on, chances come from ten-fold cross-validation.
+        On the answers that it was fitted on, chances come from ten-fold cross-validation. It knows them by question and
+        text (by text and tokens without questions), not by their scores, which change with precision and batch.
+
+        Parameters
+        ----------
+        scored, correct
+            Labelled answers, as for `fit`.
+        prompts : [n], optional
+            The question of each answer. Where several answers are to one, intervals come from drawing questions.
+            Answers of a file hold their question.
+        seed
+            The seed of the folds and of the bootstrap.
 
         Raises
         ------
         InvalidInput
-            All answers are blank.
+            All answers are blank, or some are labelled ones of this calibrator and they are too few to cross-validate.
         """
         seed = whole(seed, "seed", low=0)
-        answers = labelled(scored, correct, by=self.fingerprint.method)
+        method = self.fingerprint.method
+        if prompts is None:
+            answers = labelled(scored, correct, by=method)
+        else:  # answers to one question may be the same
+            answers = labelled(log_scores(scored, method), correct)
         if not answers.n:
             raise InvalidInput("All answers are blank, so there is no chance to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
-        if tuple(np.sort(answers.log_score).tolist()) == self.scores:
-            chances, base = cross_validated(answers, self.method, seed=seed)
-            return measures.report(chances, base, answers.correct, cross_validated=True, seed=seed)
-        base = np.full(answers.n, self.n_correct / self.n)
-        return measures.report(
-            self._chances(answers.log_score), base, answers.correct, cross_validated=False, seed=seed
-        )
+        groups = _question_numbers(scored, prompts, method)
+        if self._fitted_on(answers, identities(scored, prompts)):
+            _require_folds(answers)
+            chances, base = cross_validated(answers, self.method, groups=groups, seed=seed)
+        else:
+            chances, base = self._chances(answers.log_score), np.full(answers.n, self.n_correct / self.n)
+            return measures.report(chances, base, answers.correct, cross_validated=False, groups=groups, seed=seed)
+        return measures.report(chances, base, answers.correct, cross_validated=True, groups=groups, seed=seed)
+
+    def _fitted_on(self, answers: LabelledScores, known: Sequence[str]) -> bool:
+        """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
+        if known and self.labelled:
+            return len(set(known) & set(self.labelled)) > CHANCE_REPEATS * len(known)
+        scores = np.sort(answers.log_score)
+        return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
     def compare(self, scores: Any, *, seed: int = 0) -> Drift:
         """How far recent scores are from those that it was fitted on: a distance with an interval, without a verdict.
@@ -379,14 +413,44 @@ def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
     )
 
 
+def _require_folds(answers: LabelledScores) -> None:
+    try:
+        require_enough(answers)
+    except InvalidInput as error:
+        raise InvalidInput(
+            "Some of these answers are among those that the calibrator was fitted on, by their questions and texts, and"
+            " they are too few to cross-validate. Give others, with `prompts` if they are alike."
+        ) from error
+
+
+def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | None) -> npt.NDArray[np.intp] | None:
+    """The number of the question of each answer that is not blank; None where questions are not known, or differ."""
+    if prompts is None:
+        prompts = [getattr(answer, "question", "") for answer in scored] if isinstance(scored, Sequence) else []
+    if not len(prompts) or not all(prompts):
+        return None
+    seen = ~np.isneginf(log_scores(scored, method))
+    found = numbered([prompt for prompt, is_seen in zip(prompts, seen, strict=True) if is_seen])
+    return found if found.max() + 1 < found.size else None
+
+
 def cross_validated(
-    answers: LabelledScores, method: CurveName, *, folds: int = 10, seed: int = 0
+    answers: LabelledScores,
+    method: CurveName,
+    *,
+    groups: npt.NDArray[np.intp] | None = None,
+    folds: int = 10,
+    seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Chances by calibrators that did not see the answers, and the base rates of the same folds, [n] each."""
-    order = np.random.default_rng(seed).permutation(answers.n)
+    """Chances by calibrators that did not see the answers, and the base rates of the same folds, [n] each. Answers of
+    one group (to one question) are in one fold.
+    """
+    group = np.arange(answers.n) if groups is None else groups
+    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
     chances, base = np.empty(answers.n), np.empty(answers.n)
-    for held in np.array_split(order, folds):
-        rest = np.setdiff1d(order, held)
+    for of_fold in np.array_split(order, folds):
+        is_held = np.isin(group, of_fold)
+        held, rest = np.flatnonzero(is_held), np.flatnonzero(~is_held)
         part = LabelledScores(answers.log_score[rest], answers.correct[rest], 0)
         curve = _fitted_curve(part, method)
         maps = [] if curve is None else [curve]
@@ -446,6 +510,8 @@ def to_bytes(calibrator: Calibrator) -> bytes:
         "threshold": None if calibrator.threshold is None else threshold_values(calibrator.threshold),
         "scores": list(calibrator.scores),
     }
+    if calibrator.labelled:
+        values["labelled"] = list(calibrator.labelled)
     if calibrator.learning:
         values["learning"] = calibrator.learning
     if calibrator.learned is not None:
@@ -492,6 +558,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         created, learning = str(values["created"]), str(values.get("learning", ""))
         learned = None if "learned" not in values else learned_from(values["learned"])
         ascending = np.asarray(scores, dtype=np.float64)
+        own = tuple(map(str, values.get("labelled", ())))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, ArtifactError):
             raise
@@ -508,7 +575,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
 
         require_known(learned)
     return Calibrator(
-        method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, learned, learning
+        method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, learned, learning, own
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -270,6 +271,23 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
         for a in answers
         if not a.empty
     ]
+
+
+def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, ...]:
+    """What tells labelled answers that are not blank from others, whatever their scores: a hash of question and text,
+    or of text and tokens where no question is known; empty for bare scores and for answers without any text.
+    """
+    answers = list(scored) if isinstance(scored, Sequence) else []
+    asked = prompts if prompts is not None else [getattr(answer, "question", "") for answer in answers]
+    found = []
+    for answer, prompt in zip(answers, asked, strict=False):
+        score = getattr(answer, "log_score", None)
+        if score is None or score == -math.inf:
+            continue
+        tokens = "" if prompt else [getattr(token, "id", None) for token in getattr(answer, "tokens", ())]
+        key = f"{prompt}\0{getattr(answer, 'text', '')}\0{tokens}"
+        found.append(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).hexdigest())
+    return tuple(found) if any(asked) or any(getattr(answer, "text", "") for answer in answers) else ()
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,7 @@ def report(
     correct: FloatArray,
     *,
     cross_validated: bool,
+    groups: npt.NDArray[np.intp] | None = None,
     seed: int = 0,
     n_resamples: int = RESAMPLES,
 ) -> Report:
@@ -155,6 +156,8 @@ def report(
         What the calibrator says, what one would say who knows the base rate only, and what came true.
     cross_validated
         Whether the chances come from calibrators that did not see these answers.
+    groups : [n], optional
+        The number of each answer's question: questions are drawn with all their answers. Default: each its own.
     seed, n_resamples
         The seed and the number of resamples of the bootstrap.
     """
@@ -171,16 +174,20 @@ def report(
         base_rate=float(correct.mean()),
         calibration_error=calibration_error(bins),
         bins=bins,
-        **_means(losses, seed, n_resamples),
+        **_means(losses, np.arange(correct.size) if groups is None else groups, seed, n_resamples),
     )
 
 
-def _means(losses: dict[str, FloatArray], seed: int, n_resamples: int) -> dict[str, Interval]:
-    """Means with percentile bootstrap intervals; every resample draws the same answers for all."""
+def _means(
+    losses: dict[str, FloatArray], groups: npt.NDArray[np.intp], seed: int, n_resamples: int
+) -> dict[str, Interval]:
+    """Means with percentile bootstrap intervals; every resample draws the same groups of answers for all."""
     generator = np.random.default_rng(seed)
-    table = np.stack(list(losses.values()))
-    n = table.shape[1]
-    means = np.stack([table[:, generator.integers(n, size=n)].mean(axis=1) for _ in range(n_resamples)])
+    table, sizes = np.stack(list(losses.values())), np.bincount(groups)
+    sums = np.stack([np.bincount(groups, row) for row in table])
+    n = sizes.size
+    drawn = (generator.integers(n, size=n) for _ in range(n_resamples))
+    means = np.stack([sums[:, chosen].sum(axis=1) / sizes[chosen].sum() for chosen in drawn])
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     values = table.mean(axis=1)
     return {name: Interval(float(values[i]), float(low[i]), float(high[i])) for i, name in enumerate(losses)}

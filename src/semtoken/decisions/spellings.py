@@ -199,8 +199,10 @@ class OptionReader:
         """The first tokens of the spellings of each option that are not read, which only widen its interval."""
         found = []
         for one, paths in zip(self.spellings, self._read, strict=True):
-            read = {path[0] for path in paths} | set(one.tokens.tolist())
-            found.append({path[0] for path in one.longer} - read)
+            singles = set(one.tokens.tolist())  # where others go on from them, they are read like longer spellings
+            starts = {path[0] for path in one.longer} | (singles if one.going_on.size else set())
+            read = {path[0] for path in paths} | (set() if one.going_on.size else singles)
+            found.append(starts - read)
         return found
 
     def _mass(

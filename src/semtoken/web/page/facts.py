@@ -13,6 +13,7 @@ from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
 from semtoken.calibration.labels import HEADLINE, PRODUCT, AnswerRecord
+from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.scoring.scorer import Scorer
 
@@ -120,6 +121,9 @@ def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) ->
     seen = [one for one in answers if one.correct is not None and one.log_score not in (None, -math.inf)]
     if len(seen) < FEWEST_LABELS:
         return {}
-    report = calibrator.report(seen, [one.correct for one in seen])
+    try:
+        report = calibrator.report(seen, [one.correct for one in seen])
+    except InvalidInput:  # those of the fit among them, and too few of either kind to cross-validate
+        return {}
     points = [[one.chance, one.right, one.low, one.high] for one in report.bins]
     return {"reliability": points, "cross_validated": report.cross_validated}
