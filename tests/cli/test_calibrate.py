@@ -314,7 +314,7 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     found = json.loads(semtoken("watch", "--json", "--calibrator", tmp_path / "made", moved).stdout)
     assert found["low"] > 0.3 and found["low"] < found["distance"] < found["high"] <= 1
     other = write_lines(tmp_path / "other.jsonl", answers(300, signature="k:9"))
-    assert_told(semtoken("watch", other, "--calibrator", tmp_path / "made"), "k:9", "k:4")
+    assert_told(semtoken("watch", other, "--calibrator", tmp_path / "made"), "k:9", "k:4", status=2)
     assert_told(semtoken("watch", same, "--calibrator", tmp_path / "nowhere"), "calibrator")
     unscored = write_lines(tmp_path / "u.jsonl", [{"question": "?"}])
     assert_told(semtoken("watch", unscored, "--calibrator", tmp_path / "made"), "log_score")

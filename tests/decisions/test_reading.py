@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from itertools import product
 from typing import Any
@@ -18,7 +19,7 @@ from semtoken.decisions import Choice, Inquiry, Option, Predicate, ReadingOption
 from semtoken.decisions.deciding import prepare, run_to_end
 from semtoken.decisions.lookups import option_masses
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
-from semtoken.decisions.spellings import OptionReader
+from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInput
 from tests.decisions.models import tiny, tokenizer
@@ -370,3 +371,16 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
     longest = max(len(path) for reader in readers for spelling in reader.spellings for path in spelling.longer)
     assert len(widths) > 10
     assert max(widths) <= one.input_tokens + 40 + longest
+
+
+def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
+    """One spelling has half the probability, another 0.1 %: too little to read on, but still a part of it."""
+    yes = OptionSpelling(np.array([10, 11]), (), np.array([20]))
+    reader = OptionReader([yes, OptionSpelling(np.array([12]), (), np.empty(0, dtype=np.int64))])
+    start = np.log([0.5, 0.001, 0.3])
+    further = reader.first((start, start))
+    assert set(further) == {(10,)}
+    on = math.log(0.25)
+    low, high = reader.masses({(10,): {20: (on, on)}})
+    assert low.tolist() == pytest.approx([0.5 * 0.75, 0.3])
+    assert high.tolist() == pytest.approx([0.5 * 0.75 + 0.001, 0.3])
