@@ -21,6 +21,11 @@ import semtoken as st
 from semtoken.decisions import Predicate
 from semtoken.parts import call_confidences
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
+sys.path += [str(EXAMPLES), str(EXAMPLES / "gate")]
+import gate_a_tool_call  # noqa: E402
+import made_up_calls  # noqa: E402
+
 NUMBER, SEED = 200, 0
 TOOLS = (
     "Answer with one call, as JSON and nothing else. The tools are book_room(people, day, start, end) with whole hours of "
@@ -43,7 +48,7 @@ MAY_RUN = Predicate(
 NAMES = ("report", "plan", "draft", "budget", "letter", "invoice", "minutes", "offer")
 PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Hugo", "Ines")
 ENDINGS = ("pdf", "md", "txt", "csv")
-FIELDS = ("model", "number", "right", "all_tokens", "call", "weakest", "predicate", "request", "written")
+FIELDS = ("model", "set", "number", "right", "all_tokens", "call", "weakest", "predicate", "request", "written")
 SCORES = ("all_tokens", "call", "weakest", "predicate")
 
 
@@ -84,6 +89,12 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
     return list(found.items())
 
 
+def easy() -> list[tuple[str, dict[str, Any]]]:
+    """The requests of the second set with their right calls: those of the example."""
+    items = made_up_calls.made_up(NUMBER, NUMBER + 1, SEED)
+    return [(item["state"][0]["content"], item["state"][1]) for item in items]  # type: ignore[index]
+
+
 def messages(request: str) -> list[dict[str, str]]:
     """The conversation in which a call is written."""
     found = [{"role": "system", "content": TOOLS}]
@@ -102,28 +113,34 @@ def same(one: Any, other: Any) -> bool:
 
 def is_right(call: Any, expected: dict[str, Any]) -> bool:
     """Whether a call is the expected one."""
-    arguments = call.get("arguments")
+    arguments = call.get("arguments") if isinstance(call, dict) else None
     wanted = expected["arguments"]
     if call.get("name") != expected["name"] or not isinstance(arguments, dict) or set(arguments) != set(wanted):
         return False
     return all(same(arguments[key], value) for key, value in wanted.items())
 
 
-def write(model: str, name: str, target: Path, most: int) -> None:
+def write(model: str, name: str, target: Path, kind: str, most: int) -> None:
     """Have a model write the calls that the file does not hold yet."""
-    done = (
-        {row["number"] for row in csv.DictReader(target.open()) if row["model"] == name} if target.exists() else set()
-    )
+    kept = list(csv.DictReader(target.open(encoding="utf-8"))) if target.exists() else []
+    done = {row["number"] for row in kept if (row["model"], row["set"]) == (name, kind)}
+    asked, talk = (requests(), messages) if kind == "hard" else (easy(), gate_a_tool_call.messages)
     stc = st.STC.from_pretrained(model)
     with target.open("a", newline="", encoding="utf-8") as file:
         rows = csv.DictWriter(file, FIELDS, lineterminator="\n")
         if target.stat().st_size == 0:
             rows.writeheader()
-        for number, (request, expected) in enumerate(requests()[:most]):
+        for number, (request, expected) in enumerate(asked[:most]):
             if str(number) in done:
                 continue
-            [answer] = stc.generate([messages(request)], max_new_tokens=64)
-            row: dict[str, Any] = {"model": name, "number": number, "request": request, "written": answer.text}
+            [answer] = stc.generate([talk(request)], max_new_tokens=64)
+            row: dict[str, Any] = {
+                "model": name,
+                "set": kind,
+                "number": number,
+                "request": request,
+                "written": answer.text,
+            }
             rows.writerow({**row, **scores(stc, request, answer, expected)})
             file.flush()
 
@@ -155,14 +172,16 @@ def scores(stc: st.STC, request: str, answer: Any, expected: dict[str, Any]) -> 
 def figures(source: Path) -> None:
     """The table of CALLS.md."""
     rows = list(csv.DictReader(source.open(encoding="utf-8")))
-    for model in dict.fromkeys(row["model"] for row in rows):
-        own = [row for row in rows if row["model"] == model]
+    for model, kind in dict.fromkeys((row["model"], row["set"]) for row in rows):
+        own = [row for row in rows if (row["model"], row["set"]) == (model, kind)]
         calls = [row for row in own if row["right"] != ""]
         right = np.array([int(row["right"]) for row in calls])
+        print(f"{model}, {kind}: {right.sum()} of {len(calls)} calls are right; {len(own) - len(calls)} are no calls")
+        if right.min() == right.max():
+            continue
         values = {score: np.array([float(row[score]) for row in calls]) for score in SCORES}
         draws = np.random.default_rng(SEED).integers(0, len(calls), (10_000, len(calls)))
         draws = draws[(right[draws].mean(axis=1) > 0) & (right[draws].mean(axis=1) < 1)]
-        print(f"{model}: {right.sum()} of {len(calls)} calls are right; {len(own) - len(calls)} answers are no call")
         areas = {score: np.array([roc_auc_score(right[d], value[d]) for d in draws]) for score, value in values.items()}
         for score in SCORES:
             low, high = np.quantile(areas[score], [0.025, 0.975])
@@ -174,7 +193,7 @@ def figures(source: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "write":
-        most = int(sys.argv[5]) if len(sys.argv) > 5 else NUMBER
-        write(sys.argv[2], sys.argv[3], Path(sys.argv[4]), most)
+        most = int(sys.argv[6]) if len(sys.argv) > 6 else NUMBER
+        write(sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5], most)
     else:
         figures(Path(sys.argv[2]))
