@@ -160,7 +160,8 @@ def _answers(
         answered = dict(_read(reply, _questions(line, reply, asked)))
         blocks = {name: plain(answer) for name, (answer, _) in answered.items()}
         values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
-        state = line.value.get("state", (line.value.get("request") or {}).get("state", {"id": line.id}))
+        asked_with = line.value.get("request") or {}
+        state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
         made = {"state": state, "labels": _as_values(labels, values), "answers": values}
     for record in records_of(made):
         yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
