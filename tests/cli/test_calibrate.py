@@ -95,6 +95,24 @@ def test_what_more_labels_would_do_is_drawn_from_those_at_hand(semtoken: RunComm
     assert "at least 460 labelled answers; you have 250: nothing can be promised" in few.stderr
 
 
+def test_a_promise_for_each_group(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = [row | {"language": "de/ch" if i % 3 else "en"} for i, row in enumerate(answers(600))]
+    source = write_lines(tmp_path / "labelled.jsonl", rows)
+    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--groups", "language", "--alpha", "0.3")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["de%2Fch", "en"]
+    english = [row for row in rows if row["language"] == "en"]
+    wanted = st.Threshold.fit([r["log_score"] for r in english], [r["correct"] for r in english], alpha=0.3, delta=0.05)
+    found = st.Calibrator.load(tmp_path / "made" / "en").threshold
+    assert found is not None and (found.uncertainty, found.n) == (wanted.uncertainty, 200)
+    few = write_lines(tmp_path / "few.jsonl", rows[:60])
+    assert_told(
+        semtoken("calibrate", few, "-o", tmp_path / "none", "--groups", "language"), "language de/ch", "4 of 40"
+    )
+    assert not (tmp_path / "none").exists()
+    assert_told(semtoken("calibrate", few, "-o", tmp_path / "none", "--groups", "land"), "few.jsonl", "'land'")
+
+
 def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> None:
     rows = [row | {"correct": None, "answers": ["it is 1", "It is 2!"]} for row in answers(60)]
     for i, row in enumerate(rows):
@@ -315,6 +333,6 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     assert found["low"] > 0.3 and found["low"] < found["distance"] < found["high"] <= 1
     other = write_lines(tmp_path / "other.jsonl", answers(300, signature="k:9"))
     assert_told(semtoken("watch", other, "--calibrator", tmp_path / "made"), "k:9", "k:4", status=2)
-    assert_told(semtoken("watch", same, "--calibrator", tmp_path / "nowhere"), "calibrator")
+    assert_told(semtoken("watch", same, "--calibrator", tmp_path / "nowhere"), "calibrator", status=2)
     unscored = write_lines(tmp_path / "u.jsonl", [{"question": "?"}])
-    assert_told(semtoken("watch", unscored, "--calibrator", tmp_path / "made"), "log_score")
+    assert_told(semtoken("watch", unscored, "--calibrator", tmp_path / "made"), "log_score", status=2)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote as quoted_name
 
 import typer
 
@@ -84,6 +85,14 @@ def calibrate(
             dir_okay=False, help="Further scored answers without labels, 200 or more, to place the thresholds."
         ),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A field of the answers, such as a language: a calibrator with a promise of its own for each value, "
+            "in a folder of that name. delta is divided by their number, so that all promises hold together.",
+        ),
+    ] = None,
     label: Annotated[str, typer.Option(help="The field that says whether an answer is right.")] = "correct",
     judge: Annotated[
         str,
@@ -106,6 +115,7 @@ def calibrate(
 
     - `semtoken calibrate labelled.jsonl -o my-calibrator --alpha 0.1`
     - `semtoken calibrate questions.jsonl -o my-calibrator --model Qwen/Qwen2.5-3B --judge contains`
+    - `semtoken calibrate labelled.jsonl -o my-calibrators --groups language`
     - `semtoken calibrate --journal journal.db -o my-calibrator --force`
     - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
@@ -131,20 +141,51 @@ def calibrate(
             tell(missing)
     known = Fingerprint(task=task)
     if any(answer.log_score is None for answer in answers):
+        if groups is not None:
+            raise InvalidInput(
+                "--groups needs answers that are scored already. Score them with `semtoken score` first."
+            )
         answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known, learn=learn)
     answers, known = _judged(_one_of_each(answers), judge, known)
-    calibrator, report, answers = _fitted(
-        answers,
-        further,
-        known,
-        method,
-        by,
-        {"promise": promise, "alpha": alpha, "delta": delta, "start": start},
-        learn=learn,
-    )
-    _write(output, calibrator, report, answers)
-    _show(calibrator, report)
-    tell(f"Calibrator and report in {output}. Use it with --calibrator {quote(str(output))}.")
+    parts = _parts(answers, further, groups)
+    settings = {"promise": promise, "alpha": alpha, "delta": delta / len(parts), "start": start}
+    places = {name: output / _folder_name(name) for name in parts}
+    for place in places.values():
+        _check_target(place, overwrite=overwrite)
+    made = {}
+    for name, (own, rest) in parts.items():
+        try:
+            made[name] = _fitted(own, rest, known, method, by, settings, learn=learn)
+        except InvalidInput as error:
+            raise InvalidInput(f"{groups} {name}: {error} Nothing was written." if name else str(error)) from error
+    for name, (calibrator, report, labelled) in made.items():
+        if name:
+            tell(f"{groups} {name}:")
+        _write(places[name], calibrator, report, labelled)
+        _show(calibrator, report)
+        tell(f"Calibrator and report in {places[name]}. Use it with --calibrator {quote(str(places[name]))}.")
+
+
+def _folder_name(group: str) -> str:
+    """A name for the folder of a group, which cannot lead elsewhere."""
+    name = quoted_name(group, safe="")
+    return name.replace(".", "%2E") if name.startswith(".") else name
+
+
+def _parts(
+    answers: Sequence[AnswerRecord], further: Sequence[AnswerRecord], column: str | None
+) -> dict[str, tuple[list[AnswerRecord], list[AnswerRecord]]]:
+    """The answers and the further scores of each group; all under no name where there are no groups."""
+    from semtoken.calibration.bands import places_of_groups
+
+    if column is None:
+        return {"": (list(answers), list(further))}
+    for answer in (*answers, *further):
+        if answer.record.get(column) in (None, ""):
+            raise InvalidInput(f"{answer.where}: the field {column!r}, which --groups names, is missing or empty.")
+    own = places_of_groups([answer.record[column] for answer in answers], len(answers))
+    rest = {name: [one for one in further if str(one.record[column]).strip() == name] for name in own}
+    return {name: ([answers[i] for i in places], rest[name]) for name, places in own.items()}
 
 
 def _sampled(url: str) -> list[AnswerRecord]:
