@@ -31,6 +31,7 @@ __all__ = [
     "encode_responses",
     "encode_text",
     "end_token_ids",
+    "has_images",
     "in_batches_by_length",
     "is_ids",
     "newline_ids",
@@ -114,6 +115,15 @@ def question_of(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt.strip().replace("\r\n", "\n").rpartition("\n\n")[2]
     return last_of_user(prompt)
+
+
+def has_images(prompt: Any) -> bool:
+    """Whether a prompt is a list of messages, one of which holds an image."""
+    if not isinstance(prompt, list | tuple):
+        return False
+    contents = (one.get("content") for one in prompt if isinstance(one, Mapping))
+    parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
+    return any(isinstance(part, Mapping) and part.get("type") in ("image", "image_url") for part in parts)
 
 
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:

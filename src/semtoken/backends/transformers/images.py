@@ -49,15 +49,6 @@ class ImagePrompt(list[int]):
         return found
 
 
-def has_images(prompt: Any) -> bool:
-    """Whether a prompt is a list of messages, one of which holds an image."""
-    if not isinstance(prompt, list | tuple):
-        return False
-    contents = (one.get("content") for one in prompt if isinstance(one, Mapping))
-    parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
-    return any(isinstance(part, Mapping) and part.get("type") in ("image", "image_url") for part in parts)
-
-
 def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
     """The picture of a part of a message, as a PIL image in RGB.
 

@@ -122,6 +122,7 @@ def load_transformers(
         processor, without = _processor(model_or_path, source | files)
     if processor is not None:
         tokenizer = processor.tokenizer
+        tokenizer.chat_template = tokenizer.chat_template or processor.chat_template
     backend = TransformersBackend(model.eval(), tokenizer, prove=prove, processor=processor, without_images=without)
     with suppress(ModelError) if processor is not None else nullcontext():  # it may read images, and refuse texts
         _ = backend.proof

@@ -19,6 +19,7 @@ from semtoken.backends.prompts import (
     encode_responses,
     end_ids,
     end_token_ids,
+    has_images,
     in_batches_by_length,
     is_ids,
     newline_ids,
@@ -31,7 +32,7 @@ from semtoken.backends.transformers.cache import (
     shared_beginning,
 )
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
-from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages, has_images
+from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.backends.transformers.inside import (
     Inside,
     gives_attention,

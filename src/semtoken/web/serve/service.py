@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from semtoken.backends.base import Decoding
-from semtoken.backends.prompts import encode_text, is_ids, prompt_text
+from semtoken.backends.prompts import encode_text, has_images, is_ids, prompt_text
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.learned_number import LEARNED
 from semtoken.errors import SemtokenError
@@ -123,8 +123,9 @@ class Service:
 
     def _rendered(self, request: ChatRequest) -> str | list[dict[str, Any]]:
         """The conversation for the tokenizer's template; without one, the last message of the user in ours."""
-        if self._offer.template is None:
-            return [{"role": message.role, "content": message.text} for message in request.messages]
+        messages = [message.for_template() for message in request.messages]
+        if self._offer.template is None or has_images(messages):
+            return messages
         said = request.question or ""
         if not said.strip():
             raise ApiError(400, "The messages hold none of the user with text.", param="messages")
@@ -146,6 +147,12 @@ class Service:
             if room is not None and len(prompt) > room:
                 raise too_long(room, f"{len(prompt):,} tokens", param)
             return list(prompt)
+        if has_images(prompt) or (not isinstance(prompt, str) and getattr(self._stc.backend, "processor", None)):
+            encode = getattr(self._stc.backend, "encode", None)
+            if encode is None:
+                raise ApiError(400, "The model of this server reads text only: leave images out.", param=param)
+            found: list[int] = encode([prompt], files=False)[0]
+            return found
         text = prompt_text(self._stc.tokenizer, prompt, number)
         most = None if room is None else max(room * self._longest_piece, ALWAYS_TOKENISED)
         if most is not None and len(text.encode()) > most:

@@ -1,0 +1,79 @@
+"""Images in requests to `serve`: data URLs are answered as in Python; addresses, paths and bombs are refused."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+from openai import OpenAI
+from PIL import Image
+
+from semtoken import STC
+from semtoken.backends.transformers import TransformersBackend
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests.backends.image_models import image_model
+from tests.web.servers import running
+
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
+
+
+def data_url(image: Any) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def asked(url: str) -> Any:
+    image = {"type": "image_url", "image_url": {"url": url}}
+    return [{"role": "user", "content": [image, {"type": "text", "text": "who is it"}]}]
+
+
+@pytest.fixture(scope="module")
+def stc() -> STC:
+    model, processor = image_model("Llava")
+    return STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+
+
+@pytest.fixture(scope="module")
+def client(stc: STC) -> Iterator[OpenAI]:
+    with running(serve_app(Engine(stc), Offer("tiny")), strict=False) as url:
+        yield OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_image_is_answered_as_in_python(client: OpenAI, stc: STC, stream: bool) -> None:
+    [expected] = stc.generate([asked(data_url(PICTURE))], max_new_tokens=5)
+    reply = client.chat.completions.create(model="tiny", messages=asked(data_url(PICTURE)), max_tokens=5, stream=stream)
+    last = [chunk for chunk in reply if chunk.choices][-1] if stream else reply
+    block = last.choices[0].model_extra["semtoken"]
+    assert block["uncertainty"] == pytest.approx(expected.uncertainty, abs=1e-4)
+
+
+def test_texts_are_answered_too(client: OpenAI, stc: STC) -> None:
+    messages: Any = [{"role": "user", "content": "who is it"}]
+    [expected] = stc.generate([messages], max_new_tokens=5)
+    reply = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5)
+    assert reply.choices[0].model_extra["semtoken"]["uncertainty"] == pytest.approx(expected.uncertainty, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:9/a.png", "data URLs"),
+        ("/etc/passwd", "data URLs"),
+        ("file:///etc/passwd", "data URLs"),
+        ("data:image/png;base64,bm8gaW1hZ2U=", "cannot be read"),
+        (data_url(Image.new("1", (9000, 9000))), "pixels"),
+    ],
+)
+def test_what_is_no_image_of_the_request_itself_is_refused(client: OpenAI, url: str, why: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=why) as caught:
+        client.chat.completions.create(model="tiny", messages=asked(url), max_tokens=5)
+    assert caught.value.param == "messages"
