@@ -30,7 +30,12 @@ def doctor(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Name of the model there. Default: the only one it lists.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Name of the model there; default: the only one it lists. Without --base-url: a model to load here.",
+        ),
     ] = None,
     tokenizer: TokenizerOption = None,
     key_env: Annotated[
@@ -54,6 +59,7 @@ def doctor(
 
     - `semtoken doctor --base-url http://127.0.0.1:8000/v1`
     - `semtoken doctor -u https://api.openai.com/v1 -m gpt-4o --tokenizer openai/gpt-oss-20b --json`
+    - `semtoken doctor --model smollm2`: in which ways a model of transformers can be read
     - `semtoken doctor --report`, for the report of a problem: no texts, keys or paths
     """
     if report:
@@ -61,8 +67,14 @@ def doctor(
 
         typer.echo(installation_report())
         return
+    if base_url is None and model is not None:
+        _examine_model(model, revision, as_json)
+        return
     if base_url is None:
-        raise InvalidInput("Give the address of the API with --base-url, or --report for facts on this installation.")
+        raise InvalidInput(
+            "Give the address of an API with --base-url, a model with --model, or --report for facts on this "
+            "installation."
+        )
     from semtoken.scoring.token_sources import as_tokens
     from semtoken.web.doctor import examine
 
@@ -87,6 +99,25 @@ def doctor(
         _print(found)
     if not found.usable:
         raise typer.Exit(UNUSABLE)
+
+
+def _examine_model(model: str, revision: str | None, as_json: bool) -> None:
+    """Load a model of transformers, and show which ways of reading it are equal to a plain pass."""
+    from dataclasses import asdict
+
+    from semtoken.backends.load import load_backend
+    from semtoken.backends.transformers import TransformersBackend
+
+    backend = load_backend("transformers", model, revision=revision)
+    assert isinstance(backend, TransformersBackend)
+    if as_json:
+        typer.echo(json_line(asdict(backend.proof)))
+        return
+    out.print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
+    for line in backend.proof.lines():
+        out.print(untrusted(f"  {line}"))
+    images = "read, each prompt alone" if backend.processor is not None else "not read"
+    out.print(untrusted(f"  images in messages: {images}"))
 
 
 def _print(found: Diagnosis) -> None:

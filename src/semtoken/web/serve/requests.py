@@ -68,27 +68,27 @@ Prompts: TypeAlias = Annotated[
 ]
 
 
-class TextPart(BaseModel):
+class ChatText(BaseModel):
     """A text in a message."""
 
     type: Literal["text"]
     text: str
 
 
-class ImageUrl(BaseModel):
+class ImageAddress(BaseModel):
     """Where an image is: a data URL, as nothing is fetched."""
 
     url: str
 
 
-class ImagePart(BaseModel):
+class ChatImage(BaseModel):
     """An image in a message."""
 
     type: Literal["image_url"]
-    image_url: ImageUrl
+    image_url: ImageAddress
 
 
-ContentPart: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+ContentPart: TypeAlias = Annotated[ChatText | ChatImage, Field(discriminator="type")]
 
 
 class Message(BaseModel):
@@ -106,13 +106,13 @@ class Message(BaseModel):
     def text(self) -> str:
         """The text of the message, its parts joined; empty if it has none."""
         if isinstance(self.content, list):
-            return "".join(part.text for part in self.content if isinstance(part, TextPart))
+            return "".join(part.text for part in self.content if isinstance(part, ChatText))
         return self.content or ""
 
     def for_template(self) -> dict[str, Any]:
         """The message as a chat template reads it: its text, or its parts where one of them is an image."""
         parts = self.content if isinstance(self.content, list) else []
-        if not any(isinstance(part, ImagePart) for part in parts):
+        if not any(isinstance(part, ChatImage) for part in parts):
             return {"role": self.role, "content": self.text}
         return {"role": self.role, "content": [part.model_dump() for part in parts]}
 
