@@ -15,7 +15,19 @@ import typer
 from tests.hostile.campaigns import Sizes, outcomes_of
 from tests.hostile.outcomes import Outcome, table
 
-SHORT = ("functions", "intervals", "outputs", "texts", "damage", "kills", "traffic", "serving", "questions", "parents")
+SHORT = (
+    "functions",
+    "intervals",
+    "outputs",
+    "texts",
+    "damage",
+    "kills",
+    "traffic",
+    "serving",
+    "questions",
+    "parents",
+    "routes",
+)
 ALL = (*SHORT, "properties")
 
 
@@ -37,6 +49,7 @@ def run(
     ] = 100,
     questions: Annotated[int, typer.Option(help="questions: odd requests for typed questions.")] = 300,
     parents: Annotated[int, typer.Option(help="parents: first processes of servers that are killed.")] = 2,
+    routes: Annotated[int, typer.Option(help="routes: requests to each route that takes a body.")] = 100,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
     chosen = campaigns or list(SHORT)
@@ -46,7 +59,7 @@ def run(
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
     outcomes: list[Outcome] = []
-    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests, asked, questions, parents)
+    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests, asked, questions, parents, routes)
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             # In a process of its own: some copy theirs (os.fork), and a copy of one that has used threads hangs.

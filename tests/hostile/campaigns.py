@@ -16,6 +16,7 @@ from tests.hostile import (
     parents,
     properties,
     questions,
+    routes,
     serving,
     texts,
     traffic,
@@ -38,6 +39,7 @@ class Sizes:
     asked: int
     questions: int
     parents: int
+    routes: int
 
 
 def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome]:
@@ -54,6 +56,7 @@ def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome
         "serving": lambda: [serving.attack(seed, sizes.asked)],
         "questions": lambda: [questions.attack(seed, sizes.questions, sizes.first)],
         "parents": lambda: [parents.attack(seed, sizes.parents)],
+        "routes": lambda: [routes.attack(seed, sizes.routes, place / "routes")],
         "properties": lambda: [properties.attack(seed)],
     }
     return attacks[name]()

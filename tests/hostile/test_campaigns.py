@@ -19,7 +19,7 @@ import pytest
 import semtoken
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.support.arrays import real_numbers
-from tests.hostile import damage, fetching, functions, kills, outputs, questions, serving, texts, traffic
+from tests.hostile import damage, fetching, functions, kills, outputs, questions, routes, serving, texts, traffic
 from tests.hostile.functions import Target
 from tests.hostile.outcomes import Outcome, case_random, table
 
@@ -358,6 +358,14 @@ def test_a_finder_whose_work_grows_too_fast_is_found() -> None:
 
 def test_finders_bear_hostile_texts() -> None:
     assert texts.attack(5, 4).failures == []
+
+
+def test_no_body_is_an_error_of_a_server(tmp_path: Path) -> None:
+    """The short form of `python -m tests.hostile routes --routes 5000`."""
+    outcome = routes.attack(46, 8, tmp_path)
+    assert outcome.failures == []
+    statuses = {status for note in outcome.notes for status in (200, 400) if f"{status}:" in note}
+    assert statuses == {200, 400}, "both answers and refusals are seen"
 
 
 def test_the_table_counts_and_shows_failures() -> None:

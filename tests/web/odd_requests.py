@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 TEXTS = [
@@ -85,7 +86,7 @@ def odd_request(chance: random.Random, model: str = "tiny") -> tuple[str, bytes]
     path = chance.choice(list(RIGHT))
     body = copy.deepcopy(chance.choice(RIGHT[path])) | {"model": model}
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3])):
-        _bend(body, chance)
+        bend(body, chance)
     data = json.dumps(body).encode()
     if chance.random() < 0.05:
         cut = chance.randrange(len(data) + 1)
@@ -117,7 +118,7 @@ def right_request(chance: random.Random, model: str) -> tuple[str, bytes]:
     return path, json.dumps(body | {"state": {"text": "A parcel is late."}, "questions": by_name}).encode()
 
 
-def _bend(body: Any, chance: random.Random) -> None:
+def bend(body: Any, chance: random.Random, odd: Sequence[Any] = ODD) -> None:
     """Change one place anywhere in a request."""
     holders = list(_holders(body))
     if not holders:
@@ -127,7 +128,7 @@ def _bend(body: Any, chance: random.Random) -> None:
     key = chance.choice(keys)
     action = chance.choice(["replace", "replace", "remove", "add", "repeat", "rename", "deepen"])
     if action == "replace":
-        holder[key] = copy.deepcopy(chance.choice(ODD))
+        holder[key] = copy.deepcopy(chance.choice(odd))
     elif action == "remove":
         del holder[key]
     elif action == "repeat" and isinstance(holder, list):
@@ -136,7 +137,7 @@ def _bend(body: Any, chance: random.Random) -> None:
         for _ in range(chance.choice([1, 3, 200])):
             holder[key] = [holder[key]]
     elif isinstance(holder, list):
-        holder.insert(key, copy.deepcopy(chance.choice(ODD)))
+        holder.insert(key, copy.deepcopy(chance.choice(odd)))
     elif action == "rename":
         holder[chance.choice(TEXTS)] = holder.pop(key)
     else:

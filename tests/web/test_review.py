@@ -157,3 +157,11 @@ def test_a_server_that_others_can_reach_shows_nothing_without_a_token(start: Cal
     url = start(allowed_hosts=("127.0.0.1", "proxy.example"))
     assert asked(url, "ann").status_code == 403
     assert httpx.get(f"{url}/semtoken/watch").status_code == 403
+
+
+def test_half_a_character_is_refused(start: Callable[..., str]) -> None:
+    url = start()
+    for body in (b'{"id": "\\ud800", "reviewer": "ann", "correct": true}', b'{"\\udfff": 1}', b'{"id": NaN}'):
+        headers = {"origin": url, "content-type": "application/json"}
+        reply = httpx.post(f"{url}/semtoken/review", content=body, headers=headers, timeout=60)
+        assert (reply.status_code, reply.json()["error"]["message"]) == (400, "The body of the request is not JSON.")

@@ -7,17 +7,17 @@ by a name of its own that points there, under that. Such requests carry a foreig
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from anyio import to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from semtoken.errors import SemtokenError
+from semtoken.files.safe_files import parse_json
 from semtoken.web.wire import ApiError
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -167,12 +167,14 @@ async def _body(request: Request) -> dict[str, Any]:
     if "application/json" not in request.headers.get("content-type", ""):
         raise ApiError(415, "Send JSON (Content-Type: application/json).")
     raw = b""
-    async for piece in request.stream():
-        raw += piece
-        if len(raw) > LONGEST_BODY:
-            raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
     try:
-        found = json.loads(raw)
+        async for piece in request.stream():
+            raw += piece
+            if len(raw) > LONGEST_BODY:
+                raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
+        found = parse_json(raw)
+    except ClientDisconnect as error:
+        raise ApiError(499, "The client left.") from error
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "The body of the request is not JSON.") from error
     if not isinstance(found, dict):

@@ -12,6 +12,7 @@ from semtoken.support.extras import require
 
 require("uvicorn", extra="serve")
 
+from h11 import LocalProtocolError  # noqa: E402
 from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: E402
 from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
@@ -132,6 +133,17 @@ class _LimitedConnection(asyncio.Protocol):
             self.transport.abort()
         elif self._head is None:
             self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; if it comes in the body of a request, its application learns that the client left."""
+        cycle = self.cycle if self._in_request else None
+        with suppress(LocalProtocolError):  # its answer is complete already
+            if cycle is None or not cycle.response_started:
+                super().send_400_response(msg)  # type: ignore[misc]  # uvicorn's, behind this class
+        self.transport.close()
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def eof_received(self) -> Any:
         return None if self._address is None else super().eof_received()

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from semtoken.decisions import Inquiry, InquiryAnswers
@@ -70,7 +70,7 @@ class Intake:
         Raises
         ------
         ApiError
-            The body is too long (413), or takes too long (408).
+            The body is too long (413), takes too long (408), or does not arrive (499).
         """
         limit = self.limits.request_bytes
         body, size = bytearray(), 0
@@ -84,6 +84,8 @@ class Intake:
                         break
         except TimeoutError:
             raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
+        except ClientDisconnect:  # or what it sent was broken off
+            raise ApiError(499, "The client left.") from None
         if size > limit:
             raise ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
         return bytes(body)
