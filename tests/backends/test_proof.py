@@ -147,6 +147,26 @@ class TestStates:
         assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
 
 
+class TestRecorder:
+    def codes(self, model: Any, prompts: list[str]) -> set[str]:
+        tokenizer = tiny.byte_level_bpe()
+        tokenizer.padding_side = "left"
+        recorder = st.Recorder(tokenizer)
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
+        settings = {"max_new_tokens": 3, "pad_token_id": 1, "suppress_tokens": list(range(len(tokenizer), 640))}
+        made = model.generate(**inputs, **settings, logits_processor=[recorder], do_sample=False)
+        return {flag.code for answer in recorder.results(made) for flag in answer.flags}
+
+    def test_a_padded_batch_is_flagged_where_it_changes_the_numbers(self) -> None:
+        bart = tiny_model("Bart", **KINDS["Bart"])
+        assert "padded_batch" in self.codes(bart, PROMPTS)
+        assert "padded_batch" not in self.codes(bart, PROMPTS[:1] * 2)
+        assert "padded_batch" not in self.codes(tiny_model("Llama"), PROMPTS)
+
+    def test_training_mode_is_flagged(self) -> None:
+        assert "training_mode" in self.codes(tiny_model("Llama").train(), PROMPTS[:1])
+
+
 def test_the_proof_of_a_wrapper_is_not_that_of_the_model_in_it() -> None:
     model = tiny_model("Llama")
     vocabulary = TransformersBackend(model, tiny.byte_level_bpe()).vocabulary

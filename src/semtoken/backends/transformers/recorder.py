@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from types import FrameType
@@ -27,8 +27,9 @@ from semtoken.backends.prompts import answer_length, end_token_ids
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.inside import forward_hook, inner_model
 from semtoken.backends.transformers.model import NOT_BEAMS
+from semtoken.backends.transformers.proof import proof_of
 from semtoken.choices import Preset
-from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.observers.steps import Readable, Step, not_given
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
@@ -43,7 +44,7 @@ from semtoken.support.inputs import listed, shown, whole
 LOOP, ASSISTED = "_sample", "_assisted_decoding"
 FRAMES = 8
 """The most calls between the loop and a processor: those of the list of processors, and of what wraps this one."""
-WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_processor")
+WANTED = ("outputs", "unfinished_sequences", "generation_config", "logits_processor", "self", "model_kwargs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,10 @@ class LoopStep:
     """Tokens that end an answer. Others may be ended by texts and by criteria of the caller."""
     first: Any
     """The first processor, which sees the model's own logits."""
+    model: Any
+    padded: bool
+    """Whether rows of the batch are padded."""
+    padding: int
 
 
 def loop_step(rows: int) -> LoopStep | None:
@@ -103,12 +108,16 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
         raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
     if logits is None or len(logits) != rows or len(found["unfinished_sequences"]) != rows:
         return None
+    mask = found["model_kwargs"].get("attention_mask")
     ends, processors = getattr(config, "_eos_token_tensor", None), found["logits_processor"]
     return LoopStep(
         logits=logits[:, -1].detach(),
         unfinished=[True] if rows == 1 else found["unfinished_sequences"].bool().tolist(),
         stop_ids=frozenset(() if ends is None else ends.tolist()),
         first=processors[0] if len(processors) else None,
+        model=found["self"],
+        padded=rows > 1 and mask is not None and bool((mask == 0).any()),
+        padding=getattr(config, "pad_token_id", None) or 0,
     )
 
 
@@ -120,6 +129,13 @@ UNKNOWN_END = Flag(
     "unknown_end",
     "Nothing says where this answer ends, and its last tokens may be padding: give the recorder `eos_token_id`, or "
     "`results` the lengths.",
+)
+TRAINING = Flag(
+    "training_mode", "The model was in training mode, in which each pass gives other numbers. Call model.eval() before."
+)
+PADDED = Flag(
+    "padded_batch",
+    "In padded batches, this model gives other numbers than alone. Generate with prompts of one length, or one by one.",
 )
 GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
 """What a logits processor sees of a step."""
@@ -206,6 +222,9 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         self._together = 1
         """Steps that are taken in at once."""
         self._watched: torch.Tensor | None = None
+        self._seen_model = self._training = False
+        self._padded: tuple[Any, int] | None = None
+        """The model, and its padding, where the batch is padded."""
         self._passes = 0
         """Passes of the watched model since the last step."""
         self._watches = False
@@ -254,6 +273,10 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
                 self._begin(input_ids)
             else:
                 self._follow(input_ids)
+            if step is not None and not self._seen_model:
+                self._seen_model = True
+                self._training = any(module.training for module in step.model.modules())
+                self._padded = (step.model, step.padding) if step.padded else None
             self._note(step)
             logits, distribution = self._logits(scores, step)
             self._scored.add(distribution)
@@ -462,12 +485,23 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             found = self._scores.results(dict(enumerate(lengths)), self._distribution)
             asked = questions or [""] * len(found)
             found = [self._scores.methods.scored(i, one, asked[i]) for i, one in enumerate(found)]
+            always = self._flags_of_the_model()
             results = Answers(
-                result.with_fields(flags=(*result.flags, UNKNOWN_END)) if i in flagged else result
+                result.with_fields(flags=(*result.flags, *always, *([UNKNOWN_END] if i in flagged else [])))
                 for i, result in enumerate(found)
             )
             self.reset()
         return results
+
+    def _flags_of_the_model(self) -> list[Flag]:
+        """What is known of the model that makes these numbers doubtful. Where a batch was padded, it is tried."""
+        flags = [TRAINING] if self._training else []
+        if self._padded is not None and not self._training:
+            model, padding = self._padded
+            with suppress(ModelError):
+                if proof_of(model, self._scorer.vocabulary, padding).generates != "padded":
+                    flags.append(PADDED)
+        return flags
 
     @property
     def _distribution(self) -> Distribution:
