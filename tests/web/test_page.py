@@ -295,6 +295,18 @@ def test_chances_and_the_threshold_with_the_promise(browser: Any, everything: di
     assert all(block["decision"] == "answer" for block in inside)  # rounding makes the cut stricter, never looser
 
 
+def test_a_cut_through_equal_scores_is_said_and_keeps_the_order_of_the_file(browser: Any, tmp_path: Path) -> None:
+    made = [{"question": f"Q{i}?", "text": "So.", "uncertainty": 0.5} for i in range(40)]
+    made[30]["uncertainty"] = 0.9
+    page = Opened(browser, static_page({"replies": made}), tmp_path / "page.html").page
+    asked = [each[1].split("\n")[0] for each in rows(page)]
+    assert asked[:4] == ["Q30?", "Q0?", "Q1?", "Q2?"]
+    told = "39 answers have the same score as the last one to check"
+    assert told in words(page.locator("main")), "the first 20 end among them"
+    page.locator("#cut").fill("1")
+    assert told not in words(page.locator("main")), "all that are alike are on one side"
+
+
 def test_two_files_are_compared_by_their_questions(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     assert page.get_by_role("tab", selected=True).inner_text() == "Compare"

@@ -34,6 +34,9 @@ function Cut({ ranked, check, setCheck, calibrator }) {
   // Rounded up: a stricter cut than the one with the promise, never a looser one.
   const promised = calibrator?.threshold ? Math.ceil(100 * calibrator.threshold.chance) / 100 : null;
   const keeps = promised === null ? 0 : ranked.filter((row) => (chanceOf(row) ?? -1) < promised).length;
+  // Equal scores stand in the order of the file; a cut through them is said.
+  const last = check > 0 && check < ranked.length ? riskOf(ranked[check - 1]) : null;
+  const alike = last !== null && riskOf(ranked[check]) === last ? ranked.filter((row) => riskOf(row) === last).length : 0;
   const wrong = chances.reduce((sum, chance) => sum + 1 - chance, 0);
   return html`<div class="card">
     <label for="cut">${S.cut(check, ranked.length)}</label>
@@ -42,6 +45,7 @@ function Cut({ ranked, check, setCheck, calibrator }) {
       <strong>${S.accepts(accepted.length)}</strong>${chances.length === accepted.length && chances.length ? S.expectedWrong(wrong < 10 ? wrong.toFixed(1) : Math.round(wrong)) : ""}.
       ${labelled.length > 0 ? " " + S.labelledWrong(labelled.length, labelled.filter((row) => !row.label).length) : ""}
     </p>
+    ${alike > 0 && html`<p class="note">${S.alike(alike)}</p>`}
     ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${unbroken(calibrator.promise)}</span></p>`}
     ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${unbroken(calibrator.promise)}</p>`}
     <p class="note">${S.sureWrong}</p>

@@ -101,6 +101,7 @@ export const S = {
   rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? `, ranked by ${by === "headline" ? "the headline" : by}` : ""}`,
   columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
   cut: (k, n) => (k === n ? `Check all ${count(n)}` : k ? `Check the ${count(k)} most doubtful of ${count(n)}` : `Check none of ${count(n)}`),
+  alike: (n) => `${count(n)} answers have the same score as the last one to check: the cut goes through them in their order in the list.`,
   accepts: (k) => `${k ? `The other ${count(k)}` : "None"} would be accepted unread`,
   expectedWrong: (x) => `; expected wrong among them ${x}`,
   labelledWrong: (n, wrong) => `Of these, ${some(n, "answer has a label", "answers have a label")}: ${count(wrong)} wrong.`,
