@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, confidence_of, expected_level
+from semtoken.decisions.answers import (
+    AnsweredQuestion,
+    OptionMasses,
+    _flags,
+    answer_from_masses,
+    confidence_of,
+    expected_level,
+)
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import answers_in
@@ -122,3 +129,7 @@ def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -
         odd = read({"allowed_mass": "1", "order_spread": -1, "bounds": bounds})
         assert (odd.allowed_mass, odd.order_spread, odd.bounds) == (None, None, None)
     assert read("x").bounds is None
+
+
+def test_less_than_half_of_the_probability_on_the_options_is_flagged() -> None:
+    assert [bool(_flags(allowed)) for allowed in (0.0, 0.46, 0.4999, 0.5, 0.53, 1.0)] == [True] * 3 + [False] * 3

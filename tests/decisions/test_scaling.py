@@ -58,3 +58,13 @@ def test_few_labels_show_no_certainty_and_the_order_stays() -> None:
     assert all(a > b for a, b in pairwise(mixed[[3, 0, 1, 2]]))
     with pytest.raises(InvalidInput, match="label 1 more"):
         OptionScale.fit(sure[:29], [0] * 29)
+
+
+def test_biases_are_where_the_loss_with_a_standard_normal_prior_has_no_slope() -> None:
+    """The slope in each bias: labels that say this option, less those expected, equals the bias itself."""
+    p, labels = world(60, 1.0, (2.0, 0.0, -1.0))
+    found = OptionScale.fit(p, labels)
+    z = np.log(p) / found.temperature + np.array(found.biases)
+    expected = (np.exp(z) / np.exp(z).sum(1, keepdims=True)).sum(0)
+    assert np.bincount(labels, minlength=3) - expected == pytest.approx(found.biases, abs=2e-3)
+    assert max(map(abs, found.biases)) > 0.2

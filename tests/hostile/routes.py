@@ -151,7 +151,8 @@ def status_of(address: str, sent: Sent) -> int:
             if sent.leaves:
                 return 0
             if sent.kind not in ("whole", "chunks"):
-                connection.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # it is closed already
+                    connection.shutdown(socket.SHUT_WR)
             while piece := connection.recv(65_536):
                 answer += piece
         found = answer[:12].split()
@@ -176,7 +177,7 @@ def servers(place: Path) -> Iterator[dict[str, str]]:
     async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.01 if received.header(b"transfer-encoding") else 0)  # what comes in chunks is not read
         body = b'{"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Lima"}}]}'
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
         await writer.drain()
 
     slots = lambda found: CalibratorSlot(found, lambda: found)  # noqa: E731

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from semtoken.errors import InvalidInput
-from semtoken.journal.betting import LEVEL, change_evidence, find_change, wrong_share
+from semtoken.journal.betting import LEVEL, _start_shares, change_evidence, find_change, wrong_share
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.9])
@@ -107,3 +108,30 @@ def test_levels_must_be_shares() -> None:
         find_change([True], 1.0)
     with pytest.raises(InvalidInput):
         wrong_share(3, 2)
+
+
+def _upper_end_by_hand(wrong: int, n: int, level: float) -> float:
+    """The largest claim "at least m" that no bet refutes, with wealths as plain products: half of the level an end."""
+    sizes = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+
+    def wealth(m: float) -> float:
+        return sum((1 - c) ** wrong * (1 + c * m / (1 - m)) ** (n - wrong) for c in sizes) / len(sizes)
+
+    return float(brentq(lambda m: wealth(m) - 1 / (level / 2), wrong / n, 0.9, xtol=1e-13))
+
+
+@pytest.mark.parametrize(("wrong", "n", "level"), [(5, 100, 0.05), (0, 30, 0.05), (20, 60, 0.2), (1, 200, 0.01)])
+def test_each_end_of_the_interval_has_half_of_the_level(wrong: int, n: int, level: float) -> None:
+    high = _upper_end_by_hand(wrong, n, level)
+    assert wrong_share(wrong, n, level)[1] == pytest.approx(high, abs=1e-9)
+    assert wrong_share(n - wrong, n, level)[0] == pytest.approx(1 - high, abs=1e-9)
+    assert wrong_share(5, 100)[1] == pytest.approx(0.1503, abs=5e-5)
+
+
+def test_the_shares_of_bets_that_ever_begin_sum_to_nearly_one() -> None:
+    """What is beyond a million blocks is at most the integral of 0.5 / 1.1 / (x log(x)^2), which is a logarithm's."""
+    shares = _start_shares(10**7)
+    rest = 0.5 / 1.1 / math.log(shares.size + 1)
+    assert shares[:3] == pytest.approx([0.5, *(0.5 / 1.1 / (j * math.log(j) ** 2) for j in (3, 4))])
+    assert 0.97 < shares.sum() + rest < 1
+    assert (shares > 0).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -245,3 +246,16 @@ def test_sqlite_has_a_write_ahead_log(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal.open(str(path)).close()
     assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_the_bounds_of_a_confidence_are_each_in_their_own_column() -> None:
+    """A step at p = 0.5 whose list leaves 0.3 of the probability open: the ends differ, and enclose the value."""
+    listed = [{"token": name, "logprob": math.log(p)} for name, p in (("Lima", 0.5), (" Cusco", 0.2))]
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}}
+    choice["logprobs"] = {"content": [{"token": "Lima", "logprob": math.log(0.5), "top_logprobs": listed}]}
+    [answer] = st.score_payload({"object": "chat.completion", "choices": [choice]})
+    found = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt").entry(answer, {})
+    low, high = answer.headline.confidence_bounds or (math.nan, math.nan)
+    assert (found.confidence_low, found.confidence_high) == (low, high) and low < high
+    assert found.confidence is not None and low <= found.confidence <= high
+    assert low == pytest.approx(0.5) and high <= 0.8 + 1e-9

@@ -15,6 +15,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.measures import drift
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
+from semtoken.journal.betting import wrong_share
 from semtoken.journal.labels import add_label, agreement, queue, undo
 from semtoken.journal.store import Journal, rows_of
 from semtoken.journal.watch import promise_report, watch
@@ -228,3 +229,11 @@ def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url:
     assert run("--take", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
     assert CalibratorInUse.load(tmp_path / "new").checksum == second.checksum
     assert run("--take", "no", "-o", str(folder))[0] != 0
+
+
+def test_a_promise_is_called_kept_from_the_upper_end_on_and_not_before() -> None:
+    bad = [i % 20 == 10 for i in range(100)]
+    high = wrong_share(5, 100)[1]
+    for alpha, state in ((high - 1e-6, "unknown"), (high - 0.005, "unknown"), (high, "kept"), (high + 1e-6, "kept")):
+        report = promise_report(bad, range(100), alpha)
+        assert (report.state, report.high) == (state, high)

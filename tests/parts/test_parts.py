@@ -7,6 +7,7 @@ import math
 import pytest
 
 from semtoken.parts import Part, ToolCall, parts_of
+from semtoken.parts.part import level_of
 from tests.parts.answers import answer_of
 
 SCHEMA = {
@@ -197,3 +198,17 @@ def test_tool_calls_that_the_tokens_do_not_spell() -> None:
         ("/arguments/city", True, True),
         ("/arguments/days", False, False),
     ]
+
+
+def test_levels_of_doubt_begin_at_a_half_and_at_85_percent() -> None:
+    cases = {
+        0.0: "weak",
+        0.4999: "weak",
+        0.5: "some doubt",
+        0.82: "some doubt",
+        0.8499: "some doubt",
+        0.85: "",
+        1.0: "",
+    }
+    assert {confidence: level_of(confidence) for confidence in cases} == cases
+    assert level_of(None) == ""
