@@ -159,7 +159,11 @@ class _ModelOrServer:
 
 def _server(settings: DecisionSettings, endpoint: str | None, name: str | None) -> tuple[str | None, str | None]:
     """The server that is asked and the model's name there: as typed, else of the environment, else of the settings."""
-    return endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream, name or settings.model
+    found = endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream
+    if found is not None and found != endpoint:
+        source = settings.file if found == settings.upstream else "OPENAI_BASE_URL"
+        tell(f"The server is {found.rpartition('@')[2]}, as {source} says.")
+    return found, name or settings.model
 
 
 def _is_typed(ctx: typer.Context, option: str) -> bool:
@@ -342,8 +346,10 @@ def audit(
     if calibrator is None or source is None:
         raise InvalidInput("Name a calibrator and labelled items, or write both into semtoken.yaml.")
     fitted = DecisionCalibrator.load(calibrator)
-    url, name = _server(settings, endpoint, name)
-    if url is not None and (endpoint is not None or are_items(source)):
+    url = None
+    if endpoint is not None or are_items(source):
+        url, name = _server(settings, endpoint, name)
+    if url is not None:
         ask = asker_of_endpoint(url, name, key=os.environ.get(key_env), top=top_logprobs, say=tell)
         reworded = None if wording is None else read_questions(wording)
         with TemporaryDirectory() as temporary:
