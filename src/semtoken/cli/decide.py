@@ -192,7 +192,7 @@ def fit(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", file_okay=False, help="The calibrator's folder.")
+        Path | None, typer.Option("--output", "-o", file_okay=False, writable=True, help="The calibrator's folder.")
     ] = None,
     labels: LabelsOption = None,
     questions: QuestionsOption = None,
@@ -234,11 +234,13 @@ def fit(
     from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.calibrating import DecisionCalibrator, work_left
     from semtoken.decisions.settings import DecisionSettings
+    from semtoken.files.outputs import check_not_inside
 
     settings = DecisionSettings.beside(source, questions)
     output = output or settings.calibrator
     if output is None:
         raise InvalidInput("Name the calibrator's folder with -o, or in semtoken.yaml.")
+    check_not_inside(output, [source])
     if output.exists() and not (output / "decisions.json").exists():
         raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
     asked = _questions(questions, settings) if labels or questions else None
@@ -306,7 +308,11 @@ def audit(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", dir_okay=False, help="Keep the endpoint's answers; a run that was stopped goes on."
+            "--output",
+            "-o",
+            dir_okay=False,
+            writable=True,
+            help="Keep the endpoint's answers; a run that was stopped goes on.",
         ),
     ] = None,
     wording: Annotated[
