@@ -292,9 +292,10 @@ def _walk(
 def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta: float) -> str:
     if not passed:
         first = tests[0]
+        few = first.wrong < alpha * first.accepted
         return (
             f"Nothing can be promised: of {first.accepted} answers that the strictest pair of thresholds lets through "
-            f"{first.wrong} are wrong (p = {first.p_value:.2g}). Give more labels or a larger alpha."
+            f"{first.wrong} are wrong (p = {first.p_value:.2g}). Give {'more labels' if few else 'a larger alpha'}."
         )
     last = [test for test in tests if test.p_value <= delta][-1]
     return (
