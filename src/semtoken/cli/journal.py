@@ -151,7 +151,7 @@ def delete(
     ] = None,
     spool: Annotated[
         Path | None,
-        typer.Option("--journal-spool", file_okay=False, help="The server's --journal-spool, if any."),
+        typer.Option("--journal-spool", file_okay=False, writable=True, help="The server's --journal-spool, if any."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
