@@ -190,6 +190,9 @@ config = {"a": 1, "config_sha256": ""}
         slow=True,
     ),
     "docs/encoders.md": Page(slow=True),
+    "docs/models.md": Page(
+        left_out={0: "no weights of an image-text model; tests/backends/test_images.py has tiny ones"}
+    ),
     "docs/engines.md": Page(MODEL, left_out={0: LLAMA, 2: LLAMA}),
     "docs/judging.md": Page(),
     "docs/method.md": Page(),
