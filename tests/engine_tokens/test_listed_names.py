@@ -213,9 +213,12 @@ def test_a_name_after_a_broken_character_may_be_any() -> None:
     assert low == pytest.approx(0.6, rel=1e-3) and high == pytest.approx(1)
 
 
-def test_ids_alone_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"step 0 is named by its id alone, 17\. Say whose"):
-        score_top_logprobs([{17: math.log(0.6), 4: math.log(0.3)}])
+def test_ids_alone_give_an_interval_and_exact_numbers_under_exact() -> None:
+    steps = [{17: math.log(0.6), 4: math.log(0.3)}]
+    scored = score_top_logprobs(steps)
+    assert scored.uncertainty == pytest.approx(0.4) and scored.uncertainty_bounds[0] < 0.1
+    exact = score_top_logprobs(steps, None, ScoringRules(equality="exact"))
+    assert exact.uncertainty_bounds == pytest.approx((0.4, 0.4), abs=1e-4)
 
 
 def test_a_model_that_stands_for_another_has_a_vocabulary() -> None:

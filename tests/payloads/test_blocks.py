@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.payloads.blocks import block_of, blocks_of, final_block, risk_of
+from semtoken.results.blocks import block_of, blocks_of, final_block, risk_of
 
 BLOCK = {"version": 1, "uncertainty": 0.25}
 

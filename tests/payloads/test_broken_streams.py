@@ -9,7 +9,7 @@ import pytest
 
 import semtoken as st
 from semtoken.errors import SemtokenError
-from semtoken.payloads.sse import EventReader
+from semtoken.support.sse import EventReader
 from tests.payloads.recorded import STREAMED, clusters, recording
 
 NEAR = 1e-9

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.engine_tokens.in_json import steps_in_json
+from semtoken.engine_tokens.placing import SpelledText, find_text
 from semtoken.errors import SemtokenError
 from semtoken.payloads import PayloadStream
 from semtoken.payloads.formats import Growth
 from semtoken.payloads.formats.registry import shape_of_chunk
-from semtoken.payloads.segments import SpelledText, find_text
-from semtoken.payloads.sse import EventReader
 from semtoken.payloads.stream import LONGEST_FRAME, MOST_FRAMES, GoingOn
+from semtoken.support.sse import EventReader
 from tests.payloads.recorded import STREAMED, recording
 
 msgspec = pytest.importorskip("msgspec")
@@ -175,5 +175,5 @@ def test_an_answer_that_is_all_of_the_steps_is_found_as_any_other(
 ) -> None:
     found = find_text(pieces, text, last=last)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("semtoken.payloads.segments._whole", lambda pieces, target: None)
+        patched.setattr("semtoken.engine_tokens.placing._whole", lambda pieces, target: None)
         assert found == find_text(pieces, text, last=last)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from semtoken.errors import SemtokenError
 from semtoken.payloads import PayloadStream, read_payload, score_payload
-from semtoken.payloads.sse import EventReader
+from semtoken.support.sse import EventReader
 from tests.payloads.recorded import STREAMED, clusters, recording
 
 HARD = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

@@ -13,8 +13,8 @@ from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.registry import shape_of_reply
 from semtoken.payloads.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
-from semtoken.payloads.sse import EventReader
 from semtoken.payloads.stream import GoingOn
+from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits
 from semtoken.web.proxy.editing import Editor
 from semtoken.web.proxy.rewriting import lower_limit, read_request

@@ -7,6 +7,7 @@ token_names.py     id, bytes or text of a token -> the tokens of a vocabulary th
                    models have the same tokenizer
 checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
 listed_names.py    lists of best tokens         -> a vocabulary, where no tokenizer is known
+placing.py         the text of a message + steps -> where the steps spell it
 precision.py       how many digits an engine writes, and how far off each log-probability may be
 
 Enter by `as_top_steps` with any list that an engine gave; payload shapes call the readers in spellings.py.

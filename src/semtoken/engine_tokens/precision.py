@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from semtoken.engine_tokens.top_steps import is_given
+from semtoken.engine_tokens.top_steps import NOT_GIVEN
 from semtoken.support.arrays import FloatArray
 
 ROUNDING = 1e-5
@@ -19,6 +20,8 @@ BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 MANY_NUMBERS = 10  # fewer numbers of one digit each were written by hand rather than rounded
 CLOSE = 2e-7  # relative error of a number that was computed in float32
 PRINTED = 5e-9  # the same of a float32 that is printed with nine digits
+FEW = 16  # numbers that are looked at first
+LEAST_GIVEN = NOT_GIVEN + 1
 EDGE = 1.0 + 1e-9  # a number at the edge of a decade counts to the next one
 
 
@@ -69,29 +72,41 @@ class Precision:
         self._largest = 0.0
         self._halves = {BFLOAT16: True, FLOAT16: True}
         """Formats by their relative error: whether all numbers fit."""
-        self.in_full = False
-        """Whether some number is known to be written in full, which no later one changes."""
+        self._in_full = False
+        self._waiting: list[float] = []
+        """Numbers that came and have not been looked at."""
 
     def add(self, log_probs: Sequence[float]) -> None:
         """Take the log-probabilities of one more step into account."""
-        if self.in_full:
-            return
-        numbers = [number for number in log_probs if number < 0 and is_given(number)]
-        if not numbers:
+        if not self._in_full:
+            self._waiting += log_probs
+
+    @property
+    def in_full(self) -> bool:
+        """Whether some number is known to be written in full, which no later one changes."""
+        if self._waiting and not self._in_full:
+            found, self._waiting = np.array(self._waiting, dtype=np.float64), []
+            self._look_at(found[:FEW])  # mostly the first ones tell
+            self._look_at(found[FEW:])
+        return self._in_full
+
+    def _look_at(self, numbers: FloatArray) -> None:
+        numbers = numbers[(numbers < 0) & (numbers > LEAST_GIVEN)]
+        if self._in_full or not len(numbers):
             return
         self._numbers += len(numbers)
-        self._largest = max(self._largest, -min(numbers))
+        self._largest = max(self._largest, -float(numbers.min()))
         self._decimals = max(self._decimals, decimals_of(numbers)) if self._decimals < ALL_DECIMALS else ALL_DECIMALS
         self._digits = max(self._digits, digits_of(numbers)) if self._digits < ALL_DIGITS else ALL_DIGITS
         for half, fits in self._halves.items():
             self._halves[half] = fits and fits_half(numbers, half)
         written_short = self._decimals < ALL_DECIMALS or self._digits < ALL_DIGITS
-        self.in_full = not written_short and not any(self._halves.values())
+        self._in_full = not written_short and not any(self._halves.values())
 
     @property
     def rounding(self) -> Rounding:
         """The possible errors of the numbers: whole units of the last digit, since they may have been cut off."""
-        if not self._numbers or self.in_full:
+        if self.in_full or not self._numbers:
             return IN_FULL
         relative = max((half for half, fits in self._halves.items() if fits), default=0.0)
         if self._digits <= 1 and self._numbers < MANY_NUMBERS:
@@ -102,32 +117,26 @@ class Precision:
         return Rounding(ROUNDING + unit, digits, relative)
 
 
-def decimals_of(log_probs: Iterable[float]) -> int:
+def decimals_of(log_probs: npt.ArrayLike) -> int:
     """The number of decimals that all these numbers can be written with; `ALL_DECIMALS` for more than six."""
-    return _most(map(_decimals, log_probs), ALL_DECIMALS)
+    left = np.asarray(log_probs, dtype=np.float64)
+    for decimals in range(ALL_DECIMALS):
+        left = left[~_are_multiples(left, np.full(len(left), 10.0**-decimals))]
+        if not len(left):
+            return decimals
+    return ALL_DECIMALS
 
 
-def _decimals(number: float) -> int:
-    return next((d for d in range(ALL_DECIMALS) if _is_multiple(number, 10.0**-d)), ALL_DECIMALS)
-
-
-def digits_of(log_probs: Iterable[float]) -> int:
+def digits_of(log_probs: npt.ArrayLike) -> int:
     """The significant digits that all these numbers can be written with; `ALL_DIGITS` for more than seven."""
-    return _most((_digits(abs(number)) for number in log_probs), ALL_DIGITS)
-
-
-def _most(counts: Iterable[int], limit: int) -> int:
-    """The highest of some counts, 0 if there are none; those after one that reaches the limit are not computed."""
-    highest = 0
-    for count in counts:
-        highest = max(highest, count)
-        if highest >= limit:
-            break
-    return highest
-
-
-def _digits(size: float) -> int:
-    return next((d for d in range(1, ALL_DIGITS) if _is_multiple(size, unit_of(size, d))), ALL_DIGITS)
+    left = np.abs(np.asarray(log_probs, dtype=np.float64))
+    if not len(left):
+        return 0
+    for digits in range(1, ALL_DIGITS):
+        left = left[~_are_multiples(left, 10.0 ** (np.floor(np.log10(left * EDGE)) + 1 - digits))]
+        if not len(left):
+            return digits
+    return ALL_DIGITS
 
 
 def unit_of(size: float, digits: int) -> float:
@@ -135,18 +144,15 @@ def unit_of(size: float, digits: int) -> float:
     return 10.0 ** (math.floor(math.log10(size * EDGE)) + 1 - digits)
 
 
-def _is_multiple(number: float, unit: float) -> bool:
-    """Whether a number is a multiple of a unit, as exactly as it can be if it went through float32."""
-    error = abs(number - round(number / unit) * unit)
-    if error <= 1e-6 * unit:
-        return True
-    close = CLOSE * abs(number)
-    if error > close or close > unit / 4:  # where float32 is as coarse as the unit, it tells nothing
-        return False
-    return abs(number - float(np.float32(number))) <= PRINTED * abs(number)
+def _are_multiples(numbers: FloatArray, units: FloatArray) -> npt.NDArray[np.bool_]:
+    """Whether each number is a multiple of its unit, as exactly as it can be if it went through float32."""
+    error, close = np.abs(numbers - np.round(numbers / units) * units), CLOSE * np.abs(numbers)
+    single = np.abs(numbers - numbers.astype(np.float32)) <= PRINTED * np.abs(numbers)
+    # where float32 is as coarse as the unit, it tells nothing
+    return np.asarray((error <= 1e-6 * units) | ((error <= close) & (close <= units / 4) & single))
 
 
-def fits_half(log_probs: Sequence[float], relative: float) -> bool:
+def fits_half(log_probs: npt.ArrayLike, relative: float) -> bool:
     """Whether all numbers can be of a half-precision format, up to the digits that float32 is printed with.
 
     Parameters

@@ -41,6 +41,7 @@ from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
 """How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
+BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
 ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
@@ -362,8 +363,10 @@ def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
 
     There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
     """
-    texts = [text for step in steps for _, text, _ in step.names if text]
-    if any(map(str.isspace, "".join(texts))) or not any(IN_FILES.match(text) for text in texts):
+    whole = "".join([text for step in steps for _, text, _ in step.names if text])
+    if not any(mark in whole for mark in (*BLANKS, "<0x")) or any(map(str.isspace, whole)):
+        return None
+    if not any(IN_FILES.match(text) for step in steps for _, text, _ in step.names if text):
         return None
     return tuple(step.renamed(map(_name_in_files, step.names)) for step in steps)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.blocks import KEY, as_mapping, block_of
-from semtoken.payloads.sse import EventReader
+from semtoken.results.blocks import KEY, as_mapping, block_of
+from semtoken.support.sse import EventReader
 
 EVENT = "gen_ai.evaluation.result"
 HEADLINE, PRODUCT = "semtoken.headline", "semtoken.uncertainty"

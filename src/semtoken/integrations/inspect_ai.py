@@ -18,7 +18,7 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
-from semtoken.payloads.blocks import KEY, blocks_of, risk_of
+from semtoken.results.blocks import KEY, blocks_of, risk_of
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import Tokens, as_tokens
 

@@ -14,8 +14,8 @@ from typing import Any
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.payloads import score_payload
-from semtoken.payloads.blocks import KEY
 from semtoken.results import ScoredResponse
+from semtoken.results.blocks import KEY
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_tokens
 

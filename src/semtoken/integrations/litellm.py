@@ -14,7 +14,7 @@ from typing import Any
 
 from semtoken.errors import InvalidInput
 from semtoken.integrations.hosts import require_host
-from semtoken.payloads.blocks import block_of
+from semtoken.results.blocks import block_of
 
 require_host("litellm")
 

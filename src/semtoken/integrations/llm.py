@@ -19,7 +19,7 @@ from typing import Any
 from semtoken.choices import Preset
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.payloads.blocks import KEY
+from semtoken.results.blocks import KEY
 from semtoken.support.extras import quiet_libraries
 from semtoken.support.text import number, visible
 

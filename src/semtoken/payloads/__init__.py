@@ -1,11 +1,10 @@
 """Replies of engines and APIs, read into one shape: JSON, client objects, streams.
 
 formats/       one class for each shape, and the registry that knows which one a reply has
-reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py: server-sent events
+reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk
 segments.py    `Payload` and its parts; the steps of a choice -> reasoning, answer, tool calls
 score.py       `score_payload`
 splice.py      JSON text with values replaced, dropped or added, and every other character as it was
-blocks.py      the `semtoken` blocks that our own servers have put into a reply
 
 Enter by `score_payload`, `read_payload` or `PayloadStream`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +13,9 @@ from semtoken.payloads.splice import parse_reply, plain
 from semtoken.payloads.stream import PayloadStream, payload_of
 from semtoken.support.inputs import real
 
-UNFINISHED = re.compile(r"""^\{.*"done": ?false.*\}\s*$""")
-"""A line of a stream of Ollama's."""
+UNFINISHED = ('"done":false', '"done": false')
+"""What the first line of a stream of Ollama's holds."""
+UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
@@ -85,8 +85,8 @@ def is_stream_text(text: str | bytes) -> bool:
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
     if start.lstrip("\ufeff \r\n").startswith(STREAM_STARTS):
         return True
-    first = text.lstrip().partition(b"\n" if isinstance(text, bytes) else "\n")[0]  # type: ignore[arg-type]
-    return UNFINISHED.search(first if isinstance(first, str) else first.decode("utf-8", "replace")) is not None
+    end, marks = (text.find(b"\n"), UNFINISHED_BYTES) if isinstance(text, bytes) else (text.find("\n"), UNFINISHED)
+    return any(text.find(mark, 0, end if end >= 0 else len(text)) >= 0 for mark in marks)  # type: ignore[arg-type]
 
 
 def _is_batch(values: list[Any]) -> bool:

@@ -7,14 +7,13 @@ them is reasoning; what comes after them are tool calls, or the end of the answe
 
 from __future__ import annotations
 
-import codecs
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
+from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer, text_of_pieces
 from semtoken.engine_tokens.spellings import (
     BorrowedNames,
     has_twice,
@@ -23,8 +22,7 @@ from semtoken.engine_tokens.spellings import (
     steps_in_files,
     without_doubles,
 )
-from semtoken.engine_tokens.token_names import MARKUP
-from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep, is_unnamed
+from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed
 from semtoken.results import Distribution
 from semtoken.support.thinking import thinking_end
 from semtoken.tokens.tokenizers import REPLACEMENT
@@ -91,203 +89,9 @@ class StreamEvent:
     """The steps that became known to belong to this part; they may come a chunk later than their text."""
 
 
-Span: TypeAlias = tuple[int, int]
-"""The first of some steps in a row, and one past the last."""
-MARK_AT_END = re.compile(rf"(?:{MARKUP.pattern})\s*$")
-CLOSED = re.compile(r"</[^<>\s]+>\s*$|<\|message\|>\s*$")
-"""The end of a reasoning, directly before an answer."""
 CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
-LONGEST_CUT = 64  # characters of a token that may stand before a stop string
-
-
-@dataclass(frozen=True)
-class SpelledText:
-    """The text that a step adds; a character that several steps spell belongs to the last of them."""
-
-    text: str | None
-    """The text; None where the engine does not say: an id alone, a piece of a character without its bytes."""
-    at_most: float = 0
-    """How many characters an unknown piece may stand for."""
-    goes_on: bool = False
-    """Whether it ends inside a character."""
-
-
-def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
-    """The text that each step adds."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pieces: list[SpelledText] = []
-    for step in steps:
-        spelled = spelling(step.names[0])
-        if spelled is None:
-            decoder.reset()
-            pieces.append(SpelledText(None, _width(step.names[0])))
-            continue
-        text = decoder.decode(spelled)
-        goes_on = bool(decoder.getstate()[0])
-        pieces.append(SpelledText(None, len(text) + 1) if REPLACEMENT in text else SpelledText(text, goes_on=goes_on))
-    if pieces and pieces[-1].goes_on:  # engines write U+FFFD for such an end, or nothing
-        pieces[-1] = SpelledText(None, len(pieces[-1].text or "") + 1)
-    return pieces
-
-
-def _width(name: Name) -> float:
-    _, text, _ = name
-    return math.inf if text is None else len(text) + 1
-
-
-def text_of_pieces(pieces: Iterable[SpelledText]) -> str:
-    """The text that some steps spell; U+FFFD where it is not known."""
-    return "".join(REPLACEMENT if piece.text is None else piece.text for piece in pieces)
-
-
-def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) -> Span | None:
-    """Start and end of the steps that spell a text: the last such steps, or the first. None if no steps do."""
-    spans = find_texts(pieces, text)
-    return spans[-1 if last else 0] if spans else None
-
-
-def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
-    """All places at which steps spell a text, in their order.
-
-    Blanks at both ends of the text may be missing, as engines strip them. Where nothing else fits, the last step may
-    say more than the text, as engines cut it at a stop string. Of places that unknown steps could fill, the last.
-    """
-    target = text.strip()
-    if not target:
-        return []
-    whole = _whole(pieces, target)
-    if whole is not None:
-        return [whole]
-    for matcher in (Matcher(target, cut=False), Matcher(target, cut=True)):
-        starts = matcher.starts(pieces)
-        opening = _past_blanks(pieces, 0)
-        if starts[:1] == [opening]:
-            end = _past_blanks(pieces, matcher.end(pieces, opening))
-            if end >= len(pieces) - 1 and not _without_marks(text_of_pieces(pieces[end:]).replace(REPLACEMENT, "")):
-                return [(_from_first_byte(pieces, opening), end)]
-        known = [i for i in starts if pieces[i].text is not None]
-        spans = [
-            (_from_first_byte(pieces, i), _past_blanks(pieces, matcher.end(pieces, i))) for i in known or starts[-1:]
-        ]
-        if spans:
-            return spans
-    return []
-
-
-def _whole(pieces: Sequence[SpelledText], target: str) -> tuple[int, int] | None:
-    """Start and end if all pieces spell the text and nothing else, a terminator aside: what `Matcher` finds then."""
-    texts = [REPLACEMENT if piece.text is None else piece.text for piece in pieces]
-    for end in (len(texts), len(texts) - 1):
-        if _without_marks("".join(texts[end:])):
-            continue  # perhaps not its terminator
-        if "".join(texts[:end]).strip() == target and REPLACEMENT not in target:
-            return _from_first_byte(pieces, _past_blanks(pieces, 0)), end
-    return None
-
-
-class Matcher:
-    """Finds out where runs of token texts stand in one text.
-
-    Sets of positions in the text are the bits of a number, so that all ways to place unknown pieces are followed at
-    once, in time proportional to steps times text whatever they hold.
-    """
-
-    def __init__(self, target: str, *, cut: bool) -> None:
-        self._target = target
-        self._cut = cut
-        self._end = 1 << len(target)
-        self._places: dict[str, int] = {}
-
-    def starts(self, pieces: Sequence[SpelledText]) -> list[int]:
-        """All steps from which on the pieces spell the text, and anything after it; steps of blanks are left out."""
-        found = []
-        after = self._end
-        for i in range(len(pieces) - 1, -1, -1):
-            piece = pieces[i]
-            if piece.text is None:
-                before = _shifted(after, -self._width(piece))
-            elif stripped := piece.text.lstrip():
-                before = self._fitting_places(piece.text, after >> len(piece.text)) & ~1
-                before |= self._fitting_places(stripped, after >> len(stripped)) & 1
-            else:
-                before = (self._fitting_places(piece.text, after >> len(piece.text)) & ~1) | (after & 1)
-            if before & 1 and (piece.text is None or piece.text.strip()):
-                found.append(i)
-            after = before | self._end
-        return found[::-1]
-
-    def end(self, pieces: Sequence[SpelledText], start: int) -> int:
-        """One past the last step up to which the pieces from `start` spell the text."""
-        end, at = start, 1
-        for i in range(start, len(pieces)):
-            piece = pieces[i]
-            if piece.text is None:
-                at = _shifted(at, self._width(piece)) & (2 * self._end - 1)
-            else:
-                text = piece.text.lstrip() if at == 1 else piece.text
-                at = ((at & self._places_of(text)) << len(text)) | (self._end if at & self._cuts(text) else 0)
-            if at & self._end:
-                end = i + 1
-            if not at:
-                break
-        return end
-
-    def _fitting_places(self, text: str, fitting: int) -> int:
-        """Where a piece may stand: at a place from which the rest fits, or cut by the end of the text."""
-        return (self._places_of(text) & fitting) | self._cuts(text)
-
-    def _places_of(self, text: str) -> int:
-        """Every place of a piece in the text."""
-        if text not in self._places:
-            marks = bytearray(len(self._target) // 8 + 1)
-            at = self._target.find(text)
-            while at >= 0:
-                marks[at // 8] |= 1 << at % 8
-                at = self._target.find(text, at + 1)
-            self._places[text] = int.from_bytes(marks, "little")
-        return self._places[text]
-
-    def _cuts(self, text: str) -> int:
-        """The places at the end of the text where a piece begins but does not end; only its blanks may be cut off."""
-        length, kept = len(self._target), text.rstrip()
-        if not self._cut:
-            return 1 << (length - len(kept)) if 0 < len(kept) < len(text) and self._target.endswith(kept) else 0
-        shortest = max(length - min(len(text) - 1, LONGEST_CUT), 0)
-        return sum(1 << at for at in range(shortest, length) if text.startswith(self._target[at:]))
-
-    def _width(self, piece: SpelledText) -> int:
-        return int(min(piece.at_most, len(self._target)))
-
-
-def _shifted(places: int, by: int) -> int:
-    """The places and all that lie up to `by` further on, or before."""
-    width, reached = abs(by), 0
-    while reached < width:
-        step = min(reached + 1, width - reached)
-        places |= places << step if by > 0 else places >> step
-        reached += step
-    return places
-
-
-def _from_first_byte(pieces: Sequence[SpelledText], start: int) -> int:
-    """`start` moved back over the steps that begin its first character."""
-    head = pieces[start].text
-    unknown = head is None or not head[:1].isascii()
-    while start and (pieces[start - 1].goes_on or (unknown and pieces[start - 1].text is None)):
-        start -= 1
-    return start
-
-
-def _past_blanks(pieces: Sequence[SpelledText], end: int) -> int:
-    """`end` moved past the steps of blanks that follow."""
-    while end < len(pieces) and (text := pieces[end].text) and not text.strip():
-        end += 1
-    return end
-
-
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
-SHOWN = 60  # characters of a text in a message
 
 
 @dataclass(frozen=True)
@@ -480,64 +284,10 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     if place.problem:
         return Division({"answer": steps}, problem=place.problem)
     start, end = first + place.start, first + place.end
-    unread = 0 if found is None else place.start if place.before else 0
+    unread = bool(place.before and reasoning)
     all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
     start = 0 if (raw.one_segment and not reasoning) or all_blank else _from_blanks(pieces, start, texts["answer"])
     return _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
-
-
-class AnswerPlace(NamedTuple):
-    """Where the answer stands in a list of steps, and what speaks against it."""
-
-    start: int = 0
-    end: int = 0
-    before: bool = False
-    """Whether the steps before it are neither markers nor blanks."""
-    behind: bool = False
-    """Whether those behind it are neither its terminator nor the text at which the engine stopped."""
-    problem: str | None = None
-
-
-def place_of_answer(
-    pieces: Sequence[SpelledText], answer: str, stop: str | None = None, *, called: bool
-) -> AnswerPlace:
-    """Find the steps of an answer behind those of the reasoning, by what stands around them.
-
-    Before it there are markers and blanks, and behind it a terminator, blanks, or the text at which the engine stopped
-    (if tools are `called`, whatever calls them). If several places are as good as each other, none is taken.
-    """
-    spans = find_texts(pieces, answer)
-    if not spans:
-        return AnswerPlace(problem=_mismatch(text_of_pieces(pieces), answer))
-    places = []
-    for start, end in spans:
-        before, behind = text_of_pieces(pieces[:start]), text_of_pieces(pieces[end:])
-        known = not _without_marks(before) or bool(MARK_AT_END.search(before))
-        ends = (
-            called
-            or not _without_marks(behind.replace(REPLACEMENT, "", 1))
-            or bool(stop and behind.lstrip().startswith(stop.strip()))
-        )
-        places.append(AnswerPlace(start, end, before=not known, behind=not ends))
-    best = min(place.before + place.behind for place in places)
-    good = [place for place in places if place.before + place.behind == best]
-    closed = [place for place in good if CLOSED.search(text_of_pieces(pieces[: place.start]))]
-    if called or closed:
-        return closed[-1] if closed else good[0]
-    if len(good) > 1 and any(pieces[place.start].text for place in good):
-        return AnswerPlace(
-            problem=f"The answer {_shown(answer)} fits {len(good)} places of the list of log-probabilities, and "
-            "nothing says which is its own: ask for the reasoning in a field of its own, or without a stop string."
-        )
-    return good[-1]
-
-
-def _without_marks(text: str) -> str:
-    return MARKUP.sub("", text).strip()
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
@@ -565,16 +315,13 @@ def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind)
 
 
 def _around_answer(
-    steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str], *, unread: int, unsure: bool
+    steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str], *, unread: bool, unsure: bool
 ) -> Division:
     flags: list[str] = []
     if start and not texts.get("reasoning"):
         flags.append(f"The first {start} tokens are not in the message: they are taken as reasoning.")
     if unread:
-        flags.append(
-            f"The {unread} tokens between reasoning and answer are not in the message: the beginning of the answer may "
-            "be lost."
-        )
+        flags.append("Tokens between reasoning and answer are not in the message: the answer's beginning may be lost.")
     if texts.get("tool_call"):
         parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
     else:
@@ -582,17 +329,3 @@ def _around_answer(
         if unsure:
             flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
     return Division(parts | {"reasoning": steps[:start]}, tuple(flags), unsure=unsure)
-
-
-def _mismatch(spelled: str, answer: str) -> str:
-    """The first place where tokens and message differ."""
-    at = next(
-        (i for i, (a, b) in enumerate(zip(spelled, answer, strict=False)) if a != b), min(len(spelled), len(answer))
-    )
-    begin = max(0, at - SHOWN // 3)
-    return (
-        f"The log-probabilities do not spell the message: from character {begin} on it says "
-        f"{answer[begin : begin + SHOWN]!r}, the tokens {spelled[begin : begin + SHOWN]!r}. Steps are missing or "
-        "merged, or a parser changed the text: ask without streaming, without a reasoning or tool parser, or ask the "
-        "engine itself instead of a gateway."
-    )

@@ -14,24 +14,16 @@ from typing import Any, NamedTuple
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.in_json import steps_in_json
+from semtoken.engine_tokens.placing import find_text, pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.engine_tokens.top_steps import StepList, TopStep
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, error_text, raise_error
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_chunk
-from semtoken.payloads.segments import (
-    FORBIDDEN,
-    Payload,
-    PayloadChoice,
-    StreamEvent,
-    assemble,
-    find_text,
-    pieces_of,
-    text_of_pieces,
-)
+from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, StreamEvent, assemble
 from semtoken.payloads.splice import Document, parse_reply, plain
-from semtoken.payloads.sse import Event, EventReader
 from semtoken.results import Distribution
+from semtoken.support.sse import Event, EventReader
 
 MOST_FRAMES = 64
 """Most frames that are known at one time. A choice has one, or a new one each second where its events hold the time."""

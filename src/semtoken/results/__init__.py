@@ -5,6 +5,7 @@ They know no model and no file format; in a notebook they show themselves.
 headlines.py    the number on top of an answer
 responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored_token)
 cards.py        pieces of the card that an answer shows in a notebook
+blocks.py       the `semtoken` blocks that our own servers have put into a reply
 generation.py   everything recorded of one answer for the methods; what a model held inside at its end
 """
 

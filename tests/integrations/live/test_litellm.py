@@ -13,7 +13,7 @@ from semtoken import STC
 from semtoken.almanac.questions import Question
 from semtoken.errors import InvalidInput
 from semtoken.integrations.litellm import NOT_SURE, ScoreLog, UncertaintyGate
-from semtoken.payloads.blocks import block_of, final_block
+from semtoken.results.blocks import block_of, final_block
 from tests.integrations.live.serving import served
 
 

@@ -125,10 +125,7 @@ class Delta(NamedTuple):
 RAW = ("vllm", "llama-cpp", "llama-cpp-python")
 """Engines that were found to show the model's own probabilities."""
 MIXED = "The chunks name several replies: those of two streams may be mixed."
-AFTER_THE_END = (
-    "More of the answer came after the server had said that it is complete: a gateway has given two answers one index, "
-    "or sent one twice. Ask for one answer at a time."
-)
+AFTER_THE_END = "More of the answer came after the server had said that it is complete: ask for one answer at a time."
 
 
 class ChoiceSum:
@@ -705,8 +702,6 @@ def end_of(choice: Reply, where: str) -> str | None:
 
 def end_in_words(reason: Any) -> str | None:
     """The reason of an end as an engine gives it: a text, or an object with a type."""
-    if isinstance(reason, float):
-        return "unknown"
     named = reason.get("type", "unknown") if isinstance(reason, Mapping) else reason
     return None if named is None else str(named)
 

@@ -9,19 +9,7 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, text_or_empty
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import (
-    Delta,
-    Engine,
-    Place,
-    Reply,
-    as_many,
-    content_text,
-    count_of,
-    end_of,
-    ids_of,
-    logprobs_of,
-    stop_of,
-)
+from semtoken.payloads.formats import base
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
     Choices,
@@ -51,7 +39,7 @@ class OpenAIChat(Choices):
 
     name = "chat"
     path = "/chat/completions"
-    formats: ClassVar[Mapping[Engine, str]] = {
+    formats: ClassVar[Mapping[base.Engine, str]] = {
         "openai": "openai-chat",
         "vllm": "vllm-chat",
         "sglang": "sglang-chat",
@@ -65,33 +53,33 @@ class OpenAIChat(Choices):
     gains: ClassVar[Path] = ("delta", "content")
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[base.Reply]) -> bool:
         """Whether the choices of a reply hold messages."""
         choices = choices_of(replies)
         return choices is not None and holds_messages(replies[0], choices)
 
     @classmethod
-    def starts(cls, chunk: Reply) -> bool:
+    def starts(cls, chunk: base.Reply) -> bool:
         """Whether the choices of a chunk hold deltas."""
         choices = choices_of([chunk])
         return bool(choices) and "delta" in first_choice(choices or ())
 
     @classmethod
-    def requested(cls, body: Reply) -> int | None:
+    def requested(cls, body: base.Reply) -> int | None:
         """The number in `top_logprobs` if `logprobs` is true; else None."""
-        switch, top = body.get("logprobs"), count_of(body.get("top_logprobs"), "top_logprobs")
+        switch, top = body.get("logprobs"), base.count_of(body.get("top_logprobs"), "top_logprobs")
         if not isinstance(switch, bool | None) or (top is not None and not switch):
             raise InvalidInput("logprobs must be true where top_logprobs are given.")
         return (top or 0) if switch else None
 
     @classmethod
-    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The fields `logprobs` and `top_logprobs`."""
         ids = cls.token_id_fields(body) if token_ids else {}
-        return {"logprobs": True, "top_logprobs": as_many(top, cls.requested(body)), **ids}
+        return {"logprobs": True, "top_logprobs": base.as_many(top, cls.requested(body)), **ids}
 
     @classmethod
-    def prompt(cls, body: Reply, choice: int) -> list[Any]:
+    def prompt(cls, body: base.Reply, choice: int) -> list[Any]:
         """The messages as they are."""
         check_prompt_fields(body)
         messages = body.get("messages")
@@ -100,7 +88,7 @@ class OpenAIChat(Choices):
         return messages
 
     @classmethod
-    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+    def withholding(cls, reply: Any, place: base.Place, text: str) -> Iterator[Change]:
         """Changes that replace the content and take everything else out of the message."""
         message = (*place.path, "message")
         yield Replace((*message, "content"), text)
@@ -108,14 +96,14 @@ class OpenAIChat(Choices):
         yield from (Replace((*message, name), None) for name in SHOWING)
 
     @classmethod
-    def _text_of(cls, choice: Reply) -> str | None:
+    def _text_of(cls, choice: base.Reply) -> str | None:
         delta = choice.get("delta")
         if not isinstance(delta, dict) or any(value for name, value in delta.items() if name not in OWN):
             return None
         text = delta.get("content")
         return text if isinstance(text, str) else None
 
-    def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
+    def _delta(self, choice: base.Reply, index: int, where: str, *, streamed: bool) -> base.Delta:
         field = "delta" if streamed else "message"
         found = choice.get(field)
         message = as_object({} if found is None and streamed else found, f"{where}.{field}")
@@ -124,31 +112,31 @@ class OpenAIChat(Choices):
             steps = steps_from_items([token] if message.get("content") else [], where)
             apart: dict[SegmentKind, StepList] = {}
         else:
-            steps, apart = steps_of_logprobs(logprobs_of(choice, where), f"{where}.logprobs")
-        finish = end_of(choice, where)
-        return Delta(
+            steps, apart = steps_of_logprobs(base.logprobs_of(choice, where), f"{where}.logprobs")
+        finish = base.end_of(choice, where)
+        return base.Delta(
             index,
             _texts(message, f"{where}.{field}"),
             steps,
             apart,
             _calls(message, f"{where}.{field}"),
-            ids_of(choice, where),
+            base.ids_of(choice, where),
             finish,
             ended=finish is not None,
-            stop=stop_of(choice),
+            stop=base.stop_of(choice),
         )
 
 
-def _texts(message: Reply, where: str) -> dict[SegmentKind, str]:
+def _texts(message: base.Reply, where: str) -> dict[SegmentKind, str]:
     texts: dict[SegmentKind, str] = {}
     for name, kind in TEXT_FIELDS.items():
-        text = content_text(message.get(name), f"{where}.{name}")
+        text = base.content_text(message.get(name), f"{where}.{name}")
         if text and kind not in texts:
             texts[kind] = text
     return texts
 
 
-def _calls(message: Reply, where: str) -> dict[int, tuple[str, str]]:
+def _calls(message: base.Reply, where: str) -> dict[int, tuple[str, str]]:
     calls: dict[int, tuple[str, str]] = {}
     if message.get("function_call") is not None:
         calls[FUNCTION_CALL] = call_of(message["function_call"], f"{where}.function_call")
@@ -170,7 +158,7 @@ def call_of(function: Any, where: str) -> tuple[str, str]:
     return text_or_empty(found.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
 
 
-def steps_of_logprobs(logprobs: Reply, where: str) -> tuple[StepList, dict[SegmentKind, StepList]]:
+def steps_of_logprobs(logprobs: base.Reply, where: str) -> tuple[StepList, dict[SegmentKind, StepList]]:
     """The steps of an object `logprobs`, and those that it lists under a segment of their own."""
     if logprobs.get("content") is None and logprobs.get("tokens") is not None:  # lists as in legacy completions
         return steps_from_lists(logprobs, where), {}

@@ -5,24 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.top_steps import as_list, as_object
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import (
-    Delta,
-    Engine,
-    Growth,
-    HiddenFields,
-    Place,
-    Reply,
-    Shape,
-    count_at,
-    index_of,
-    model_of,
-    only,
-    raise_error,
-    shorter_items,
-    written_tokens,
-)
+from semtoken.payloads.formats import base
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
@@ -47,10 +33,11 @@ OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
 """Fields that change what the model reads in ways that only the server knows, with the values that do not."""
 
 
-class Choices(Shape):
+class Choices(base.Shape):
     """The common part of OpenAI's two older shapes: a list `choices`, each a message or a text."""
 
     read_at = ("usage", "prompt_tokens")
+    choices_at = ("choices",)
     gains: ClassVar[Path]
     """Where in a choice of an event the answer's text stands."""
 
@@ -63,7 +50,7 @@ class Choices(Shape):
         """The first of them."""
 
     @classmethod
-    def token_id_fields(cls, body: Reply) -> dict[str, Any]:
+    def token_id_fields(cls, body: base.Reply) -> dict[str, Any]:
         """The fields with which vLLM and SGLang are asked for token ids.
 
         Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
@@ -72,15 +59,20 @@ class Choices(Shape):
         return {"return_token_ids": True, **spelled}
 
     @classmethod
-    def places(cls, reply: Any) -> Sequence[Place] | None:
+    def places(cls, reply: Any) -> Sequence[base.Place] | None:
         """The place of each element of `choices`."""
-        choices = reply.get("choices") if isinstance(reply, Mapping) else None
-        if not isinstance(choices, list):
+        if not isinstance(base.value_at(reply, cls.choices_at), list):
             return None
-        return [_place(cls, choice, i) for i, choice in enumerate(choices) if isinstance(choice, Mapping)]
+        return [cls._place(path, choice, 0) for _, path, choice in cls.choices(reply)]
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
+    def said(cls, choice: base.Reply) -> dict[SegmentKind, str]:
+        """The text of the answer in a choice of an event, if it is one."""
+        text = base.value_at(choice, cls.gains)
+        return {"answer": text} if isinstance(text, str) else {}
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
         """Changes that set log-probabilities and ids to null, or shorten the lists of best tokens."""
         places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]
         if hidden.ids and not hidden.request.get("return_token_ids"):
@@ -92,7 +84,7 @@ class Choices(Shape):
                 yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
 
     @classmethod
-    def growth(cls, event: Reply) -> Growth | None:
+    def growth(cls, event: base.Reply) -> base.Growth | None:
         """The text and log-probabilities of the only choice in an event."""
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
@@ -105,21 +97,21 @@ class Choices(Shape):
             return None
         at: Path = ("choices", 0)
         varying: tuple[Path, ...] = (("created",), ("obfuscation",))
-        return Growth(index, at + cls.gains, (*at, "logprobs"), (*at, "token_ids"), varying)
+        return base.Growth(index, at + cls.gains, (*at, "logprobs"), (*at, "token_ids"), varying)
 
     @classmethod
-    def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any]:
+    def notice(cls, last: base.Reply, block: Mapping[str, Any]) -> dict[str, Any]:
         """A chunk without choices that carries the block."""
         return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
 
     @classmethod
-    def _text_of(cls, choice: Reply) -> str | None:
+    def _text_of(cls, choice: base.Reply) -> str | None:
         """The text of a choice of an event that holds nothing else."""
         raise NotImplementedError
 
-    def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
+    def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
         """The choices of a reply."""
-        reply = only(replies)
+        reply = base.only(replies)
         as_list(reply.get("choices"), "choices")
         seen: set[int] = set()
         for delta in self._of_choices(reply, streamed=False):
@@ -128,36 +120,36 @@ class Choices(Shape):
             seen.add(delta.choice)
             yield delta
 
-    def chunk(self, chunk: Reply) -> Iterator[Delta]:
+    def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
         """The deltas that a chunk of a stream holds."""
         yield from self._of_choices(chunk, streamed=True)
 
-    def _of_choices(self, reply: Reply, *, streamed: bool) -> Iterator[Delta]:
+    def _of_choices(self, reply: base.Reply, *, streamed: bool) -> Iterator[base.Delta]:
         self._fields.update(name for name, value in reply.items() if value is not None or not streamed)
-        self._model = model_of(reply) or self._model
+        self._model = base.model_of(reply) or self._model
         if streamed and reply.get("choices") and isinstance(reply.get("id"), str) and reply["id"]:
             self._ids[reply["id"]] += 1
-        written = written_tokens(reply.get("usage"))
-        written = count_at(reply, "timings", "predicted_n") if written is None else written
+        written = base.written_tokens(reply.get("usage"))
+        written = base.count_at(reply, "timings", "predicted_n") if written is None else written
         self.counted = self.counted if written is None else written
         choices = reply.get("choices")
         for i, value in enumerate(as_list([] if choices is None else choices, "choices")):
             where = f"choices[{i}]"
             choice = as_object(value, where)
-            raise_error(choice)
+            base.raise_error(choice)
             self._choice_fields.update(choice)
             if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
                 self._logprobs = choice["logprobs"]
-            index = index_of(choice, where)
+            index = base.index_of(choice, where)
             if index > LONGEST_INDEX:
                 raise InvalidInput(f"{where}.index must be at most {LONGEST_INDEX}. Got {index} instead.")
             yield self._delta(choice, index, where, streamed=streamed)
 
-    def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
+    def _delta(self, choice: base.Reply, index: int, where: str, *, streamed: bool) -> base.Delta:
         raise NotImplementedError
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> base.Engine:
         """The engine that sent the reply, by the fields that only it has."""
         if "sglext" in self._fields or "matched_stop" in self._choice_fields:
             return "sglang"
@@ -170,23 +162,13 @@ class Choices(Shape):
         return "llama-cpp-python" if _holds_numpy(self._logprobs or {}) else "openai"
 
 
-def _place(shape: type[Choices], choice: Reply, number: int) -> Place:
-    index = choice.get("index", 0)
-    text: Any = choice
-    for name in shape.gains:
-        text = text.get(name) if isinstance(text, Mapping) else None
-    ended = choice.get("finish_reason") is not None
-    goes_on = not ended and isinstance(text, str) and bool(text)
-    return Place(index if isinstance(index, int) else None, ("choices", number), ended, goes_on)
-
-
 def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
     """The first best tokens of each step; in legacy lists also the chosen one, as OpenAI has it."""
     logprobs = choice.get("logprobs") if isinstance(choice, Mapping) else None
     if not isinstance(logprobs, Mapping):
         return
     for name in ITEM_LISTS:
-        yield from shorter_items(logprobs.get(name), (*at, "logprobs", name), kept)
+        yield from base.shorter_items(logprobs.get(name), (*at, "logprobs", name), kept)
     names, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     for i, step in enumerate(tops if isinstance(tops, list) else ()):
         chosen = names[i] if isinstance(names, list) and i < len(names) else None
@@ -199,7 +181,7 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
 
 
-def check_prompt_fields(body: Reply) -> None:
+def check_prompt_fields(body: base.Reply) -> None:
     """Raise `InvalidInput` for a request whose prompt depends on something that only the server knows.
 
     Raises
@@ -212,19 +194,19 @@ def check_prompt_fields(body: Reply) -> None:
             raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
 
 
-def choices_of(replies: Sequence[Reply]) -> list[Any] | None:
+def choices_of(replies: Sequence[base.Reply]) -> list[Any] | None:
     """The list `choices` of a single reply; None if there is none."""
     choices = replies[0].get("choices") if len(replies) == 1 else None
     return list(choices) if isinstance(choices, list | tuple) else None
 
 
-def holds_messages(reply: Reply, choices: Sequence[Any]) -> bool:
+def holds_messages(reply: base.Reply, choices: Sequence[Any]) -> bool:
     """Whether choices are those of a chat."""
     first = first_choice(choices)
     return "message" in first or "delta" in first or reply.get("object") == "chat.completion"
 
 
-def first_choice(choices: Sequence[Any]) -> Reply:
+def first_choice(choices: Sequence[Any]) -> base.Reply:
     """The first choice that is an object."""
     return next((choice for choice in choices if isinstance(choice, Mapping)), {})
 

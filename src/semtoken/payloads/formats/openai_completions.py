@@ -6,21 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from semtoken.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.engine_tokens.top_steps import StepList, text_or_empty
-from semtoken.payloads.formats.base import (
-    ALL,
-    Delta,
-    Engine,
-    Place,
-    Reply,
-    as_many,
-    count_of,
-    end_of,
-    ids_of,
-    logprobs_of,
-    stop_of,
-    text_or_ids,
-)
+from semtoken.payloads.formats import base
 from semtoken.payloads.formats.openai_chat import steps_of_logprobs
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
@@ -30,7 +18,7 @@ from semtoken.payloads.formats.openai_choices import (
     first_choice,
     holds_messages,
 )
-from semtoken.payloads.segments import RawChoice, pieces_of, text_of_pieces
+from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Path, Replace
 
 ECHO = (
@@ -44,7 +32,7 @@ class OpenAICompletions(Choices):
 
     name = "completions"
     path = "/completions"
-    formats: ClassVar[Mapping[Engine, str]] = {
+    formats: ClassVar[Mapping[base.Engine, str]] = {
         "openai": "openai-completions",
         "vllm": "vllm-completions",
         "sglang": "sglang-completions",
@@ -57,64 +45,64 @@ class OpenAICompletions(Choices):
     gains: ClassVar[Path] = ("text",)
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[base.Reply]) -> bool:
         """Whether a reply has choices that hold no messages."""
         choices = choices_of(replies)
         return choices is not None and not holds_messages(replies[0], choices)
 
     @classmethod
-    def starts(cls, chunk: Reply) -> bool:
+    def starts(cls, chunk: base.Reply) -> bool:
         """Whether the choices of a chunk hold texts."""
         return "text" in first_choice(choices_of([chunk]) or ())
 
     @classmethod
-    def requested(cls, body: Reply) -> int | None:
+    def requested(cls, body: base.Reply) -> int | None:
         """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
-        return count_of(body.get("logprobs"), "logprobs")
+        return base.count_of(body.get("logprobs"), "logprobs")
 
     @classmethod
-    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The fields that ask for at least `top` log-probabilities for each token."""
         ids = cls.token_id_fields(body) if token_ids else {}
-        return {"logprobs": as_many(top, cls.requested(body)), **ids}
+        return {"logprobs": base.as_many(top, cls.requested(body)), **ids}
 
     @classmethod
-    def obstacle(cls, body: Reply) -> str | None:
+    def obstacle(cls, body: base.Reply) -> str | None:
         """The reason why a reply cannot be scored: the request asks for the prompt to be repeated."""
         if not body.get("echo"):
             return None
         return "With echo the reply repeats the prompt; ask without it to have the answer scored."
 
     @classmethod
-    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
+    def prompt(cls, body: base.Reply, choice: int) -> str | list[Any]:
         """The prompt of a choice: `n` choices in a row belong to each prompt."""
         check_prompt_fields(body)
         each = body.get("n") or 1
-        return text_or_ids(body.get("prompt"), choice // each if isinstance(each, int) and each > 0 else ALL)
+        return base.text_or_ids(body.get("prompt"), choice // each if isinstance(each, int) and each > 0 else base.ALL)
 
     @classmethod
-    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+    def withholding(cls, reply: Any, place: base.Place, text: str) -> Iterator[Change]:
         """Replace the text of a choice, and take its numbers out."""
         yield Replace((*place.path, "text"), text)
         yield from (Replace((*place.path, name), None) for name in ("logprobs", "message", *ID_FIELDS))
 
     @classmethod
-    def _text_of(cls, choice: Reply) -> str | None:
+    def _text_of(cls, choice: base.Reply) -> str | None:
         text = choice.get("text")
         return text if isinstance(text, str) and "delta" not in choice else None
 
-    def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
+    def _delta(self, choice: base.Reply, index: int, where: str, *, streamed: bool) -> base.Delta:
         text = text_or_empty(choice.get("text"), f"{where}.text")
-        steps, _ = steps_of_logprobs(logprobs_of(choice, where), f"{where}.logprobs")  # newer llama.cpp gives items
-        finish = end_of(choice, where)
-        return Delta(
+        steps, _ = steps_of_logprobs(base.logprobs_of(choice, where), f"{where}.logprobs")
+        finish = base.end_of(choice, where)
+        return base.Delta(
             index,
             {"answer": text} if text else {},
             steps,
-            ids=ids_of(choice, where),
+            ids=base.ids_of(choice, where),
             finish_reason=finish,
             ended=finish is not None,
-            stop=stop_of(choice),
+            stop=base.stop_of(choice),
         )
 
     def raw_choice(self, index: int) -> RawChoice:

@@ -10,21 +10,7 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, as_text, optional, text_or_empty
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import (
-    ChoiceSum,
-    Delta,
-    Engine,
-    Growth,
-    HiddenFields,
-    Place,
-    ProbeQuestion,
-    Reply,
-    Shape,
-    as_many,
-    count_of,
-    only,
-    shorter_items,
-)
+from semtoken.payloads.formats import base
 from semtoken.payloads.formats.openai_chat import call_of
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
 from semtoken.payloads.segments import RawChoice
@@ -51,68 +37,65 @@ OTHER_PROMPT = ("previous_response_id", "conversation", "prompt", "tools", "reas
 """Fields that change what the model reads in ways that only the server knows."""
 
 
-class OpenAIResponses(Shape):
+class OpenAIResponses(base.Shape):
     """The shape of OpenAI's `/responses`, which has one choice."""
 
     name = "responses"
     path = "/responses"
-    formats: ClassVar[Mapping[Engine, str]] = {"openai": "openai-responses", "vllm": "vllm-responses"}
+    formats: ClassVar[Mapping[base.Engine, str]] = {"openai": "openai-responses", "vllm": "vllm-responses"}
     ask = '"include": ["message.output_text.logprobs"], "top_logprobs": 20'
     is_chat = True
     divided = True
+    prompts = ("input", "prompt")
+    top_at = ("top_logprobs",)
     read_at = ("usage", "input_tokens")
     ends = ("completed", "max_output_tokens")
 
     def __init__(self) -> None:
         super().__init__()
         self._fields: set[str] = set()
-        self._last: ChoiceSum | None = None
+        self._last: base.ChoiceSum | None = None
         """The whole reply, as the last event holds it: sometimes without log-probabilities."""
 
     @classmethod
-    def detects(cls, replies: Sequence[Reply]) -> bool:
+    def detects(cls, replies: Sequence[base.Reply]) -> bool:
         """Whether a reply says that it is a response, or has a list `output`."""
         reply = replies[0]
         return len(replies) == 1 and (reply.get("object") == "response" or isinstance(reply.get("output"), list))
 
     @classmethod
-    def starts(cls, chunk: Reply) -> bool:
+    def starts(cls, chunk: base.Reply) -> bool:
         """Whether the type of an event is one of this shape."""
         return str(chunk.get("type", "")).startswith("response.")
 
     @classmethod
-    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: base.ProbeQuestion) -> dict[str, Any]:
         """A request with one input."""
         return {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
 
     @classmethod
-    def requested(cls, body: Reply) -> int | None:
+    def requested(cls, body: base.Reply) -> int | None:
         """The number in `top_logprobs` if log-probabilities are included; else None."""
-        if "input" not in body and "prompt" not in body:
-            raise InvalidInput("The request has no input.")
-        included, top = body.get("include"), count_of(body.get("top_logprobs"), "top_logprobs")
+        super().requested(body)
+        included, top = body.get("include"), base.count_of(body.get("top_logprobs"), "top_logprobs")
         if not isinstance(included, list | None):
             raise InvalidInput("include must be a list.")
         return (top or 0) if LOG_PROBS in (included or ()) else None
 
     @classmethod
-    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
         """The fields that include log-probabilities, and how many."""
         included = body.get("include") or []
         more = [] if LOG_PROBS in included else [LOG_PROBS]
-        return {"include": [*included, *more], "top_logprobs": as_many(top, cls.requested({"input": "", **body}))}
+        return {"include": [*included, *more], "top_logprobs": base.as_many(top, cls.requested({"input": "", **body}))}
 
     @classmethod
-    def obstacle(cls, body: Reply) -> str | None:
+    def obstacle(cls, body: base.Reply) -> str | None:
         """The reason why a reply cannot be scored: it comes before its answer, which is made in the background."""
-        return (
-            "The answer is written in the background; ask without it to have it scored."
-            if body.get("background")
-            else None
-        )
+        return "The answer is written in the background; ask without it." if body.get("background") else None
 
     @classmethod
-    def prompt(cls, body: Reply, choice: int) -> list[Any]:
+    def prompt(cls, body: base.Reply, choice: int) -> list[Any]:
         """The instructions and the input as chat messages, where the input is a text."""
         for name in OTHER_PROMPT:
             if body.get(name):
@@ -123,20 +106,20 @@ class OpenAIResponses(Shape):
         return [*before, {"role": "user", "content": body["input"]}]
 
     @classmethod
-    def places(cls, reply: Any) -> Sequence[Place] | None:
+    def places(cls, reply: Any) -> Sequence[base.Place] | None:
         """The place of a reply; for events, of those with text of the answer and of the one that ends the response."""
         if not isinstance(reply, Mapping):
             return None
         event = reply.get("type")
         if isinstance(event, str):
             if event == ANSWER:
-                return [Place(0, (), goes_on=isinstance(reply.get("delta"), str) and bool(reply["delta"]))]
+                return [base.Place(0, (), goes_on=isinstance(reply.get("delta"), str) and bool(reply["delta"]))]
             ended = event in (*ENDS, FAILED) and isinstance(reply.get("response"), Mapping)
-            return [Place(0, ("response",), ended=True)] if ended else []
-        return [Place(0, (), ended=True)] if isinstance(reply.get("output"), list) else None
+            return [base.Place(0, ("response",), ended=True)] if ended else []
+        return [base.Place(0, (), ended=True)] if isinstance(reply.get("output"), list) else None
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
         """Changes that empty or shorten lists of log-probabilities, and restore the number that replies repeat."""
         both: list[tuple[Path, Any]] = [((), reply), (("response",), reply.get("response"))]
         for path, response in both:
@@ -144,14 +127,14 @@ class OpenAIResponses(Shape):
                 unasked = hidden.kept is None and VLLM_FIELDS & response.keys()
                 own = None if unasked else hidden.request.get("top_logprobs", 0)
                 yield Replace((*path, "top_logprobs"), own)
-        for path, part in _with_log_probs(reply):
+        for path, items in _lists(reply):
             if hidden.kept is None:
-                yield Replace((*path, "logprobs"), [])
+                yield Replace(path, [])
             else:
-                yield from shorter_items(part["logprobs"], (*path, "logprobs"), hidden.kept)
+                yield from base.shorter_items(items, path, hidden.kept)
 
     @classmethod
-    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+    def withholding(cls, reply: Any, place: base.Place, text: str) -> Iterator[Change]:
         """Changes that put one message in place of the whole output."""
         items = (item for item in reply["output"] if isinstance(item, Mapping) and item.get("type") == "message")
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -161,20 +144,20 @@ class OpenAIResponses(Shape):
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
     @classmethod
-    def growth(cls, event: Reply) -> Growth | None:
+    def growth(cls, event: base.Reply) -> base.Growth | None:
         """The text and log-probabilities that a delta event brings."""
         text, logprobs = event.get("delta"), event.get("logprobs")
         if event.get("type") != ANSWER or "semtoken" in event or "response" in event:
             return None
         if not isinstance(text, str) or not text or not isinstance(logprobs, list) or not logprobs:
             return None
-        return Growth(0, ("delta",), ("logprobs",), varying=(("sequence_number",), ("obfuscation",)))
+        return base.Growth(0, ("delta",), ("logprobs",), varying=(("sequence_number",), ("obfuscation",)))
 
-    def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
+    def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
         """The one choice of a reply."""
-        yield self._delta_of(only(replies))
+        yield self._delta_of(base.only(replies))
 
-    def chunk(self, chunk: Reply) -> Iterator[Delta]:
+    def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
         """The delta that an event adds to the choice."""
         event = text_or_empty(chunk.get("type"), "type")
         response = optional(as_object, chunk.get("response"), "response")
@@ -182,9 +165,9 @@ class OpenAIResponses(Shape):
             self._notice(response)
         if event in ENDS:
             if response is not None and response.get("output"):
-                self._last = ChoiceSum(0)
+                self._last = base.ChoiceSum(0)
                 self._last.add(self._delta_of(response))
-            yield Delta(0, finish_reason=None if response is None else _end(response), ended=True)
+            yield base.Delta(0, finish_reason=None if response is None else _end(response), ended=True)
         kind = EVENTS.get(event)
         if kind is None:
             return
@@ -192,9 +175,9 @@ class OpenAIResponses(Shape):
         logprobs = chunk.get("logprobs")
         steps = steps_from_items([] if logprobs is None else logprobs, "logprobs")
         if kind == "tool_call":
-            yield Delta(0, steps=steps, calls={0: ("", text)})
+            yield base.Delta(0, steps=steps, calls={0: ("", text)})
         else:
-            yield Delta(0, {kind: text} if text else {}, steps)
+            yield base.Delta(0, {kind: text} if text else {}, steps)
 
     def raw_choice(self, index: int) -> RawChoice:
         """The choice of the last event, with the log-probabilities of earlier ones if it has none."""
@@ -204,11 +187,11 @@ class OpenAIResponses(Shape):
         raw = self._last.raw()
         return raw if raw.steps.steps else replace(raw, steps=streamed.steps)
 
-    def _notice(self, reply: Reply) -> None:
+    def _notice(self, reply: base.Reply) -> None:
         self._fields.update(reply)
         self._model = optional(as_text, reply.get("model"), "model") or self._model
 
-    def _delta_of(self, reply: Reply) -> Delta:
+    def _delta_of(self, reply: base.Reply) -> base.Delta:
         self._notice(reply)
         texts: dict[SegmentKind, list[str]] = {}
         calls: dict[int, tuple[str, str]] = {}
@@ -226,33 +209,24 @@ class OpenAIResponses(Shape):
                     steps.append(steps_from_items(part["logprobs"], f"output[{i}].content.logprobs"))
         said = {kind: "".join(parts) for kind, parts in texts.items() if any(parts)}
         finish = _end(reply)
-        return Delta(0, said, StepList.chained(steps), calls=calls, finish_reason=finish, ended=True)
+        return base.Delta(0, said, StepList.chained(steps), calls=calls, finish_reason=finish, ended=True)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> base.Engine:
         """The engine that sent the reply: vLLM if it has fields that only vLLM has."""
         return "vllm" if VLLM_FIELDS & self._fields else "openai"
 
 
-def _with_log_probs(reply: Reply) -> Iterator[tuple[Path, Reply]]:
-    """All parts of a reply or event that hold a list of log-probabilities, and the paths to them."""
-    found: list[tuple[Path, Any]] = [((), reply), (("part",), reply.get("part"))]
-    response = reply.get("response")
-    outputs: list[tuple[Path, Any]] = [(("output",), reply.get("output"))]
-    if isinstance(response, Mapping):
-        outputs.append((("response", "output"), response.get("output")))
-    items: list[tuple[Path, Any]] = [(("item",), reply.get("item"))]
-    for path, listed in outputs:
-        items += (((*path, i), item) for i, item in enumerate(listed if isinstance(listed, list) else ()))
-    for path, item in items:
-        content = item.get("content") if isinstance(item, Mapping) else None
-        found += (((*path, "content", j), part) for j, part in enumerate(content if isinstance(content, list) else ()))
-    for path, part in found:
-        if isinstance(part, Mapping) and isinstance(part.get("logprobs"), list):
-            yield path, part
+def _lists(value: Any, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
+    """All lists of log-probabilities in a reply or event, with their paths."""
+    if path[-1:] == ("logprobs",) and isinstance(value, list):
+        yield path, value
+    elif isinstance(value, Mapping | list):
+        for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _lists(one, (*path, name))
 
 
-def _parts(item: Reply, where: str) -> Iterator[Reply]:
+def _parts(item: base.Reply, where: str) -> Iterator[base.Reply]:
     for name in ("summary", "content"):
         parts = item.get(name)
         if item.get("type") == "reasoning" and name == "summary" and item.get("content"):
@@ -261,6 +235,6 @@ def _parts(item: Reply, where: str) -> Iterator[Reply]:
             yield as_object(part, f"{where}.{name}[{j}]")
 
 
-def _end(reply: Reply) -> str | None:
+def _end(reply: base.Reply) -> str | None:
     details = optional(as_object, reply.get("incomplete_details"), "incomplete_details") or {}
     return optional(as_text, details.get("reason", reply.get("status")), "status")

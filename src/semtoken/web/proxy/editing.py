@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from semtoken.payloads.blocks import KEY
 from semtoken.payloads.formats import HiddenFields, Place, Shape
 from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.payloads.stream import Continuation, Frame
+from semtoken.results.blocks import KEY
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """The block that each choice gets, by the choice's index."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.sse import Event, EventReader
+from semtoken.support.sse import Event, EventReader
 from semtoken.web.admission import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.blocks import KEY
 from semtoken.payloads.formats import HiddenFields, Shape
 from semtoken.payloads.splice import document, set_members, without
+from semtoken.results.blocks import KEY
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.wire import person_of
 
