@@ -137,7 +137,9 @@ assert CliRunner().invoke(app, arguments.split()).exit_code == 0
 """,
         slow=True,
     ),
-    "docs/calibration.md": Page(LABELLED),
+    "docs/calibration.md": Page(
+        f"{LABELLED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n"
+    ),
     "docs/learn.md": Page(
         """
 from semtoken.almanac import load_questions
