@@ -104,11 +104,13 @@ class JournalChoice:
             return None
         require("sqlalchemy", extra="journal")
         from semtoken.journal.entries import AnswerOrigin, Recording
+        from semtoken.journal.spool import check_spool, spool_folder
         from semtoken.journal.store import Journal
         from semtoken.journal.texts import text_rule
 
         texts = text_rule(self.journal_texts, self.journal_withhold or (), self.journal_withhold_with)
         journal = Journal.open(self.journal)
+        check_spool(self.journal_spool or spool_folder(journal.engine.url))
         rule, salt = journal.sampling(self.journal_sample, self.journal_seed)
         return journal, Recording(AnswerOrigin(source, **about), rule, salt, texts)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import Payload, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, known_shapes
 from semtoken.payloads.formats.registry import shape_at
+from semtoken.support.addresses import split_address
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
@@ -224,7 +225,7 @@ def asker_of_endpoint(
         Nothing that can be asked has such an address. The function itself raises `BackendError` where the server gives
         no answers.
     """
-    parts = urlsplit(url)
+    parts = split_address(url)
     path = parts.path.rstrip("/")
     server = _Server(key, model)
     for own in (OPENAI, SYSTEM_ONE):

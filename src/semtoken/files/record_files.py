@@ -71,7 +71,9 @@ VERDICTS: Mapping[str, int | None] = {
 ROWS_AT_ONCE = 4096
 ROWS_OF_A_GROUP = 16_384
 """How many rows of a Parquet file are in memory at one time while it is written; smaller groups make files larger."""
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms of the first
+_FORMULA = re.compile(
+    r"[\s;'\u200b\ufeff]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+)  # the last four: full-width forms of the first
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from platformdirs import user_state_path
+
+from semtoken.files.safe_files import writing_errors
 
 SUFFIX = ".jsonl"
 PRIVATE = 0o600
@@ -118,6 +121,14 @@ def spool_folder(url: sa.URL) -> Path:
         return Path(f"{url.database}.spool")
     name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
     return user_state_path("semtoken") / "journal" / name
+
+
+def check_spool(folder: Path) -> None:
+    """Make the folder of the spools, and raise `InvalidInput` unless files can be written there."""
+    with writing_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with TemporaryFile(dir=folder):
+            pass
 
 
 def _lock_of(path: Path) -> Path:

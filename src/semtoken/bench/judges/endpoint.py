@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.addresses import split_address
 from semtoken.support.extras import require
 from semtoken.support.installation import cache_root
 
@@ -71,7 +71,7 @@ class Endpoint:
     """Folder of the replies. None: `verdicts` in the user's cache directory."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        parts = split_address(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"The address of the endpoint must be like {OPENAI}; got {self.url!r}.")
         if parts.username or parts.password or parts.query:

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 from semtoken.engine_tokens import TopStep
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import Payload, PayloadStream, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
 from semtoken.payloads.formats.base import error_text
+from semtoken.support.addresses import split_address
 from semtoken.support.extras import require
 
 LONGEST_REPLY = 256 * 2**20
@@ -66,7 +66,7 @@ class Connection:
     """
 
     def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
-        parts = urlsplit(base_url)
+        parts = split_address(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"The address must be like http://127.0.0.1:8000/v1; got {base_url!r}.")
         if parts.username or parts.password or parts.query:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import urlsplit
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import served_shapes
+from semtoken.support.addresses import split_address
 from semtoken.web.access import LOOPBACK_HOSTS
 
 MEBIBYTE = 2**20
@@ -73,7 +73,7 @@ class ProxySettings:
     """Seconds that a request may take from its beginning to the end of its answer."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.upstream)
+        parts = split_address(self.upstream)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise InvalidInput(f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}.")
         if self.top_logprobs < 1:
@@ -98,5 +98,5 @@ class ProxySettings:
     @property
     def shown_upstream(self) -> str:
         """The upstream's address for people: without a password."""
-        parts = urlsplit(self.base)
+        parts = split_address(self.base)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
