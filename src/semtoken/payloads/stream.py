@@ -155,6 +155,7 @@ def _framed(data: str, growth: Growth) -> Frame | None:
 
 
 DONE = "[DONE]"
+COUNTED = "The index of the choices counts chunks: a gateway has renumbered the answer's pieces. Ask the engine itself."
 CUT = "The stream ended before the engine said that the answer is complete."
 
 
@@ -235,6 +236,9 @@ class PayloadStream:
             raise self._failed
         if self._shape is None or not self._shape.sums:
             raise InvalidInput("The stream holds no chunk: there is nothing to read.")
+        ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
+        if len(ended) > 2 and not any(ended[:-1]) and all(len(one.steps) < 2 for one in self._shape.sums.values()):
+            raise BackendError(COUNTED)
         payload = payload_of(self._shape, self._format, self._temperature)
         return replace(payload, choices=tuple(map(self._mark_as_cut, payload.choices)))
 
