@@ -37,6 +37,7 @@ else:
 for chunk in client.chat.completions.create(model=model, messages=messages, stream=True):
     for choice in chunk.choices:
         block = getattr(choice, "semtoken", None)
-        if choice.delta.content and block and "uncertainty" in block:  # the last piece of text brings the final score
-            when = "at last" if block.get("final") else "so far"
-            print(f"{choice.delta.content!r:12} {when} {number(block['lower'])} to {number(block['upper'])}")
+        if choice.delta.content:
+            print(repr(choice.delta.content))
+            if block and "headline" in block:  # the last piece of text brings the final score
+                print(f"  confidence {number(block['headline']['confidence'])}")

@@ -675,4 +675,4 @@ def test_the_example_of_the_client(
     monkeypatch.setattr(sys, "argv", [str(script), served + "/v1"])
     runpy.run_path(str(script), run_name="__main__")
     told = capsys.readouterr().out
-    assert "uncertainty" in told and "so far" in told and "at last" in told
+    assert told.count("confidence") == 2 and "uncertainty" not in told
