@@ -119,6 +119,8 @@ def off(backend: TransformersBackend, way: Callable[[], Answers], plain: Any = N
     """How far the log-probabilities of a way are from plain passes, in nats, at the worst token."""
     worst = 0.0
     for prompt, ids, seen in way():
+        if SIZES["pad_token_id"] in ids:
+            continue  # some models leave padding out of their positions; a trained one writes none
         with torch.no_grad():
             logits = (plain or backend.model)(input_ids=torch.tensor([[*prompt, *ids]])).logits[0]
         rows = logits[-len(ids) - 1 : -1, : backend.vocabulary.size].double().log_softmax(-1)

@@ -234,7 +234,8 @@ class _Prover:
                 raise ModelError(f"{name} gives other numbers when it reads the same text again, so none can be right.")
             raise ModelError(
                 f"What {name} predicts behind a token changes with the tokens that follow, so it gives no probability "
-                "for an answer that is written token by token. Load it as a decoder (such as is_decoder=True)."
+                "for an answer that is written token by token. Load it as a decoder (is_decoder=True), and without "
+                "dynamic quantisation."
             )
 
     def _alone(self, passes: Passes) -> dict[str, Any]:
