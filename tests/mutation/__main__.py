@@ -39,6 +39,9 @@ def run(
     begun, tried, survivors = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in sorted({file.relative_to(ROOT / "src/semtoken").parts[0] for file, _ in chosen}):
+            if _fails(Path(folder) / "src", tests.split() or [f"tests/{name}"], limit):
+                raise typer.BadParameter(f"The tests of {name} fail, or take over {limit} seconds, without any change.")
         for file, number in chosen:
             if time.monotonic() - begun > seconds:
                 break
