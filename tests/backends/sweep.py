@@ -45,7 +45,9 @@ IMAGE_SIZES = {"depth": 2, "embed_dim": 32, "image_size": 28, "patch_size": 14, 
 OF_KIND: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "mamba2": {"num_heads": 8, "n_groups": 1, "expand": 2},
-    "minimax": {"layer_types": ["linear_attention", "full_attention"]},
+    "moshi": {"sliding_window": 512},  # the plain passes of these three have no window
+    "qwen3_vl_moe": {"sliding_window": None},
+    "minimax": {"sliding_window": None, "layer_types": ["linear_attention", "full_attention"]},
     "recurrent_gemma": {"num_hidden_layers": 3, "attention_window_size": 8},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "bamba": {"attn_layer_indices": [1]},
@@ -99,7 +101,12 @@ def made(kind: str) -> Any:
     config_class = CONFIG_MAPPING[kind]
     if kind in IMAGE:
         given = config_class().to_dict()
-        parts = {name: _shrunk(part) for name, part in given.items() if isinstance(part, dict) and "config" in name}
+        own = OF_KIND.get(kind, {})
+        parts = {
+            name: _shrunk(part) | {key: own[key] for key in own if key in part}
+            for name, part in given.items()
+            if isinstance(part, dict) and "config" in name
+        }
         return transformers.AutoModelForImageTextToText.from_config(config_class(**_shrunk(given) | parts))
     known = set(config_class().to_dict())
     sizes = {name: value for name, value in (SMALL | DECODER | OF_KIND.get(kind, {})).items() if name in known}
