@@ -250,14 +250,21 @@ def candidates() -> Any:
 SENTENCE = "The capital of the country that you ask about is the old town of Paris on the river Seine"
 
 
-def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_weakest_phrase(stc: Any) -> None:
+def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_phrases(stc: Any) -> None:
     short, long, blank = stc.score(["Where is the tower?", "What is it?", "What?"], ["Paris", SENTENCE, "\n" * 15])
     assert (short.headline.name, short.headline.value) == ("stc", short.uncertainty)
     assert short.headline.confidence == short.confidence
-    assert long.headline.name == "phrase_and_mean" and "12 tokens or more" in long.headline.sentence
-    weakest = min(part.confidence for part in long.parts("phrase"))
-    typical = math.exp(sum(token.log_probability for token in long.tokens) / long.n_tokens)
-    assert long.headline.confidence == pytest.approx(weakest * typical)
+    parts = long.parts("phrase")
+    weakest = min(parts, key=lambda part: part.confidence)
+    assert long.headline.name == "mean_new_phrase"
+    assert long.headline.sentence.startswith(f"Its least sure part is “{weakest.text}” (")
+    assert long.headline.confidence == pytest.approx(math.prod(part.confidence for part in parts) ** (1 / len(parts)))
+    [asked] = stc.score([f"Is {weakest.text} the capital of a country?"], [SENTENCE])
+    new = [part for part in parts if part.text not in (weakest.text, "capital", "country")]
+    assert asked.headline.confidence == pytest.approx(
+        math.prod(part.confidence for part in asked.parts("phrase") if part.text in {one.text for one in new})
+        ** (1 / len(new))
+    )
     assert (blank.headline.confidence, blank.scores["headline"]) == (0.0, math.inf)
     for one in (short, long):
         assert math.exp(-one.scores["headline"]) == pytest.approx(one.headline.confidence)
@@ -292,12 +299,14 @@ def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None
     st.floats(-50, 0),
     st.lists(st.floats(-30, 0), min_size=1, max_size=5),
     st.lists(st.floats(-9, 0), min_size=1, max_size=30),
+    st.sampled_from(["Oslo", "Oslo.", "It is Oslo!", "Is it?", '"Oslo."', "奥斯陆。", "a.b"]),
 )
 def test_the_headline_is_one_formula_for_short_answers_and_one_for_sentences(
-    log_score: float, phrases: list[float], logs: list[float]
+    log_score: float, phrases: list[float], logs: list[float], text: str
 ) -> None:
-    found = methods.headline(log_score, phrases, logs)
-    assert found == pytest.approx(-log_score if len(logs) < 12 else -min(phrases) - sum(logs) / len(logs))
+    found = methods.headline(log_score, phrases, logs, text)
+    short = len(logs) < 12 and text in ("Oslo", "a.b")
+    assert found == pytest.approx(-log_score if short else -sum(phrases) / len(phrases))
 
 
 def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
@@ -308,8 +317,12 @@ def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
     spans = [(max(int(start) - 1, 0), int(start) + len(word)) for start, word in zip(starts, words, strict=True)]
     marks = [TokenMark(start, end, -0.5, -0.4, (-0.4, -0.1)) for start, end in spans]
     found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3))
-    assert found.confidence == pytest.approx(math.exp(-0.8 - 0.5))  # "river Seine", of two tokens
-    assert found.confidence_bounds == pytest.approx((math.exp(-0.8 - 0.5), math.exp(-0.2 - 0.5)))
+    # Paris, lies, river Seine, north, country France: seven tokens in five phrases
+    assert found.confidence == pytest.approx(math.exp(-0.4 * 7 / 5))
+    assert found.confidence_bounds == pytest.approx((math.exp(-0.4 * 7 / 5), math.exp(-0.1 * 7 / 5)))
+    assert found.sentence == "Its least sure part is “river Seine” (45 %)."
+    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Which country lies north?")
+    assert found.confidence == pytest.approx(math.exp(-0.4 * 5 / 3))  # Paris, river Seine, country France
 
 
 class Scored(Answer):
@@ -358,7 +371,7 @@ class Headed(Answer):
 
     def __init__(self, surprise: float, *, short: bool) -> None:
         super().__init__([-0.1], log_score=-surprise if short else -50.0 - surprise)
-        name, value = ("stc", -math.expm1(-surprise)) if short else ("phrase_and_mean", surprise)
+        name, value = ("stc", -math.expm1(-surprise)) if short else ("mean_new_phrase", surprise)
         self.headline = types.SimpleNamespace(name=name, value=value, confidence_bounds=None)
 
 

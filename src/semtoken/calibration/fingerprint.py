@@ -120,6 +120,8 @@ _SHOULD_AGREE = {
 
 
 NOTHING_KNOWN = Fingerprint()
+HEADLINE_IN_USE = "mean_new_phrase"
+"""What heads sentences: a calibrator of the headline says which number that was when it was fitted."""
 
 
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
@@ -179,6 +181,13 @@ def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
 def fingerprint_from(values: Any) -> Fingerprint:
     """A fingerprint from the plain values of a file; raises `ArtifactError` for unknown fields or wrong types."""
     names = {field.name for field in fields(Fingerprint)}
+    if isinstance(values, dict):
+        values = dict(values)
+        if values.pop("headline", None) != HEADLINE_IN_USE and values.get("method") == "headline":
+            raise ArtifactError(
+                "The calibrator was fitted on the headline of an earlier release, and answers have another one now. "
+                "Score the labelled answers again and fit it again: semtoken calibrate LABELLED.jsonl -o DIR --force"
+            )
     if not isinstance(values, dict) or set(values) - names:
         raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")
     if any(not isinstance(value, str | None | int) for value in values.values()):
@@ -188,7 +197,8 @@ def fingerprint_from(values: Any) -> Fingerprint:
 
 def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
     """The fields of a fingerprint that are known, as plain values for a file."""
-    return {name: value for name, value in asdict(fingerprint).items() if value is not None}
+    found = {name: value for name, value in asdict(fingerprint).items() if value is not None}
+    return found | ({"headline": HEADLINE_IN_USE} if fingerprint.method == "headline" else {})
 
 
 def _origin_of(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:

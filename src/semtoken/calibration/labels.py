@@ -26,7 +26,7 @@ HEADLINE = "headline"
 """The name that stands for the headline of each answer, `ScoredResponse.headline`, which counts unless another method
 is asked for.
 """
-_HEADLINES = (PRODUCT, "phrase_and_mean")
+_HEADLINES = (PRODUCT, "mean_new_phrase")
 """The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 """Fewest labelled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the chances worse
@@ -339,6 +339,11 @@ class AnswerRecord:
         nested = self.record.get("headline")
         found = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
         value = found.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
+        if found.get("name") == "phrase_and_mean":
+            raise InvalidInput(
+                f"{self.where}: its headline is that of an earlier release, which is no longer in use. Score the file "
+                "again, with `semtoken score` or `semtoken check`."
+            )
         if found.get("name") not in _HEADLINES:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):

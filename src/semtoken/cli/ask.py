@@ -190,18 +190,13 @@ def _print(
 
 def summary(result: ScoredResponse, question: str = "") -> str:
     """The numbers of an answer in one line, the headline first."""
-    from semtoken.parts.prose import LONG, new_words
+    from semtoken.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
     notes = [result.headline.line]
-    if result.n_tokens < LONG:  # of a sentence these two are next to 1 and 0, whatever it says
+    if not is_sentence(result.text, result.n_tokens):  # of a sentence these two say how it might have been phrased
         notes.append(f"uncertainty {number(result.uncertainty)}")
         notes.append(f"probability of these very words {number(math.exp(result.log_probability))}")
-    typical = result.new_word_confidence(question)
-    if typical is not None and (
-        result.n_tokens >= LONG or len(result.text.split()) > 2 + len(new_words(result, question))
-    ):
-        notes.append(f"confidence of a typical new word {number(typical)}")
     if result.truncated:
         notes.append(CUT_OFF)
     if result.empty:

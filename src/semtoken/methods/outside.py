@@ -207,6 +207,7 @@ def trial_record() -> Generation:
         "attention_to_previous": np.full((3, 4, 2), 0.3),
         "new_word_log_probs": logs[:2],
         "phrase_log_probs": logs[:1],
+        "new_phrase_log_probs": logs[:1],
         "stc_log_score": -0.7,
         "stc_no_clustering_log_score": -0.8,
         "stc_no_prefix_log_score": -0.8,

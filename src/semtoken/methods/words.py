@@ -9,8 +9,9 @@ import numpy.typing as npt
 from semtoken.methods.checks import log_probs, mean
 from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import method
-from semtoken.parts.prose import LONG
+from semtoken.parts.prose import is_sentence
 from semtoken.support.arrays import real_numbers
+from semtoken.support.inputs import text as checked_text
 
 
 @method(
@@ -119,24 +120,66 @@ def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 
 
 @method(
-    title="Headline",
+    title="Mean new phrase",
     family="words",
-    needs=("default_log_score", "phrase_log_probs", "log_probs"),
+    needs=("new_phrase_log_probs", "log_probs"),
     reference="of this project, 2026",
 )
-def headline(log_score: float, phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
-    """The number on top of every answer: -log_score under 12 tokens, `phrase_and_mean` from there on.
+def mean_new_phrase(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
+    """Mean surprise of the phrases that the answer adds to its question, U = -(1/n) sum_i ln c_i.
 
-    exp(-U) is `ScoredResponse.headline.confidence`.
+    exp(-U) is the geometric mean of their confidences c_i.
+
+    Parameters
+    ----------
+    new_phrase_log_probs : array of shape (n,)
+        ln c_i of the phrases that hold a word that is not in the question, at most 0; of all phrases where none does.
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`, which takes the place where there is no phrase.
+
+    Returns
+    -------
+    float in [0, inf]
+        Nats.
+
+    Raises
+    ------
+    InvalidInput
+        There is neither a phrase nor a token.
+
+    References
+    ----------
+    Of this project, 2026: docs/results.md, "Which number stands on top?".
+    """
+    if not _any(new_phrase_log_probs):
+        return perplexity(greedy_logprobs)
+    _check_tokens(greedy_logprobs)
+    return -mean(log_probs(new_phrase_log_probs, "new_phrase_log_probs")) + 0.0
+
+
+@method(
+    title="Headline",
+    family="words",
+    needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"),
+    reference="of this project, 2026",
+)
+def headline(
+    log_score: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
+) -> float:
+    """The number on top of every answer: -log_score of a short one, `mean_new_phrase` of a sentence.
+
+    exp(-U) is `ScoredResponse.headline.confidence`. A sentence has 12 tokens or more, or a final stop.
 
     Parameters
     ----------
     log_score : float, at most 0
         Of the preset `default`; -inf for a blank answer.
-    phrase_log_probs : array of shape (n,)
-        As in `weakest_phrase`.
+    new_phrase_log_probs : array of shape (n,)
+        As in `mean_new_phrase`.
     greedy_logprobs : array of shape (T,)
         As in `perplexity`; its length says whether the answer is short.
+    text
+        The answer, whose last sign says whether it is a sentence.
 
     Returns
     -------
@@ -149,11 +192,11 @@ def headline(log_score: float, phrase_log_probs: npt.ArrayLike, greedy_logprobs:
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_score], "log_score")[0])
-    if _any(phrase_log_probs):
-        log_probs(phrase_log_probs, "phrase_log_probs")
-    if len(logs) < LONG or score == -math.inf:
+    if _any(new_phrase_log_probs):
+        log_probs(new_phrase_log_probs, "new_phrase_log_probs")
+    if score == -math.inf or not is_sentence(checked_text(text, "text"), len(logs)):
         return -score + 0.0
-    return phrase_and_mean(phrase_log_probs, logs)
+    return mean_new_phrase(new_phrase_log_probs, logs)
 
 
 def _check_tokens(greedy_logprobs: npt.ArrayLike) -> None:

@@ -18,7 +18,7 @@ from semtoken.observers.inside import LastStates
 from semtoken.observers.steps import Observer, Step, readings
 from semtoken.observers.table import STATISTICS, Statistic
 from semtoken.parts.answers import log_product, tokens_touching
-from semtoken.parts.prose import new_words, phrases
+from semtoken.parts.prose import new_phrases, new_words, phrases
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.support.inputs import listed, shown
@@ -38,6 +38,11 @@ def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
 def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """The log confidence of each phrase of an answer, [phrases], by the answer's own rules."""
     return _of_ranges(answer, phrases(answer.text))
+
+
+def new_phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+    """The log confidence of each phrase that an answer adds to its question, [phrases], by the answer's own rules."""
+    return _of_ranges(answer, new_phrases(answer, question))
 
 
 def log_score(answer: ScoredResponse, question: str) -> Bounded:
@@ -66,6 +71,7 @@ BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyTy
     {
         "new_word_log_probs": new_word_log_probs,
         "phrase_log_probs": phrase_log_probs,
+        "new_phrase_log_probs": new_phrase_log_probs,
         "stc_log_score": log_score,
         "default_log_score": log_score,
     }

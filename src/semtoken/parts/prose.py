@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from semtoken.errors import OverBudget
 from semtoken.parts.answers import AnswerWithTokens, tokens_touching
@@ -282,10 +282,13 @@ def is_reference(text: str) -> bool:
 
 LONG = 12
 """The number of tokens from which on an answer counts as a sentence and not as a short answer."""
+_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f", "\u0964", "\u06d4", "\u061f", "\u17d4")
+"""Signs that end a sentence, in several scripts."""
+_CLOSING = " \n\r\t\"'\u201d\u2019\u00bb)]*_`\u300d\u300f\uff09"
 _WORD = re.compile(r"\w[\w'’-]*")
 
 
-def new_words(answer: AnswerWithTokens, question: str = "") -> list[tuple[int, int]]:
+def new_words(answer: Written, question: str = "") -> list[tuple[int, int]]:
     """Character ranges of the words that are no English function words and do not stand in the question.
 
     What the text marks as thinking before the answer has none.
@@ -293,6 +296,26 @@ def new_words(answer: AnswerWithTokens, question: str = "") -> list[tuple[int, i
     asked = {plain_word(word) for word in _WORD.findall(text(question, "question"))}
     words = ((match.span(), match[0]) for match in _WORD.finditer(_said(answer.text)))
     return [span for span, word in words if plain_word(word) not in asked and not is_function_word(word)]
+
+
+class Written(Protocol):
+    """Anything with a text: an answer, or what follows its thinking."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        raise NotImplementedError
+
+
+def is_sentence(text: str, n_tokens: int) -> bool:
+    """Whether an answer counts as a sentence: it has 12 tokens or more, or a final stop."""
+    return n_tokens >= LONG or text.rstrip(_CLOSING).endswith(_ENDS)
+
+
+def new_phrases(answer: Written, question: str = "") -> list[tuple[int, int]]:
+    """Character ranges of the phrases that hold a new word; of all phrases where none does."""
+    found, new = phrases(answer.text), new_words(answer, question)
+    return [(a, b) for a, b in found if any(a <= start < b for start, _ in new)] or found
 
 
 def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:

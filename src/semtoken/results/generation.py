@@ -197,6 +197,8 @@ class Generation:
     """[words] log confidence of each word that the answer adds to the question, by the preset `default`."""
     phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[phrases] log confidence of each phrase of the answer, by the preset `default`."""
+    new_phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    """[phrases] the same of the phrases that the answer adds to the question; of all phrases where it adds none."""
     answer_state: FloatArray | None = field(default=None, metadata=_layout("float32", 1, "", "array"))
     """[H] hidden state at the position that chose the last token, of the layer at `DEPTH`; calibration can learn from
     it."""

@@ -1,8 +1,8 @@
 """The number on top of an answer: which one it is, its value, and one sentence that explains it.
 
-Of a short answer it is the probability of what agrees with it. The same product over the tokens of a sentence is near
-zero whatever the sentence says: there it is the probability of the weakest phrase times that of a typical token.
-docs/results.md, "Which number stands on top?", says how this was chosen, and on how little.
+Of a short answer it is the probability of what agrees with it. The same product over the tokens of a sentence measures
+how the sentence might have been phrased: there it is the confidence of a typical phrase that the question does not
+hold. docs/results.md, "Which number stands on top?", says how this was chosen, and on how little.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from semtoken.parts.answers import log_product, tokens_touching
-from semtoken.parts.prose import LONG, phrases
-from semtoken.support.text import percentage
+from semtoken.parts.prose import is_sentence, new_phrases
+from semtoken.support.text import percentage, shortened
 from semtoken.support.thinking import thinking_end
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
-SHORT_SAID = f"Probability of an answer that agrees with this one (under {LONG} tokens)."
-LONG_SAID = f"Probability of the weakest phrase times that of a typical token ({LONG} tokens or more)."
-"""What the confidence of a short answer is, and of a longer one."""
-PHRASE_AND_MEAN = "phrase_and_mean"
+SHORT_SAID = "Probability of an answer that agrees with this one."
+EMPTY_SAID = "There is no answer."
+LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
+"""What is said of the confidence of a short answer, of none, and of a sentence."""
+MEAN_NEW_PHRASE = "mean_new_phrase"
+LONGEST_PART = 60
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,10 @@ class Headline:
     """The number by which an answer is ranked unless another one is asked for, with a sentence about it."""
 
     name: str
-    """The method, a key of `semtoken.methods.METHODS`: `stc` or `phrase_and_mean`."""
+    """The method, a key of `semtoken.methods.METHODS`: `stc` or `mean_new_phrase`."""
     value: float
     """The answer's uncertainty by that method, as in `ScoredResponse.scores`; higher is riskier. In [0, 1] for `stc`,
-    at least 0 for `phrase_and_mean`."""
+    at least 0 for `mean_new_phrase`."""
     confidence: float
     """The headline's confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It
     is no chance of being right: a calibrator gives that."""
@@ -60,6 +62,7 @@ def headline_of(
     n_tokens: int,
     log_score: float,
     log_score_bounds: tuple[float, float] | None = None,
+    question: str = "",
 ) -> Headline:
     """The headline of a scored answer: of what follows the thinking, where the text marks any.
 
@@ -73,19 +76,32 @@ def headline_of(
         How many they are.
     log_score, log_score_bounds
         Log of the product of what agrees with each, -inf for a blank answer, and bounds around the exact one.
+    question
+        What was asked: phrases that it holds do not count. Without it all phrases do.
     """
     if thought := thinking_end(text, lambda: (text[token.start : token.end] for token in marks())):
         said = " " * thought + text[thought:]  # characters keep their places
         after = [token for token in marks() if token.start >= len(said) - len(said.lstrip())]
         product, low, high = log_product(after) if said.strip() else (-math.inf,) * 3
         given = None if log_score_bounds is None else (low, high)
-        return headline_of(said, lambda: after, len(after), product, given)
-    if n_tokens < LONG or log_score == -math.inf:
+        return headline_of(said, lambda: after, len(after), product, given, question)
+    if log_score == -math.inf or not is_sentence(text, n_tokens):
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
-        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), SHORT_SAID, bounds)
-    tokens = marks()
-    mean = math.fsum(token.log_probability for token in tokens) / n_tokens
-    found = [log_product(touching) for touching in tokens_touching(tokens, phrases(text))]
-    weakest, low, high = (min(logs) for logs in zip(*found, strict=True))
-    bounds = None if low == high else (math.exp(low + mean), math.exp(high + mean))
-    return Headline(PHRASE_AND_MEAN, -(weakest + mean) + 0.0, math.exp(weakest + mean), LONG_SAID, bounds)
+        said = EMPTY_SAID if log_score == -math.inf else SHORT_SAID
+        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
+    places = new_phrases(_Said(text), question)
+    logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
+    mean, low, high = (math.fsum(column) / len(logs) for column in zip(*logs, strict=True))
+    weakest = min(range(len(logs)), key=lambda i: logs[i][0])
+    share = f" ({percentage(math.exp(logs[weakest][0]))})" if len(logs) > 1 else ""
+    part = shortened(" ".join(text[slice(*places[weakest])].split()), LONGEST_PART)
+    bounds = None if low == high else (math.exp(low), math.exp(high))
+    sentence = LEAST_SURE.format(part=part, share=share)
+    return Headline(MEAN_NEW_PHRASE, -mean + 0.0, math.exp(mean), sentence, bounds)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A text as `new_phrases` reads it."""
+
+    text: str

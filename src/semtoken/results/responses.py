@@ -267,7 +267,9 @@ class ScoredResponse:
         found = vars(self)["tokens"]
         if isinstance(found, TokensLater) and found.headline is not None:
             return found.headline
-        return headline_of(self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds)
+        return headline_of(
+            self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds, self.question
+        )
 
     @property
     def uncertainty(self) -> float:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from semtoken.methods import METHODS
 from semtoken.observers import STATISTICS, Statistic
-from semtoken.observers.method_scores import new_word_log_probs, phrase_log_probs
+from semtoken.observers.method_scores import new_phrase_log_probs, new_word_log_probs, phrase_log_probs
 from semtoken.observers.steps import Readable
 from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
@@ -62,6 +62,7 @@ def _words(answer: ScoredResponse, question: str) -> Fields:
         "default_log_score": answer.log_score,
         "new_word_log_probs": new_word_log_probs(answer, question)[0],
         "phrase_log_probs": phrase_log_probs(answer, question)[0],
+        "new_phrase_log_probs": new_phrase_log_probs(answer, question)[0],
     }
 
 
@@ -158,7 +159,7 @@ _OWN: tuple[RecordingStep, ...] = (
     ),
     RecordingStep(
         "words",
-        fills=("new_word_log_probs", "phrase_log_probs", "default_log_score"),
+        fills=("new_word_log_probs", "phrase_log_probs", "new_phrase_log_probs", "default_log_score"),
         needs=("token_ids",),
         rules=vars(ScoringRules("default")),  # whatever the rules of the run
         of_answer=_words,

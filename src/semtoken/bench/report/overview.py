@@ -35,11 +35,10 @@ from semtoken.bench.report.table import (
 from semtoken.bench.results import RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS
-from semtoken.parts.prose import LONG
 
 HEADLINE_SAID = (
-    f"The headline is the number on top of every answer: STC under the run's rules for answers of fewer than {LONG} "
-    "tokens, the weakest phrase and the mean log-probability together for longer ones."
+    "The headline is the number on top of every answer: STC under the run's rules for short answers, the mean new "
+    "phrase for sentences."
 )
 
 
