@@ -49,10 +49,9 @@ export const S = {
       ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labelled answers)`]
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
   headline: (c, sentence) => [`Confidence ${digits(c)}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
-  headlines: { stc: "Probability of an answer that agrees with this one.", mean_new_phrase: "Confidence of a typical phrase that the question does not hold." },
   number: "Number to show",
   headlineChoice: "headline",
-  asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier. You asked for this number; lists are ranked by the headline."],
+  asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier; lists are ranked by the headline."],
   uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
