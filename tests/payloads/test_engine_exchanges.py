@@ -69,3 +69,10 @@ def test_one_altered_digit_is_noticed(path: Path) -> None:
             item["logprob"] -= 1e-4
             with pytest.raises(AssertionError):
                 agrees(altered)
+
+
+@pytest.mark.parametrize("path", EXCHANGES, ids=lambda path: path.stem)
+def test_probabilities_after_the_samplers_are_processed(path: Path) -> None:
+    exchange = load(path)
+    after = exchange["request"].get("post_sampling_probs", False)
+    assert read_payload(exchange["reply"]).distribution == ("processed" if after else "raw")

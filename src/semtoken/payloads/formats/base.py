@@ -253,6 +253,8 @@ class Shape:
     def __init__(self) -> None:
         self.counted: int | None = None
         """How many tokens the reply counts in all its choices, hidden reasoning apart; None if it does not say."""
+        self.post_sampling = False
+        """The probabilities are those after the samplers (llama.cpp's `post_sampling_probs`)."""
         self.sums: dict[int, ChoiceSum] = {}
         self._ids: Counter[str] = Counter()
         """How many chunks name each reply."""
@@ -525,6 +527,13 @@ class Shape:
         """The model's name, if the reply gives it."""
         return self._model
 
+    def note_probabilities(self, items: Any) -> None:
+        """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
+        if isinstance(items, Sequence):
+            self.post_sampling |= any(
+                isinstance(item, Mapping) and ("prob" in item or "probs" in item) for item in items
+            )
+
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
 
@@ -534,7 +543,7 @@ class Shape:
             return "raw" if temperature in (0, 1) and not masked else "processed"
         if engine not in RAW:
             return "unknown"
-        return "processed" if masked else "raw"
+        return "processed" if masked or self.post_sampling else "raw"
 
 
 def as_many(top: int, requested: int | None) -> int:

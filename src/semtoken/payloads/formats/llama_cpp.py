@@ -9,7 +9,6 @@ from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
 from semtoken.payloads.formats.base import Engine, Growth, HiddenFields, Reply, Shape
 from semtoken.payloads.splice import Change, Path, Replace
-from semtoken.results import Distribution
 
 STEPS = "completion_probabilities"
 VARYING: tuple[Path, ...] = (("tokens",), ("tokens_predicted",), ("tokens_evaluated",), ("timings",))
@@ -36,11 +35,6 @@ class LlamaCppCompletion(Shape):
     end_at = ("stop_type",)
     count_at = ("tokens_predicted",)
     read_at = ("tokens_evaluated",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._post_sampling = False
-        """The probabilities are those after the samplers (`post_sampling_probs`)."""
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
@@ -73,9 +67,5 @@ class LlamaCppCompletion(Shape):
     def steps(self, choice: Reply) -> StepList:
         """Items with log-probabilities, or with probabilities."""
         items = choice.get(STEPS, choice.get("probs")) or []
-        self._post_sampling |= any("prob" in item or "probs" in item for item in items if isinstance(item, Mapping))
+        self.note_probabilities(items)
         return steps_from_items(items, STEPS)
-
-    def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
-        """`processed` where probabilities are those after the samplers or some tokens have none; otherwise `raw`."""
-        return super().distribution(engine, temperature, masked=masked or self._post_sampling)

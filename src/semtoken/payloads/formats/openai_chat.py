@@ -112,7 +112,9 @@ class OpenAIChat(Choices):
             steps = steps_from_items([token] if message.get("content") else [], where)
             apart: dict[SegmentKind, StepList] = {}
         else:
-            steps, apart = steps_of_logprobs(base.logprobs_of(choice, where), f"{where}.logprobs")
+            logprobs = base.logprobs_of(choice, where)
+            self.note_probabilities(logprobs.get("content"))
+            steps, apart = steps_of_logprobs(logprobs, f"{where}.logprobs")
         finish = base.end_of(choice, where)
         return base.Delta(
             index,

@@ -93,7 +93,9 @@ class OpenAICompletions(Choices):
 
     def _delta(self, choice: base.Reply, index: int, where: str, *, streamed: bool) -> base.Delta:
         text = text_or_empty(choice.get("text"), f"{where}.text")
-        steps, _ = steps_of_logprobs(base.logprobs_of(choice, where), f"{where}.logprobs")
+        logprobs = base.logprobs_of(choice, where)
+        self.note_probabilities(logprobs.get("content"))
+        steps, _ = steps_of_logprobs(logprobs, f"{where}.logprobs")
         finish = base.end_of(choice, where)
         return base.Delta(
             index,
