@@ -21,12 +21,28 @@ def texts(text: str, by: str, **options: object) -> list[str]:
 
 def test_words_follow_unicode() -> None:
     assert texts("It can't cost 3.14, naïve Größe!", "word") == ["It", "can't", "cost", "3.14", "naïve", "Größe"]
-    assert texts("東京は日本の首都です。Yes", "word") == ["東京は日本の首都です", "Yes"]
+    assert texts("東京は日本の首都です。Yes", "word") == ["東京", "は", "日本", "の", "首都", "です", "Yes"]
+    assert texts("野𠮷家😀です", "word") == ["野", "𠮷", "家", "です"]  # beyond the first 65,536 characters, too
 
 
 def test_a_long_vowel_is_no_break() -> None:
-    assert texts("東京タワーです", "word") == ["東京タワーです"]
-    assert texts("コーヒーを、ラーメンと。", "word") == ["コーヒーを", "ラーメンと"]
+    assert texts("東京タワーです", "word") == ["東京タワー", "です"]
+    assert texts("コーヒーを、ラーメンと。", "word") == ["コーヒー", "を", "ラーメン", "と"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "phrases"),
+    [
+        ("挪威的首都是奥斯陆。", "挪威 的 首都 是 奥斯陆"),
+        ("ノルウェーの首都はオスロ", "ノルウェー の 首都 は オスロ"),
+        ("เมืองหลวงคือออสโล", "เมือง หลวง คือ ออสโล"),
+        ("ນະຄອນຫຼວງຂອງລາວແມ່ນວຽງຈັນ", "ນະຄອນຫຼວງ ຂອງ ລາວ ແມ່ນ ວຽງຈັນ"),
+        ("រាជធានីនៃកម្ពុជាគឺភ្នំពេញ", "រាជធានី នៃ កម្ពុជា គឺ ភ្នំពេញ"),
+        ("The 首都 is 奥斯陆", "首都 奥斯陆"),
+    ],
+)
+def test_a_text_without_blanks_has_phrases(answer: str, phrases: str) -> None:
+    assert texts(answer, "phrase") == phrases.split()
 
 
 def test_function_words_with_marks_around_them_are_function_words() -> None:

@@ -42,6 +42,24 @@ def test_it_is_the_geometric_mean_of_the_new_words() -> None:
     assert answer("Peru is the capital").new_word_confidence(QUESTION) is None
 
 
+@pytest.mark.parametrize(
+    ("question", "text", "new"),
+    [
+        ("挪威的首都是哪里？", "挪威的首都是奥斯陆。", ["奥斯陆"]),
+        ("ノルウェーの首都はどこですか", "ノルウェーの首都はオスロです。", ["オスロ"]),
+        ("เมืองหลวงของนอร์เวย์คืออะไร", "เมืองหลวงของนอร์เวย์คือออสโล", ["ออสโล"]),
+        ("ນະຄອນຫຼວງຂອງລາວແມ່ນຫຍັງ", "ນະຄອນຫຼວງຂອງລາວແມ່ນວຽງຈັນ", ["ວຽງຈັນ"]),
+        ("តើរាជធានីនៃកម្ពុជាគឺអ្វី", "រាជធានីនៃកម្ពុជាគឺភ្នំពេញ", ["ភ្នំពេញ"]),
+        ("नॉर्वे की राजधानी क्या है?", "नॉर्वे की राजधानी ओस्लो है।", ["ओस्लो"]),
+        ("노르웨이의 수도는?", "노르웨이의 수도는 오슬로.", ["오슬로"]),
+        ("Какая столица Норвегии?", "Осло — столица Норвегии.", ["Осло"]),
+    ],
+)
+def test_new_words_are_found_in_any_script(question: str, text: str, new: list[str]) -> None:
+    scored = answer(text)
+    assert [scored.text[start:end] for start, end in new_words(scored, question)] == new
+
+
 def test_what_leads_depends_on_the_answer() -> None:
     short, sentence = answer("Lima"), answer("so it is Lima")
     long = answer("The capital of Peru is Lima, which lies at the coast of the Pacific.")

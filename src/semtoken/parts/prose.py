@@ -40,7 +40,7 @@ _SHARED = "".join(rf"\p{{Script_Extensions={script}}}" for script in _SCRIPTS)
 
 
 @cache
-def _patterns() -> tuple[Any, Any, Any]:
+def _patterns() -> tuple[Any, Any, Any, Any]:
     import regex
 
     boundary = regex.compile(r"\b", flags=regex.WORD | regex.V1)  # the boundaries of Unicode's annex 29
@@ -48,13 +48,15 @@ def _patterns() -> tuple[Any, Any, Any]:
         boundary,
         regex.compile(r"[\p{L}\p{N}]"),
         regex.compile(rf"(?:[{_UNSPACED}]|[[{_SHARED}]&&[\p{{L}}\p{{M}}]])+\Z", flags=regex.V1),
+        regex.compile(r"\w[\w'’-]*"),  # marks belong to their letters, as those of Thai and Hindi do
     )
 
 
 def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
     """Character ranges of the words of a text, as Unicode's annex 29 has them.
 
-    In scripts without blanks between words, a run of letters is one word.
+    In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) they come from ICU's
+    dictionaries.
 
     Raises
     ------
@@ -62,20 +64,34 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
         The text is too long, or takes too long.
     """
     budget = budget or Budget(text)
-    boundary, letter, unspaced = _patterns()
-    found: list[tuple[int, int]] = []
-    joins = False  # the last word is a run without blanks
+    boundary, letter, unspaced, _ = _patterns()
+    found: list[tuple[int, int, bool]] = []  # the last value says whether it is a run without blanks
     for start, end in pairwise(dict.fromkeys([0, *_boundaries(boundary, text, budget), len(text)])):
         piece = text[start:end]
         if not letter.search(piece):
             continue
         run = unspaced.match(piece) is not None
-        if run and joins and found[-1][1] == start:
-            found[-1] = (found[-1][0], end)
+        if run and found and found[-1][1:] == (start, True):
+            found[-1] = (found[-1][0], end, True)
         else:
-            found.append((start, end))
-        joins = run
-    return found
+            found.append((start, end, run))
+    return [word for start, end, run in found for word in (_divided(text, start, end) if run else [(start, end)])]
+
+
+def _divided(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The words of a run of letters without blanks."""
+    from icu4py.breakers import WordBreaker
+
+    letter = _patterns()[1]
+    for piece in WordBreaker(text[start:end], "und"):
+        if letter.search(piece):
+            yield start, start + len(piece)
+        start += len(piece)
+
+
+def _is_unspaced(word: str) -> bool:
+    """Whether a word is of a script without blanks between words."""
+    return not word.isascii() and _patterns()[2].match(word) is not None
 
 
 def _boundaries(boundary: Any, text: str, budget: Budget) -> list[int]:
@@ -98,7 +114,8 @@ def find_words(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
 def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
     """The longest runs of content words between function words and punctuation.
 
-    Function words belong to no phrase. A text without a content word is one phrase.
+    Function words belong to no phrase. A text without a content word is one phrase. In scripts without blanks every
+    word is a phrase.
     """
     found = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
     for start, end in found:
@@ -118,11 +135,12 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
         if is_function_word(text[start:end]):
             last = -1
             continue
-        if last >= 0 and not text[last:start].strip(" '’-"):
+        alone = _is_unspaced(text[start:end])
+        if last >= 0 and not alone and not text[last:start].strip(" '’-"):
             found[-1] = (found[-1][0], end)
         else:
             found.append((start, end))
-        last = end
+        last = -1 if alone else end
     if not found and (stripped := text.strip()):
         begin = text.index(stripped)
         found = [(begin, begin + len(stripped))]
@@ -285,17 +303,32 @@ LONG = 12
 _ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f", "\u0964", "\u06d4", "\u061f", "\u17d4")
 """Signs that end a sentence, in several scripts."""
 _CLOSING = " \n\r\t\"'\u201d\u2019\u00bb)]*_`\u300d\u300f\uff09"
-_WORD = re.compile(r"\w[\w'’-]*")
 
 
 def new_words(answer: Written, question: str = "") -> list[tuple[int, int]]:
     """Character ranges of the words that are no English function words and do not stand in the question.
 
-    What the text marks as thinking before the answer has none.
+    What the text marks as thinking before the answer has none. A word of a script without blanks stands in the question
+    wherever its letters do.
     """
-    asked = {plain_word(word) for word in _WORD.findall(text(question, "question"))}
-    words = ((match.span(), match[0]) for match in _WORD.finditer(_said(answer.text)))
-    return [span for span, word in words if plain_word(word) not in asked and not is_function_word(word)]
+    asked = {plain_word(question[start:end]) for start, end in _plain_words(text(question, "question"))}
+    found = []
+    for start, end in _plain_words(_said(answer.text)):
+        word = answer.text[start:end]
+        repeated = plain_word(word) in asked or (_is_unspaced(word) and word in question)
+        if not repeated and not is_function_word(word):
+            found.append((start, end))
+    return found
+
+
+def _plain_words(text: str) -> Iterator[tuple[int, int]]:
+    """Words with what a hyphen or an apostrophe joins to them, as everywhere where words are counted by newness."""
+    *_, word = _patterns()
+    for match in word.finditer(text):
+        if not match[0].isascii() and any(map(_is_unspaced, match[0])):
+            yield from _divided(text, *match.span())
+        else:
+            yield match.span()
 
 
 class Written(Protocol):
