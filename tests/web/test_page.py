@@ -536,10 +536,10 @@ def test_another_number_than_the_headline_can_be_asked_for(browser: Any, served:
     box.fill("Which city is the capital of Peru?")
     page.keyboard.press("Enter")
     page.get_by_text("a ranking, not a chance").wait_for()
-    assert page.get_by_text("You asked for this number").count() == 0
+    assert page.get_by_text("lists are ranked by the headline").count() == 0
     page.get_by_label("Number to show").select_option("weakest_token")
     box.press("Enter")
-    page.get_by_text("higher is riskier. You asked for this number").wait_for()
+    page.get_by_text("higher is riskier; lists are ranked by the headline").wait_for()
     value = httpx.post(
         f"{served}/v1/chat/completions",
         json={
