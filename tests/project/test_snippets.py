@@ -160,20 +160,15 @@ messages = [{{"role": "user", "content": "Which country is Kyoto in?"}}]
 """
     ),
     "docs/choosing.md": Page(f"{MODEL}answers = stc.generate([prompt] * 3)\nanswer = answers[0]\n"),
-    "docs/clustering.md": Page(
-        setup="""
-import numpy as np
-rows = np.random.default_rng(0).standard_normal((400, 8)).astype(np.float32)
-table = np.concatenate([rows, rows], axis=1)
-input_rows_bf16 = output_rows_bf16 = rows
-""",
-        instead={"16_000": "160", "12_000": "120", "8_000": "80"},
-    ),
     "docs/clusters.md": Page(
         setup="""
 import hashlib, json
+import numpy as np
 from semtoken import TokenClusters
 from transformers import AutoTokenizer
+rows = np.random.default_rng(0).standard_normal((400, 8)).astype(np.float32)
+table = np.concatenate([rows, rows], axis=1)
+input_rows_bf16 = output_rows_bf16 = rows
 made = TokenClusters.from_pretrained("almanac")
 labels, vocabulary = made.labels, made.vocabulary
 tokenizer = AutoTokenizer.from_pretrained("path/to/model")
@@ -183,6 +178,9 @@ config = {"a": 1, "config_sha256": ""}
             'clusters.members("TV")': 'clusters.members("USA")',
             'clusters.push_to_hub("me/my-clusters", private=True)\n': "",  # uploads
             '"me/my-clusters"': '"my-clusters"',
+            "16_000": "160",
+            "12_000": "120",
+            "8_000": "80",
         },
         left_out={0: "16,000 clusters of a model of the hub; tests/clusters/test_clusters.py runs from_model"},
     ),
