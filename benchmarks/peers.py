@@ -45,8 +45,9 @@ from transformers import (
 
 import semtoken as st
 from semtoken import methods
+from semtoken.probing import p_true_prompt
 from semtoken.results.generation import Generation
-from semtoken.statistics import AnswerSettings, EntailmentModel, p_true_prompt, record
+from semtoken.statistics import AnswerSettings, EntailmentModel, record
 from semtoken.statistics.pairs import with_question
 
 QUESTIONS = [

@@ -145,8 +145,8 @@ def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(st
 
 
 def test_odd_arguments_of_statistics_are_refused(stc: st.STC) -> None:
+    from semtoken.probing.p_true import p_true_log_probs
     from semtoken.statistics import record
-    from semtoken.statistics.p_true import p_true_log_probs
 
     for needs in ([1, 2], [[]], range(3)):
         with pytest.raises(SemtokenError, match="needs"):

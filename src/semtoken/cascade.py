@@ -21,11 +21,12 @@ import numpy as np
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
-from semtoken.calibration.labels import PRODUCT, FloatArray, chosen_method, labelled_pair, log_scores
+from semtoken.calibration.labels import PRODUCT, chosen_method, labelled_pair, log_scores
 from semtoken.calibration.promises import Test, binomial_p_value, percent
 from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, product_limit
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, ScoredResponse
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, shown
 
 if TYPE_CHECKING:

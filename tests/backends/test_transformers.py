@@ -11,7 +11,7 @@ import torch
 
 import semtoken as st
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyError, VocabularyMismatch
-from semtoken.statistics.p_true import p_true_log_probs
+from semtoken.probing.p_true import p_true_log_probs
 from tests import tiny
 
 PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]

@@ -14,8 +14,8 @@ import pytest
 
 from semtoken.almanac import load_questions
 from semtoken.bench.datasets import Dataset, read_dataset
-from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput
+from semtoken.models.prompts import PROMPTS, PromptFormat
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken.calibration.labels import FloatArray
 from semtoken.calibration.learned_number import Readings
+from semtoken.support.arrays import FloatArray
 
 
 @dataclass(frozen=True)

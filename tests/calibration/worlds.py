@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from semtoken.support.arrays import FloatArray
 
 
 @dataclass(frozen=True)

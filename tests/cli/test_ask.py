@@ -5,7 +5,7 @@ import json
 import pytest
 
 from semtoken import ScoringRules
-from semtoken.bench.prompts import PROMPTS, how_to_ask
+from semtoken.models.prompts import PROMPTS, how_to_ask
 from semtoken.support.text import number
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines

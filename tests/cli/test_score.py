@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
 
 def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
     from semtoken import STC
-    from semtoken.bench.prompts import PROMPTS
+    from semtoken.models.prompts import PROMPTS
 
     write_lines(source, [{"prompt": "who is it"}])
     result = semtoken("score", source, "--questions", "--model", model, "--clusters", clusters, *SHORT)

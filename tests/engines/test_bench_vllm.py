@@ -17,9 +17,10 @@ from semtoken.almanac import almanac_path, load_questions
 from semtoken.backends.vllm import load_vllm
 from semtoken.bench.models import RunAnswerer
 from semtoken.errors import BackendError
+from semtoken.probing import p_true_log_probs
 from semtoken.scoring import scorer_for
 from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs
+from semtoken.statistics import AnswerSettings, Timings
 from semtoken.statistics.decoding import clustered_scores
 
 TOLERANCE = 1e-4

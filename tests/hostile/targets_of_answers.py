@@ -22,8 +22,7 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.parts import parts_of
 from semtoken.payloads import read_payload
-from semtoken.probing import competing_in_record, doubtful_steps
-from semtoken.statistics import p_true_prompt
+from semtoken.probing import competing_in_record, doubtful_steps, p_true_prompt
 from tests.hostile.functions import Target
 
 RANDOM = np.random.default_rng(1)

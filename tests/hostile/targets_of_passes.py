@@ -16,9 +16,9 @@ from semtoken.calibration import Fingerprint
 from semtoken.clusters import neutral_hash
 from semtoken.metrics import resample
 from semtoken.payloads.formats import shape_at
-from semtoken.probing import competing, only_in_form, with_choices
+from semtoken.probing import competing, only_in_form, p_true_log_probs, with_choices
 from semtoken.score_file import read_items, score_items
-from semtoken.statistics import AnswerSettings, p_true_log_probs, record
+from semtoken.statistics import AnswerSettings, record
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_objects import LOGS, RIGHT, small_stc
 

@@ -14,7 +14,7 @@ from semtoken import TokenClusters, score_payload
 from semtoken.almanac import load_questions
 from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
-from semtoken.statistics.p_true import p_true_log_probs
+from semtoken.probing.p_true import p_true_log_probs
 
 if TYPE_CHECKING:
     from semtoken import STC

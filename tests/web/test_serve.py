@@ -649,7 +649,7 @@ def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
     from types import SimpleNamespace
 
     from semtoken.almanac.questions import PROMPT
-    from semtoken.bench.prompts import how_to_ask, template_of
+    from semtoken.models.prompts import how_to_ask, template_of
 
     chats = SimpleNamespace(chat_template="{{ messages }}")
     assert template_of(how_to_ask("some/model", chats, raw=False)) is None

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from semtoken.bench.prompts import PROMPTS
+from semtoken.models.prompts import PROMPTS
 
 KEPT = 1024  # most probable tokens of a step
 BATCH = 48

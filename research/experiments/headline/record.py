@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from semtoken.bench.prompts import PROMPTS
+from semtoken.models.prompts import PROMPTS
 
 KEPT = 256  # most probable tokens of a step
 BATCH = 256

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from semtoken.clusters import LabelArray, TokenClusters
 from semtoken.errors import InvalidInput
 
-FloatArray = npt.NDArray[np.float64]
 Relabel = Callable[[TokenClusters, np.random.Generator, npt.NDArray[np.int64]], LabelArray]
 """Clusters, random numbers and a frequency bin for each token -> other labels for the same tokens."""
 

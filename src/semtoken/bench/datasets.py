@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from semtoken.almanac import Question, load_questions
-from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput, one_line_of
 from semtoken.files.record_files import read_rows
+from semtoken.models.prompts import PROMPTS, PromptFormat
 from semtoken.support.extras import DATASETS, installed, require
 
 if TYPE_CHECKING:

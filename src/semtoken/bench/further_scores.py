@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.results import Cell, FloatArray, RunResults
+from semtoken.bench.results import Cell, RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned_number import LEARNED, Readings
 from semtoken.calibration.learning import learn
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_rows
 from semtoken.observers.inside import AnswerState
+from semtoken.support.arrays import FloatArray
 
 ID = "id"
 OTHERS = frozenset({ID, "question", "model", "dataset", "answer", "response"})

@@ -14,7 +14,7 @@ from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.controls import PREFIX, control_of
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, make_plan
 from semtoken.bench.recorders import CORRECT, UNCERTAINTY
-from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, FloatArray, RunResults, read_answers
+from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, RunResults, read_answers
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.storage import Shard, read_json, read_shard
@@ -28,6 +28,7 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
 from semtoken.statistics.timings import IN_MODEL
+from semtoken.support.arrays import FloatArray
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""

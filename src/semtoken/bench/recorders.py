@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.almanac import Question
 from semtoken.backends.base import require_readings
@@ -39,7 +38,6 @@ from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.models import Models, RunAnswerer
 from semtoken.bench.plan import CellPlan, PlannedStep, clustering_of
-from semtoken.bench.prompts import PromptFormat
 from semtoken.bench.settings import RunSettings, judge_name
 from semtoken.bench.storage import (
     Shard,
@@ -56,13 +54,16 @@ from semtoken.bench.storage import (
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.methods import score
+from semtoken.models.prompts import PromptFormat
+from semtoken.probing import p_true_log_probs
 from semtoken.results.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
-from semtoken.statistics import AnswerSettings, Timings, UniquePairs, p_true_log_probs
+from semtoken.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
 from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -426,7 +427,6 @@ def judgements(name: str, context: Context) -> Recorder:
     return record
 
 
-FloatArray = npt.NDArray[np.float64]
 UNCERTAINTY = "uncertainty"
 
 

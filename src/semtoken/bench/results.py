@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

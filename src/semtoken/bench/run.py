@@ -14,7 +14,6 @@ from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_c
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, clustering_of, make_plan
-from semtoken.bench.prompts import prompt_format
 from semtoken.bench.recorders import CellWork
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
 from semtoken.bench.storage import (
@@ -30,6 +29,7 @@ from semtoken.bench.storage import (
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor, LocalExecutor
 from semtoken.files.temporary import WORKING
+from semtoken.models.prompts import prompt_format
 from semtoken.statistics.steps import STEPS
 from semtoken.support.extras import require
 

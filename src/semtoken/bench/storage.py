@@ -23,6 +23,7 @@ from semtoken.errors import InvalidInput
 from semtoken.files import safe_files, temporary
 from semtoken.results.generation import LAYOUTS, Generation, Layout
 from semtoken.statistics.steps import STEPS
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 METADATA_KEY = b"semtoken"
@@ -206,7 +207,6 @@ def remove_leftovers(run: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-FloatArray = npt.NDArray[np.float64]
 HIDDEN_STATES = "hidden_states"
 COORDINATES, FEATURES = "state_coordinates", "state_features"
 """Columns that stand for `hidden_states`; see `pack_states`."""

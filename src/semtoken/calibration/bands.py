@@ -17,6 +17,7 @@ from semtoken.calibration.threshold import SAME, Threshold
 from semtoken.choices import Promise
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed
 
 MOST_GROUPS = 20
@@ -183,9 +184,7 @@ class Bands:
         return ["discard" if discarded else "accept" if passed else "look" for passed, discarded in ends]
 
 
-def _discarded(
-    uncertainty: promises.FloatArray, correct: promises.FloatArray, alpha: float, delta: float
-) -> tuple[float | None, str]:
+def _discarded(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float) -> tuple[float | None, str]:
     """The fixed sequence from the most doubtful answers on, where right answers count against the promise.
 
     Returns the threshold in units of minus the uncertainty, and the promise.

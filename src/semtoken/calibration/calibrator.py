@@ -30,7 +30,6 @@ from semtoken.calibration.fingerprint import (
     require_clusters,
 )
 from semtoken.calibration.labels import (
-    FloatArray,
     LabelledScores,
     chosen_method,
     given_score,
@@ -48,6 +47,7 @@ from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import MOST_FITTED, dump_json, parse_json, read_file, replacing_file
 from semtoken.metrics.resampling import numbered
 from semtoken.results import Decision
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
 from semtoken.tokens.scored_token import Flag

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import ArtifactError
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-
-FloatArray = npt.NDArray[np.float64]
 
 LOWEST, HIGHEST = -50.0, -1e-6
 """Log scores are clipped to this range."""

@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import state_from
-from semtoken.support.arrays import real_numbers
-
-FloatArray = npt.NDArray[np.float64]
+from semtoken.support.arrays import FloatArray, real_numbers
 
 PRODUCT = "stc"
 """The method whose score is `ScoredResponse.log_score`."""

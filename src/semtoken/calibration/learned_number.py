@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.calibration.labels import FloatArray
 from semtoken.errors import ArtifactError, CalibratorMismatch
+from semtoken.support.arrays import FloatArray
 
 LEARNED = "learned"
 """The name of the method, a key of `ScoredResponse.scores`."""

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.calibration.labels import AnswerRecord, FloatArray, chosen_method, given_score, labelled, log_scores
+from semtoken.calibration.labels import AnswerRecord, chosen_method, given_score, labelled, log_scores
 from semtoken.calibration.learned_number import DISTANCE, LEARNED, LearnedFrom, LearnedNumber, Readings, distances
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics.resampling import Difference, resample
-from semtoken.support.arrays import real_numbers
+from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
 from semtoken.support.inputs import listed, whole
 from semtoken.tokens.scored_token import Flag

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.calibration.labels import FloatArray
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.inputs import whole
 from semtoken.support.text import card, folded, heading, note, number, table

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.support.inputs import real
-
-FloatArray = npt.NDArray[np.float64]
 
 GRID_POINTS = 31
 """How many thresholds the fixed sequence has."""

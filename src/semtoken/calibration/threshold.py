@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
-from semtoken.calibration.labels import PRODUCT, FloatArray, LabelledScores, chosen_method, labelled, log_scores
+from semtoken.calibration.labels import PRODUCT, LabelledScores, chosen_method, labelled, log_scores
 from semtoken.calibration.promises import Test, percent
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import Decision
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import real
 from semtoken.support.text import card, heading, note
 

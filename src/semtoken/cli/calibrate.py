@@ -13,12 +13,12 @@ from urllib.parse import quote as quoted_name
 
 import typer
 
-from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, as_methods
 from semtoken.errors import InvalidInput
+from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from rich.table import Table

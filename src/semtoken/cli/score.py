@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.bench.prompts import how_to_ask
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_settings, use_calibrator
 from semtoken.cli.console import counting, tell
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
@@ -27,6 +26,7 @@ from semtoken.cli.options import (
     ray_executor,
 )
 from semtoken.errors import InvalidInput
+from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.cli.calibration_options import (
     AbstainTextOption,
     CalibratorOption,
@@ -35,6 +34,7 @@ from semtoken.cli.listening import (
     with_events,
 )
 from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.models.prompts import how_to_ask, template_of
 
 if TYPE_CHECKING:
     from semtoken.web.running import Address

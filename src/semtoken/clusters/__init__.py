@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from semtoken.clusters.token_clusters import (
     ClusterSettings,
-    IdArray,
     LabelArray,
     TokenClusters,
     cluster_vocabulary,
@@ -22,7 +21,6 @@ from semtoken.clusters.token_clusters import (
 
 __all__ = [
     "ClusterSettings",
-    "IdArray",
     "LabelArray",
     "TokenClusters",
     "cluster_vocabulary",

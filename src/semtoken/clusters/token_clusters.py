@@ -31,13 +31,12 @@ from semtoken.errors import ArtifactError, InvalidInput, SemtokenError, Vocabula
 from semtoken.files import artifacts
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
-from semtoken.support.arrays import real_numbers
+from semtoken.support.arrays import IdArray, real_numbers
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, shown
 from semtoken.support.text import card, folded, heading, note, table
 from semtoken.tokens.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
 
-IdArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]
 
 CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12

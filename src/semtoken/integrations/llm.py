@@ -56,7 +56,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
         """Answer a prompt, and log the score with the answer."""
         if conversation is not None and conversation.responses:
             raise InvalidInput("semtoken answers single questions in llm; leave out -c.")
-        from semtoken.bench.prompts import how_to_ask
+        from semtoken.models.prompts import how_to_ask
 
         stc = _loaded(self.name, prompt.options.preset)
         asking = how_to_ask(self.name, stc.tokenizer, raw=False)

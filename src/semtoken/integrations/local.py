@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput
+from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.stc import STC
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.requests import ChatRequest, parse

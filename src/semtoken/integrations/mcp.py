@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from semtoken.bench.prompts import how_to_ask
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
+from semtoken.models.prompts import how_to_ask
+from semtoken.probing.p_true import p_true_log_probs
 from semtoken.results import ScoredResponse
-from semtoken.statistics.p_true import p_true_log_probs
 from semtoken.stc import STC
 
 require_host("mcp")

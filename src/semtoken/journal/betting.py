@@ -19,15 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.support.arrays import real_numbers
-
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+from semtoken.support.arrays import FloatArray, real_numbers
 
 SIZES: FloatArray = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9])
 """Sizes c of bets on intervals, from small differences that many labels show to large ones."""

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, FloatArray, indices, square, total
+from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, indices, square, total
 from semtoken.methods.semantic import pair_logits
 from semtoken.methods.table import method
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, real, text
 
 _SMALLEST_DEGREE = 1e-12

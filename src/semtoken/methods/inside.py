@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import FloatArray, log_probs, mean, numbers, same_count
+from semtoken.methods.checks import log_probs, mean, numbers, same_count
 from semtoken.methods.table import method
-from semtoken.support.arrays import real_numbers
+from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import listed, one_of, real, whole
 
 ALPHA = 0.2

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
-    FloatArray,
     Rows,
     booleans,
     log_probs,
@@ -22,6 +21,7 @@ from semtoken.methods.checks import (
     total,
 )
 from semtoken.methods.table import method
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import flag, listed, one_of, real
 
 _SMALLEST_SIMILARITY = 1e-12

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import FloatArray, log_sum_exp, numbers
+from semtoken.methods.checks import log_sum_exp, numbers
 from semtoken.methods.table import method
-from semtoken.support.arrays import as_ids
+from semtoken.support.arrays import FloatArray, as_ids
 from semtoken.support.inputs import one_of, shown
 
 _VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")

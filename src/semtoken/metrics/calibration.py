@@ -6,15 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.metrics.inputs import (
-    FloatArray,
-    JudgedAnswers,
-    PreparedMetric,
-    evaluate,
-    require_binary,
-    same_length,
-    vector,
-)
+from semtoken.metrics.inputs import JudgedAnswers, PreparedMetric, evaluate, require_binary, same_length, vector
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import whole
 
 MOST_BINS = 10_000

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.support.arrays import real_numbers
+from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import one_of, shown
-
-FloatArray = npt.NDArray[np.float64]
 
 logger = logging.getLogger("semtoken.metrics")
 

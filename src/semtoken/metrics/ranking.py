@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
-    FloatArray,
     JudgedAnswers,
     PreparedMetric,
     evaluate,
@@ -17,6 +16,7 @@ from semtoken.metrics.inputs import (
     require_binary,
     require_within_unit,
 )
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import one_of, real
 
 NO_ANSWER = "there is no judged answer"

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.metrics.calibration import expected_calibration_error, prepare_calibration_error
-from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, PreparedMetric, name_of, vector
+from semtoken.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of, vector
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.metrics.significance import ORDER_METRICS, permutation_test
+from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import instance, real, whole
 
 _CELLS_PER_BLOCK = 1_000_000

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, PreparedMetric, name_of, same_length, vector
+from semtoken.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of, same_length, vector
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
-from semtoken.support.arrays import real_numbers
+from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import whole
 
 _CELLS_PER_BLOCK = 2_000_000

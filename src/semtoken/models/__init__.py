@@ -6,6 +6,7 @@ A model is named in one of five ways: `almanac` (the embedded one), a name of th
 
 - `fetch`: download, check, convert, keep
 - `gguf`: a GGUF file: its header checked, its embeddings, its conversion to a checkpoint
+- `prompts`: from a bare question to what the model is given
 - `sources`: names to places, and the catalogue of small real models that anyone can fetch
 """
 

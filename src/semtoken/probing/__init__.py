@@ -2,8 +2,8 @@
 
 `competing` groups the tokens that compete at one step by meaning; `disputed` lets the model go on with the best of
 each and leads with what the branches disagree on; `with_choices` asks for the whole distribution over the allowed
-values of a field. All of it is computed by further passes of the model that gave the answer, so it works in process.
-Enter by these three functions, or by `STC.disputed`.
+values of a field; `p_true_log_probs` asks whether the answer is true. All of it is computed by further passes of the
+model that gave the answer, so it works in process. Enter by these functions, or by `STC.disputed`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from semtoken.probing.competing import (
     doubtful_steps,
     only_in_form,
 )
+from semtoken.probing.p_true import p_true_log_probs, p_true_prompt
 
 __all__ = [
     "Competitor",
@@ -27,5 +28,7 @@ __all__ = [
     "disputed",
     "doubtful_steps",
     "only_in_form",
+    "p_true_log_probs",
+    "p_true_prompt",
     "with_choices",
 ]

@@ -18,12 +18,10 @@ from os.path import commonprefix
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from semtoken.support.arrays import IdArray
 from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary, clean_up_spaces, normalize
-
-IdArray = npt.NDArray[np.int64]
 
 FIRST_WINDOW = 4  # tokens decoded at first; doubled until the prefix set is decided
 EAGER_LOOKS = 16  # tokens behind a step of an answer in progress at each of which it is looked at again

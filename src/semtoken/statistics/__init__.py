@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from semtoken.statistics.encoders import EntailmentModel, SimilarityModel, entailment_matrices, similarity_matrices
 from semtoken.statistics.generations import SHARED_PREFIX, AnswerSettings, record_greedy, record_samples
-from semtoken.statistics.p_true import p_true_log_probs, p_true_prompt
 from semtoken.statistics.pairs import UniquePairs, alternative_classes, token_similarities
 from semtoken.statistics.recording import record
 from semtoken.statistics.timings import Timings
@@ -37,8 +36,6 @@ __all__ = [
     "UniquePairs",
     "alternative_classes",
     "entailment_matrices",
-    "p_true_log_probs",
-    "p_true_prompt",
     "record",
     "record_greedy",
     "record_samples",

@@ -17,7 +17,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.clusters.tables import HUB_ID
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
-from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, with_question
+from semtoken.statistics.pairs import AskPairs, Pair, with_question
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 

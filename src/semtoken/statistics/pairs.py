@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.methods import token_text
+from semtoken.support.arrays import FloatArray
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
 AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
 """Puts pairs of texts to a model: n pairs -> its answers, one row of numbers or one number for each pair."""

@@ -10,11 +10,11 @@ from semtoken.backends.base import Backend
 from semtoken.backends.prompts import Prompt, encode_prompts, prompt_text
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
+from semtoken.probing.p_true import p_true_log_probs
 from semtoken.results.generation import Generation
 from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY, EntailmentModel, SimilarityModel
 from semtoken.statistics.generations import AnswerSettings, Progress, record_greedy, record_samples
-from semtoken.statistics.p_true import p_true_log_probs
 from semtoken.statistics.pairs import AskPairs, UniquePairs, special_token_ids
 from semtoken.statistics.steps import (
     EVERYTHING,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from semtoken import STC
-from semtoken.bench.prompts import how_to_ask, template_of
+from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer

@@ -27,7 +27,7 @@ from tests.web.servers import running
 @pytest.fixture(scope="module")
 def address(stc: STC) -> Iterator[str]:
     """A semtoken server; it asks in the model's own format, as `semtoken serve` does."""
-    from semtoken.bench.prompts import how_to_ask
+    from semtoken.models.prompts import how_to_ask
 
     asking = how_to_ask("almanac", stc.tokenizer, raw=False)
     with running(serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))) as url:

@@ -34,7 +34,7 @@ def exporter() -> InMemoryLogRecordExporter:
 
 @pytest.fixture(params=[False, True], ids=["without texts", "with texts"])
 def address(stc: STC, exporter: InMemoryLogRecordExporter, request: pytest.FixtureRequest) -> Iterator[str]:
-    from semtoken.bench.prompts import how_to_ask
+    from semtoken.models.prompts import how_to_ask
 
     provider = LoggerProvider()
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))

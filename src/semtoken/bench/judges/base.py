@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from semtoken.almanac import Question
 from semtoken.errors import InvalidInput
-from semtoken.support.arrays import real_numbers
+from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, shown
 
-FloatArray = npt.NDArray[np.float64]
 OnJudged: TypeAlias = Callable[[int], None]
 """Called with the number of answers judged so far."""
 

@@ -13,11 +13,12 @@ import numpy as np
 from semtoken.bench.report.cell_figures import STC, spoken
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.table import MISSING, Entry, Group, Table
-from semtoken.bench.results import Cell, FloatArray, OfCell, RunResults
+from semtoken.bench.results import Cell, OfCell, RunResults
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.support.arrays import FloatArray
 from semtoken.support.text import one_line
 
 SHARED = 0.5

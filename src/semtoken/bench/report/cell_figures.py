@@ -21,12 +21,13 @@ import numpy as np
 
 from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
-from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, OfCell, RunResults
+from semtoken.bench.results import Cell, ClusteringRecord, OfCell, RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
 from semtoken.statistics import SHARED_PREFIX
+from semtoken.support.arrays import FloatArray
 from semtoken.support.text import did_you_mean
 
 ABLATIONS = ("stc_no_clustering", "stc_no_prefix")

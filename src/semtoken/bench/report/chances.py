@@ -28,7 +28,7 @@ from semtoken.bench.report.table import (
     signed,
     signed_interval,
 )
-from semtoken.bench.results import Cell, FloatArray, OfCell
+from semtoken.bench.results import Cell, OfCell
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
 from semtoken.calibration.measures import Interval, Report, calibration_error, reliability, report
@@ -42,6 +42,7 @@ from semtoken.metrics import (
     resample,
     risk_coverage,
 )
+from semtoken.support.arrays import FloatArray
 
 SHARES = (0.2, 0.5, 0.8)
 """Coverages at which tables give the share of wrong answers."""

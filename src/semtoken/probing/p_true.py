@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from semtoken.backends.base import Backend
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
-from semtoken.statistics.decoding import backend_of
-from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, text, whole
 
@@ -31,7 +29,7 @@ def p_true_prompt(question: str, answer: str) -> str:
 
 
 def p_true_log_probs(
-    model: STC | Backend,
+    model: Any,
     questions: Sequence[str],
     answers: Sequence[str],
     *,
@@ -43,7 +41,7 @@ def p_true_log_probs(
     Parameters
     ----------
     model
-        The one to ask.
+        The one to ask: an `STC` or a `Backend`.
     questions, answers
         One of each for every prompt; the question bare, without examples.
     spelling : {"bare", "with blank", "both"}
@@ -72,7 +70,7 @@ def p_true_log_probs(
     if not questions:
         return np.empty((0, 2))
     batch_size = whole(batch_size, "batch_size", low=1)
-    backend = backend_of(model)
+    backend: Backend = getattr(model, "backend", model)
     tokenizer = backend.tokenizer
     encoded = [
         list(tokenizer(p_true_prompt(question, answer))["input_ids"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from semtoken.errors import InvalidInput
-from semtoken.statistics import p_true_log_probs, p_true_prompt
+from semtoken.probing import p_true_log_probs, p_true_prompt
 from tests.statistics import models
 
 QUESTIONS = ["who is it", "The capital of France is ?", "TV"]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.almanac import load_questions
-from semtoken.bench.prompts import PROMPTS, PromptFormat, how_to_ask, prompt_format
 from semtoken.errors import InvalidInput
+from semtoken.models.prompts import PROMPTS, PromptFormat, how_to_ask, prompt_format
 
 NQ = """Answer these questions:
 
