@@ -193,7 +193,7 @@ config = {"a": 1, "config_sha256": ""}
     "docs/models.md": Page(
         left_out={0: "no weights of an image-text model; tests/backends/test_images.py has tiny ones"}
     ),
-    "docs/engines.md": Page(MODEL, left_out={0: LLAMA, 2: LLAMA}),
+    "docs/engines.md": Page(MODEL, left_out={0: LLAMA, 1: LLAMA, 5: VLLM, 6: VLLM}),
     "docs/judging.md": Page(),
     "docs/method.md": Page(),
     "docs/methods.md": Page(
@@ -219,7 +219,7 @@ def nlp(text):  # what spaCy gives, as far as the page uses it
             "stc.generate(prompt)": """stc.score(prompt, '{"seller": "Oslo", "total": 1.5, "due_date": null}')""",
         },
     ),
-    "docs/payloads.md": Page(
+    "docs/replies.md": Page(
         setup=f"""{REPLY}
 import httpx
 from openai import OpenAI
@@ -236,11 +236,8 @@ for one in questions:
 correct = [is_correct(one.choices[0].message.content, q) for one, q in zip(replies, questions)]
 """,
         instead={"create(...,": "create(**asked,", '"smollm2"': '"almanac"', 'segment="reasoning"': 'segment="answer"'},
-        slow=True,
     ),
     "docs/serving.md": Page("from openai import OpenAI", instead=SERVER),
-    "docs/topk.md": Page(REPLY),
-    "docs/vllm.md": Page(left_out={0: VLLM, 1: VLLM, 2: VLLM}),
 }
 """Pages with Python. A page that is not here runs as it stands."""
 ELSEWHERE = "docs/integrations/"
@@ -470,6 +467,7 @@ INSTEAD = {
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
     "examples/": f"{ROOT}/examples/",
     "research/": f"{ROOT}/research/",
+    "tests/payloads/data/": f"{ROOT}/tests/payloads/data/",
 }
 """Words of the pages -> what stands for them here: a model that is there, and less of it."""
 NOT_RUN = {

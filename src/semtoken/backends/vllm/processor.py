@@ -7,7 +7,7 @@ It is loaded by class path, never by itself:
 
 Requests that carry `vllm_xargs: {"semtoken_id": ID}` (offline: `SamplingParams(extra_args={"semtoken_id": ID})`) are
 scored, others are left alone. The preset `paper` also reads SEMTOKEN_VLLM_CLUSTERS=clusters/.
-`semtoken.backends.vllm.channel.read_channel` picks the score up. docs/vllm.md says more.
+`semtoken.backends.vllm.channel.read_channel` picks the score up. docs/engines.md says more.
 
 vLLM has two model runners with two interfaces for such classes; this one has both. Tested with vLLM 0.32.
 """
