@@ -54,7 +54,7 @@ def of_one_pass() -> list[Target]:
         Target("weakest_token", methods.weakest_token, greedy, 0),
         Target("weakest_phrase", methods.weakest_phrase, phrases, 0),
         Target("phrase_and_mean", methods.phrase_and_mean, phrases, 0),
-        Target("mean_new_phrase", methods.mean_new_phrase, {"new_phrase_log_probs": LOGS[:3].copy(), **greedy}, 0),
+        Target("new_phrases", methods.new_phrases, {"new_phrase_log_probs": LOGS[:3].copy(), **greedy}, 0),
         Target("mean_new_word", methods.mean_new_word, {"new_word_log_probs": LOGS[:3].copy(), **greedy}, 0),
         Target("headline", methods.headline, {"log_score": -0.3, **phrases}, 0),
     ]

@@ -250,21 +250,25 @@ def candidates() -> Any:
 SENTENCE = "The capital of the country that you ask about is the old town of Paris on the river Seine"
 
 
+def middle(parts: list[Any]) -> float:
+    """The geometric mean of the least confidence and the geometric mean of all."""
+    confidences = [part.confidence for part in parts]
+    return math.sqrt(min(confidences) * math.prod(confidences) ** (1 / len(confidences)))
+
+
 def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_phrases(stc: Any) -> None:
     short, long, blank = stc.score(["Where is the tower?", "What is it?", "What?"], ["Paris", SENTENCE, "\n" * 15])
     assert (short.headline.name, short.headline.value) == ("stc", short.uncertainty)
     assert short.headline.confidence == short.confidence
     parts = long.parts("phrase")
     weakest = min(parts, key=lambda part: part.confidence)
-    assert long.headline.name == "mean_new_phrase"
+    assert long.headline.name == "new_phrases"
     assert long.headline.sentence.startswith(f"Its least sure part is “{weakest.text}” (")
-    assert long.headline.confidence == pytest.approx(math.prod(part.confidence for part in parts) ** (1 / len(parts)))
+    assert long.headline.confidence == pytest.approx(middle(parts))
     [asked] = stc.score([f"Is {weakest.text} the capital of a country?"], [SENTENCE])
     new = [part for part in parts if part.text not in (weakest.text, "capital", "country")]
-    assert asked.headline.confidence == pytest.approx(
-        math.prod(part.confidence for part in asked.parts("phrase") if part.text in {one.text for one in new})
-        ** (1 / len(new))
-    )
+    again = [part for part in asked.parts("phrase") if part.text in {one.text for one in new}]
+    assert asked.headline.confidence == pytest.approx(middle(again))
     assert (blank.headline.confidence, blank.scores["headline"]) == (0.0, math.inf)
     for one in (short, long):
         assert math.exp(-one.scores["headline"]) == pytest.approx(one.headline.confidence)
@@ -306,7 +310,7 @@ def test_the_headline_is_one_formula_for_short_answers_and_one_for_sentences(
 ) -> None:
     found = methods.headline(log_score, phrases, logs, text)
     short = len(logs) < 12 and text in ("Oslo", "a.b")
-    assert found == pytest.approx(-log_score if short else -sum(phrases) / len(phrases))
+    assert found == pytest.approx(-log_score if short else -(min(phrases) + sum(phrases) / len(phrases)) / 2)
 
 
 def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
@@ -318,8 +322,11 @@ def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
     marks = [TokenMark(start, end, -0.5, -0.4, (-0.4, -0.1)) for start, end in spans]
     found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3))
     # Paris lies, river Seine, north, country France: seven tokens in four phrases
-    assert found.confidence == pytest.approx(math.exp(-0.4 * 7 / 4))
-    assert found.confidence_bounds == pytest.approx((math.exp(-0.4 * 7 / 4), math.exp(-0.1 * 7 / 4)))
+    typical, least = 7 / 4, 2
+    assert found.confidence == pytest.approx(math.exp(-0.4 * (typical + least) / 2))
+    assert found.confidence_bounds == pytest.approx(
+        (math.exp(-0.4 * (typical + least) / 2), math.exp(-0.1 * (typical + least) / 2))
+    )
     assert found.sentence == "Its least sure part is “Paris lies” (45 %)."
     found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river up north?")
     assert found.confidence == pytest.approx(math.exp(-0.4 * 2))  # river Seine, country France
@@ -371,7 +378,7 @@ class Headed(Answer):
 
     def __init__(self, surprise: float, *, short: bool) -> None:
         super().__init__([-0.1], log_score=-surprise if short else -50.0 - surprise)
-        name, value = ("stc", -math.expm1(-surprise)) if short else ("mean_new_phrase", surprise)
+        name, value = ("stc", -math.expm1(-surprise)) if short else ("new_phrases", surprise)
         self.headline = types.SimpleNamespace(name=name, value=value, confidence_bounds=None)
 
 

@@ -120,7 +120,7 @@ _SHOULD_AGREE = {
 
 
 NOTHING_KNOWN = Fingerprint()
-HEADLINE_IN_USE = "mean_new_phrase"
+HEADLINE_IN_USE = "new_phrases"
 """What heads sentences: a calibrator of the headline says which number that was when it was fitted."""
 
 

@@ -23,7 +23,7 @@ HEADLINE = "headline"
 """The name that stands for the headline of each answer, `ScoredResponse.headline`, which counts unless another method
 is asked for.
 """
-_HEADLINES = (PRODUCT, "mean_new_phrase")
+_HEADLINES = (PRODUCT, "new_phrases")
 """The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 """Fewest labelled answers, and fewest right and wrong ones, to fit a calibrator: with fewer it makes the chances worse

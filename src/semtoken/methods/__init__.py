@@ -45,7 +45,7 @@ from semtoken.methods.relevance import sar, sentence_sar, token_sar, token_sar_o
 from semtoken.methods.self_evaluation import p_true
 from semtoken.methods.semantic import conu, nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.table import METHODS, ONE_PASS_FAMILIES, Method, method, score
-from semtoken.methods.words import headline, mean_new_phrase, mean_new_word, phrase_and_mean, weakest_phrase
+from semtoken.methods.words import headline, mean_new_word, new_phrases, phrase_and_mean, weakest_phrase
 
 __all__ = [
     "METHODS",
@@ -67,10 +67,10 @@ __all__ = [
     "ln_entropy",
     "lowest_group_confidence",
     "max_token_entropy",
-    "mean_new_phrase",
     "mean_new_word",
     "mean_token_entropy",
     "method",
+    "new_phrases",
     "nli_labels",
     "p_true",
     "perplexity",

@@ -120,15 +120,16 @@ def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 
 
 @method(
-    title="Mean new phrase",
+    title="New phrases",
     family="words",
     needs=("new_phrase_log_probs", "log_probs"),
     reference="of this project, 2026",
 )
-def mean_new_phrase(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
-    """Mean surprise of the phrases that the answer adds to its question, U = -(1/n) sum_i ln c_i.
+def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
+    """Surprise of the phrases that the answer adds to its question, U = -(min_i ln c_i + (1/n) sum_i ln c_i) / 2.
 
-    exp(-U) is the geometric mean of their confidences c_i.
+    exp(-U) is the geometric mean of the confidence of the least sure of them and that of a typical one; of a single
+    phrase it is its own confidence c_1.
 
     Parameters
     ----------
@@ -154,7 +155,8 @@ def mean_new_phrase(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.Ar
     if not _any(new_phrase_log_probs):
         return perplexity(greedy_logprobs)
     _check_tokens(greedy_logprobs)
-    return -mean(log_probs(new_phrase_log_probs, "new_phrase_log_probs")) + 0.0
+    logs = log_probs(new_phrase_log_probs, "new_phrase_log_probs")
+    return -(float(logs.min()) + mean(logs)) / 2 + 0.0
 
 
 @method(
@@ -166,7 +168,7 @@ def mean_new_phrase(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.Ar
 def headline(
     log_score: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
 ) -> float:
-    """The number on top of every answer: -log_score of a short one, `mean_new_phrase` of a sentence.
+    """The number on top of every answer: -log_score of a short one, `new_phrases` of a sentence.
 
     exp(-U) is `ScoredResponse.headline.confidence`. A sentence has 12 tokens or more, or a final stop.
 
@@ -175,7 +177,7 @@ def headline(
     log_score : float, at most 0
         Of the preset `default`; -inf for a blank answer.
     new_phrase_log_probs : array of shape (n,)
-        As in `mean_new_phrase`.
+        As in `new_phrases`.
     greedy_logprobs : array of shape (T,)
         As in `perplexity`; its length says whether the answer is short.
     text
@@ -196,7 +198,7 @@ def headline(
         log_probs(new_phrase_log_probs, "new_phrase_log_probs")
     if score == -math.inf or not is_sentence(checked_text(text, "text"), len(logs)):
         return -score + 0.0
-    return mean_new_phrase(new_phrase_log_probs, logs)
+    return new_phrases(new_phrase_log_probs, logs)
 
 
 def _check_tokens(greedy_logprobs: npt.ArrayLike) -> None:

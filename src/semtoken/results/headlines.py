@@ -1,8 +1,9 @@
 """The number on top of an answer: which one it is, its value, and one sentence that explains it.
 
 Of a short answer it is the probability of what agrees with it. The same product over the tokens of a sentence measures
-how the sentence might have been phrased: there it is the confidence of a typical phrase that the question does not
-hold. docs/results.md, "Which number stands on top?", says how this was chosen, and on how little.
+how the sentence might have been phrased: there it is the geometric mean of the confidence of its least sure phrase and
+that of a typical one, of the phrases that the question does not hold. docs/results.md, "Which number stands on top?",
+says how this was chosen, and on how little.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
 LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
 """What is said of the confidence of a short answer, of none, and of a sentence."""
-MEAN_NEW_PHRASE = "mean_new_phrase"
+NEW_PHRASES = "new_phrases"
 LONGEST_PART = 60
 
 
@@ -30,10 +31,10 @@ class Headline:
     """The number by which an answer is ranked unless another one is asked for, with a sentence about it."""
 
     name: str
-    """The method, a key of `semtoken.methods.METHODS`: `stc` or `mean_new_phrase`."""
+    """The method, a key of `semtoken.methods.METHODS`: `stc` or `new_phrases`."""
     value: float
     """The answer's uncertainty by that method, as in `ScoredResponse.scores`; higher is riskier. In [0, 1] for `stc`,
-    at least 0 for `mean_new_phrase`."""
+    at least 0 for `new_phrases`."""
     confidence: float
     """The headline's confidence in [0, 1]: higher is surer, and short and long answers can be sorted by it together. It
     is no chance of being right: a calibrator gives that."""
@@ -91,13 +92,13 @@ def headline_of(
         return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
     places = new_phrases(_Said(text), question)
     logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
-    mean, low, high = (math.fsum(column) / len(logs) for column in zip(*logs, strict=True))
+    middle, low, high = ((min(column) + math.fsum(column) / len(column)) / 2 for column in zip(*logs, strict=True))
     weakest = min(range(len(logs)), key=lambda i: logs[i][0])
     share = f" ({percentage(math.exp(logs[weakest][0]))})" if len(logs) > 1 else ""
     part = shortened(" ".join(text[slice(*places[weakest])].split()), LONGEST_PART)
     bounds = None if low == high else (math.exp(low), math.exp(high))
     sentence = LEAST_SURE.format(part=part, share=share)
-    return Headline(MEAN_NEW_PHRASE, -mean + 0.0, math.exp(mean), sentence, bounds)
+    return Headline(NEW_PHRASES, -middle + 0.0, math.exp(middle), sentence, bounds)
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS
 
 HEADLINE_SAID = (
-    "The headline is the number on top of every answer: STC under the run's rules for short answers, the mean new "
-    "phrase for sentences."
+    "The headline is the number on top of every answer: STC under the run's rules for short answers, the new phrases "
+    "for sentences."
 )
 
 
