@@ -14,6 +14,7 @@ from typing import Any
 from semtoken.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
+from semtoken.models.strangers import check_config, check_normalizer
 from semtoken.support.installation import cache_root
 
 
@@ -185,7 +186,8 @@ def resolve(model: str | Path) -> ModelSource:
     ------
     ModelError
         A catalogue model that was not fetched yet, or whose files are not those that were fetched, or a GGUF file that
-        is not there; or a folder with a pipe, a device, or a file of settings beyond `MOST_JSON`.
+        is not there; or a folder that `semtoken.models.strangers` refuses, or with a pipe, a device, or a file of
+        settings beyond `MOST_JSON`.
     """
     name = str(model)
     if name == ALMANAC:
@@ -222,6 +224,8 @@ def _check_folder(folder: Path) -> None:
             raise ModelError(f"{path} is neither a file nor a folder, so {folder} cannot be loaded.")
         if path.suffix in (".json", ".jinja", ".txt") and path.is_file() and path.stat().st_size > MOST_JSON:
             raise ModelError(f"{path} is larger than {MOST_JSON // 2**20} MiB, so {folder} is not loaded.")
+    check_config(folder)
+    check_normalizer(folder)
 
 
 def _gguf(name: str, path: Path) -> ModelSource:
@@ -332,3 +336,9 @@ def _facts(folder: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def is_known(folder: str) -> bool:
+    """Whether a folder came with semtoken or was fetched by it, so that its files were checked."""
+    path = Path(folder).resolve()
+    return path == almanac_path().resolve() or path.is_relative_to(cache_root().resolve())

@@ -15,6 +15,8 @@ from typing import Any
 from semtoken.backends.transformers.model import TransformersBackend, check_model
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.models.gguf import load_tokenizer
+from semtoken.models.sources import is_known
+from semtoken.models.strangers import check_size, check_template
 from semtoken.support.extras import quiet_gguf, require
 from semtoken.support.inputs import shown
 
@@ -94,10 +96,14 @@ def load_transformers(
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
     check_options(model_or_path, options, source | files)
+    stranger = not is_known(model_or_path)
     if options.get("gguf_file"):
         kind = AutoModelForCausalLM
     else:
-        kind = _class_for(model_or_path, _config(model_or_path, revision, trust_remote_code, files))
+        config = _config(model_or_path, revision, trust_remote_code, files)
+        kind = _class_for(model_or_path, config)
+        if stranger and Path(model_or_path).is_dir() and not find_adapter_config_file(model_or_path):
+            _check_described(Path(model_or_path), kind, config)
     try:
         if gguf_file := options.get("gguf_file"):
             for package in ("gguf", "accelerate"):
@@ -105,6 +111,8 @@ def load_transformers(
             tokenizer = load_tokenizer(Path(model_or_path) / gguf_file)
         else:
             tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
+        if stranger:
+            check_template(model_or_path, tokenizer.chat_template)
         with quiet_gguf() if gguf_file else nullcontext(), _without_report():
             model, loaded = kind.from_pretrained(
                 model_or_path, dtype=dtype, output_loading_info=True, **source, **options
@@ -123,6 +131,8 @@ def load_transformers(
     if processor is not None:
         tokenizer = processor.tokenizer
         tokenizer.chat_template = tokenizer.chat_template or processor.chat_template
+        if stranger:
+            check_template(model_or_path, tokenizer.chat_template)
     backend = TransformersBackend(model.eval(), tokenizer, prove=prove, processor=processor, without_images=without)
     with suppress(ModelError) if processor is not None else nullcontext():  # it may read images, and refuse texts
         _ = backend.proof
@@ -216,6 +226,20 @@ def _config(model_or_path: str, revision: str | None, trust: bool, files: dict[s
         return AutoConfig.from_pretrained(model_or_path, revision=revision, trust_remote_code=trust, **files)
     except Exception as error:  # of a damaged file, transformers raises anything
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
+
+
+def _check_described(folder: Path, kind: Any, config: Any) -> None:
+    """Raise `ModelError` if the model that the configuration describes is many times larger than its files.
+
+    It is built without memory for its weights.
+    """
+    try:
+        with torch.device("meta"), _without_report():
+            described = kind.from_config(config, trust_remote_code=False)
+    except Exception:  # of a damaged file, transformers raises anything; it does so when it loads the model
+        return
+    tensors = [*described.parameters(), *described.buffers()]
+    check_size(folder, sum(tensor.numel() for tensor in tensors))
 
 
 def _class_for(model_or_path: str, config: Any) -> Any:
