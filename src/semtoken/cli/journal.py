@@ -157,7 +157,8 @@ def delete(
 ) -> None:
     """Delete entries with their labels, by age or by the person who asked; with both, only what is both.
 
-    It fails as long as a file of the journal still holds deleted texts, and says why.
+    It fails as long as a file of the journal still holds deleted texts, and says why. Files that you exported before
+    keep their texts: delete those yourself.
 
     For example:
 
@@ -170,7 +171,8 @@ def delete(
     journal = open_journal(url, spool)
     if not yes:
         typer.confirm(f"Delete these entries of {journal.name} for good?", abort=True)
-    tell(f"{journal.delete(before=before, person=person, spool=spool):,} entries deleted.")
+    deleted = journal.delete(before=before, person=person, spool=spool)
+    tell(f"{deleted:,} entries deleted. Files that were exported before keep their texts.")
 
 
 def seconds_of(age: str) -> float:
