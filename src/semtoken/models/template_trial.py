@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 CPU_SECONDS = 2
 MEMORY = 2**30
@@ -31,7 +31,7 @@ def render(template: str, messages: list[dict[str, str]]) -> int:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class GenerationTag(Extension):
-        tags = {"generation"}
+        tags: ClassVar[set[str]] = {"generation"}
 
         def parse(self, parser: Any) -> Any:
             """The body alone: transformers marks it for training."""
@@ -46,9 +46,8 @@ def render(template: str, messages: list[dict[str, str]]) -> int:
     )
     sandbox.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
     sandbox.globals |= {"raise_exception": refuse, "strftime_now": lambda form: form}
-    pieces = sandbox.from_string(template).generate(
-        messages=messages, tools=None, documents=None, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"
-    )
+    given = {"messages": messages, "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>"}
+    pieces = sandbox.from_string(template).generate(given, tools=None, documents=None)
     length = 0
     for piece in pieces:
         length += len(piece)
@@ -70,5 +69,5 @@ if __name__ == "__main__":
             render(text, conversation)
         except MemoryError:
             sys.exit(TOO_LARGE)
-        except Exception:  # of a template that refuses these messages; it is not tried for what it says
-            continue
+        except Exception as error:  # of a template that refuses these messages; it is not tried for what it says
+            print(type(error).__name__)
