@@ -4,7 +4,8 @@
 
 Files of docs/ go to the root of the site, others keep their place, notebooks become Markdown with their outputs. Links
 are rewritten to the new places, and a link to a file that does not exist stops the build. `llms.txt` lists the pages
-with a sentence each, in the order of the navigation, for programs that read documentation (llmstxt.org).
+with a sentence each, in the order of the navigation, for programs that read documentation (llmstxt.org). The page of the
+commands gets the reference of all of them, from their own help.
 """
 
 from __future__ import annotations
@@ -52,17 +53,22 @@ FILES = (
     "packaging/contrib/**/*.patch",
     "examples/bench/*.yaml",
 )
+COMMANDS = "docs/cli.md"
 LINK = re.compile(r"(?P<text>\]\()(?P<path>(?![a-z]+:|#)[^)\s]+\.[a-zA-Z]+)(?P<anchor>#[^)\s]*)?\)")
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.DOTALL | re.MULTILINE)
 
 
 def main() -> None:
     """Write every page and file."""
+    from scripts.command_reference import reference
+
     shutil.rmtree(OUT, ignore_errors=True)
     pages = {path.relative_to(ROOT).as_posix(): path for pattern in PAGES for path in sorted(ROOT.glob(pattern))}
     files = {path.relative_to(ROOT).as_posix(): path for pattern in FILES for path in sorted(ROOT.glob(pattern))}
     for name, path in pages.items():
         text = notebook_text(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
+        if name == COMMANDS:
+            text += f"\n{reference()}"
         write(OUT / place(name), relinked(text, name, pages.keys() | files.keys()))
     for name, path in files.items():
         target = OUT / place(name)
@@ -148,4 +154,5 @@ def write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))  # for the other scripts
     main()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import command_reference
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -372,6 +373,14 @@ def commands() -> tuple[Command, ...]:
     return tuple(found)
 
 
+@cache
+def examples() -> tuple[Command, ...]:
+    """The examples in the help of all commands, which the site shows with their options."""
+    shown = re.findall(r"^```text\n(.*?)^```", command_reference.reference(), re.DOTALL | re.MULTILINE)
+    lines = [re.split("[,:] ", line)[0] for text in shown for line in text.splitlines()]
+    return tuple(Command("help", re.sub(r"^[A-Z_]+=\S+ ", "", line), "") for line in lines)
+
+
 def test_commands_are_found() -> None:
     texts = [command.text for command in commands()]
     assert any(text.startswith("semtoken ask --tokens") for text in texts) and len(texts) > 40
@@ -412,7 +421,9 @@ def test_words_that_are_wrong_are_found() -> None:
     check_words(["ask", "--tokens", "--preset", "paper", "Paris"])
 
 
-@pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.page}: {command.text}")
+@pytest.mark.parametrize(
+    "command", [*commands(), *examples()], ids=lambda command: f"{command.page}: {command.text}"
+)
 def test_a_command_is_one(command: Command) -> None:
     for program, *words in command.steps:
         match program:
@@ -461,7 +472,6 @@ INSTEAD = {
     "--model MODEL": "--model almanac",
     "semtoken cluster make MODEL": "semtoken cluster make almanac",
     "journal delete journal.db": "journal delete --yes journal.db",
-    "--limit 500": "--limit 20",
     "spread,perplexity,stc --limit 100": "spread,perplexity,stc --limit 20",
     "--methods stc,sequence_probability,perplexity --controls": "--methods stc,sequence_probability --limit 12",
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
@@ -482,10 +492,6 @@ NOT_RUN = {
     r"--ray-gpus": "needs GPUs; tests/score_file/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/models/test_models.py makes one",
-    r"semtoken cluster make \./my-model": "a minute; tests/clusters/test_clusters.py clusters",
-    r"cluster remove": "names clusters of the author's machine",
-    r"semtoken demo\b": "tests/cli/test_demo.py runs it",
-    r"compare --limit": "tests/bench/test_compare.py runs it",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
     r"almanac/answers\.parquet": "tests/bench/test_report_command.py makes reports",
 }
@@ -494,6 +500,9 @@ QUESTIONS = ("Who wrote Emma?", "Mumbai lies in what country?", "What is the cap
 
 def runnable(page: str) -> list[Command]:
     """The semtoken commands of a page that can run here."""
+    if page == "help":
+        few = r"semtoken (ask (?!--calibrator).*\?\"|cluster (show USA|list))$"
+        return [one for one in examples() if re.match(few, one.text)]
     return [
         command
         for command in commands()
@@ -509,7 +518,7 @@ def test_every_reason_is_needed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted({c.page for c in commands() if runnable(c.page)}))
+@pytest.mark.parametrize("page", sorted({c.page for c in [*commands(), *examples()] if runnable(c.page)}))
 def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
     prepare(here, page)
     for command in runnable(page):

@@ -70,34 +70,39 @@ class ShortHelp(TyperCommand):
         from rich.markdown import Markdown
         from rich.padding import Padding
 
-        options = [param for param in self.params if isinstance(param, TyperOption) and not param.hidden]
-        names = {param.name: param for param in options}
-        place = ctx.command_path.partition(" ")[2]
-        shown = [names[name] for name in (names if whole else ESSENTIAL.get(place, names))]
-        arguments = [param for param in self.params if not isinstance(param, TyperOption)]
         console = Console(highlight=False, emoji=False)
         console.print(self.get_usage(ctx), markup=False, soft_wrap=True)
-        text, examples = _examples_apart(inspect.cleandoc(self.help or ""))
+        text, examples = examples_apart(inspect.cleandoc(self.help or ""))
         console.print(f"For example: {examples[0]}\n" if examples else "", markup=False)
         console.print(Padding(Markdown(text), (0, 2)))
         if len(examples) > 1:
             console.print("\nFurther examples", style="bold")
             for example in examples[1:]:
                 console.print(Padding(example, (0, 2)), markup=False)
-        essential = [param for param in shown if param.name in ESSENTIAL.get(place, names)]
-        titled: dict[str, list[Any]] = {"Arguments": arguments, "Options": essential}
-        others = [param for param in shown if param not in essential]
+        titled, left_out = self.titled_params(ctx, whole=whole)
+        for title, params in titled.items():
+            console.print(f"\n{title}", style="bold")
+            console.print(_two_columns(params, ctx))
+        if left_out:
+            console.print(f"\nThe other {left_out} options: {ctx.command_path} {ALL}", markup=False)
+
+    def titled_params(self, ctx: Any, *, whole: bool) -> tuple[dict[str, list[Any]], int]:
+        """The arguments and options by the titles that they stand under in the help, and how many it leaves out."""
+        options = [param for param in self.params if isinstance(param, TyperOption) and not param.hidden]
+        names = {param.name: param for param in options}
+        essential = ESSENTIAL.get(ctx.command_path.partition(" ")[2], names)
+        titled: dict[str, list[Any]] = {
+            "Arguments": [param for param in self.params if not isinstance(param, TyperOption)],
+            "Options": [names[name] for name in (names if whole else essential) if name in essential],
+        }
+        others = [param for param in options if whole and param.name not in essential]
         for param in sorted(others, key=lambda param: param.rich_help_panel is None):  # rarely needed ones last
             titled.setdefault(param.rich_help_panel or "Rarely needed", []).append(param)
-        for title, params in titled.items():
-            if params:
-                console.print(f"\n{title}", style="bold")
-                console.print(_two_columns(params, ctx))
-        if len(shown) < len(options):
-            console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
+        left_out = 0 if whole else len(options) - len(titled["Options"])
+        return {title: params for title, params in titled.items() if params}, left_out
 
 
-def _examples_apart(help: str) -> tuple[str, list[str]]:
+def examples_apart(help: str) -> tuple[str, list[str]]:
     """A help text without its examples, and the examples as they are typed."""
     text, _, rest = help.partition("For example:")
     examples = [" ".join(one.split()) for one in re.split(r"^- ", rest, flags=re.MULTILINE)]
@@ -137,6 +142,13 @@ def _two_columns(params: Sequence[Any], ctx: Any) -> Table:
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
+    for names, told in described(params, ctx):
+        table.add_row(Text(f"  {names}", style="cyan"), Text(told.replace("`", "")))
+    return table
+
+
+def described(params: Sequence[Any], ctx: Any) -> Iterator[tuple[str, str]]:
+    """Each parameter's names, and what it is for with its choices."""
     annotations = inspect.signature(ctx.command.callback, eval_str=True).parameters
     for param in params:
         if isinstance(param, TyperOption):
@@ -146,8 +158,7 @@ def _two_columns(params: Sequence[Any], ctx: Any) -> Table:
                 told = f"{told} One of {', '.join(choices)}."
         else:
             names, told = param.metavar or (param.name or "").upper(), param.help or ""
-        table.add_row(Text(f"  {names}", style="cyan"), Text(_RANGE.sub("", told).replace("`", "")))
-    return table
+        yield names, _RANGE.sub("", told)
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
