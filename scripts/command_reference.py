@@ -1,7 +1,4 @@
-"""The reference of all commands, written from their own help; scripts/gather_docs.py puts it on the site.
-
-    python scripts/command_reference.py        # prints it
-"""
+"""The reference of all commands, written from their own help; scripts/gather_docs.py puts it on the site."""
 
 from __future__ import annotations
 
@@ -53,7 +50,3 @@ def section(command: Any, context: Any) -> str:
 def cell(text: str) -> str:
     """A text as a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-if __name__ == "__main__":
-    print(reference())

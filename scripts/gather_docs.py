@@ -4,8 +4,8 @@
 
 Files of docs/ go to the root of the site, others keep their place, notebooks become Markdown with their outputs. Links
 are rewritten to the new places, and a link to a file that does not exist stops the build. `llms.txt` lists the pages
-with a sentence each, in the order of the navigation, for programs that read documentation (llmstxt.org). The page of the
-commands gets the reference of all of them, from their own help.
+with a sentence each, in the order of the navigation, for programs that read documentation (llmstxt.org). The page of
+the commands gets the reference of all of them, from their own help.
 """
 
 from __future__ import annotations
