@@ -421,9 +421,7 @@ def test_words_that_are_wrong_are_found() -> None:
     check_words(["ask", "--tokens", "--preset", "paper", "Paris"])
 
 
-@pytest.mark.parametrize(
-    "command", [*commands(), *examples()], ids=lambda command: f"{command.page}: {command.text}"
-)
+@pytest.mark.parametrize("command", [*commands(), *examples()], ids=lambda command: f"{command.page}: {command.text}")
 def test_a_command_is_one(command: Command) -> None:
     for program, *words in command.steps:
         match program:
