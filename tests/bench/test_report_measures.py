@@ -12,7 +12,7 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from semtoken import metrics
 from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
-from semtoken.bench.report.comparison import method_tests, reference_tests
+from semtoken.bench.report.comparison import method_tests
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.figure_list import measured_figures, paired_tests
 from semtoken.bench.report.overview import headline, notes, overview
@@ -72,7 +72,7 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
         tested = found.methods[name].quality["prr"].to_reference
         assert tested is not None and (tested.difference, tested.p_adjusted) == (difference, p)
     assert found.methods["sar"].quality["prr"].to_reference is None
-    (group,) = reference_tests([found], "prr", "sar").groups
+    (group,) = method_tests([found], "prr", "sar").groups
     assert [row[0].text for row in group.rows] == [method.title for method in found.ranked("prr")]
     against = {(test.setting, test.metric) for test in paired_tests([found]) if test.against == "SAR"}
     assert against == {(found.methods[name].title, metric) for name in others for metric in ("AUROC", "PRR")}

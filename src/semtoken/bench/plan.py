@@ -134,7 +134,19 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
             continue
         for dataset in datasets:
             steps = _Steps(settings, dataset, {"model": identity | backend} | helpers)
-            cells.append(_cell(settings, model, dataset, clusterings, steps.all(model, clusterings)))
+            cells.append(
+                CellPlan(
+                    model=model.label,
+                    dataset=dataset.label,
+                    questions=dataset.content_hash,
+                    n_questions=len(dataset.questions),
+                    shard_size=settings.shard_size,
+                    format=asdict(dataset.format),
+                    steps={step.name: step for step in steps.all(model, clusterings)},
+                    clusterings=clusterings,
+                    notes=dataset.notes,
+                )
+            )
     return Plan(tuple(cells), problems)
 
 
@@ -144,26 +156,6 @@ def _helper(model: str, embedded: Callable[[], Path]) -> Mapping[str, str]:
         return model_identity(embedded() if model == ALMANAC else model)
     except SemtokenError:
         return {"name": model}
-
-
-def _cell(
-    settings: RunSettings,
-    model: ModelSettings,
-    dataset: Dataset,
-    clusterings: tuple[PlannedClustering, ...],
-    steps: Sequence[PlannedStep],
-) -> CellPlan:
-    return CellPlan(
-        model=model.label,
-        dataset=dataset.label,
-        questions=dataset.content_hash,
-        n_questions=len(dataset.questions),
-        shard_size=settings.shard_size,
-        format=asdict(dataset.format),
-        steps={step.name: step for step in steps},
-        clusterings=clusterings,
-        notes=dataset.notes,
-    )
 
 
 @dataclass(frozen=True)

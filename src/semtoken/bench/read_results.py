@@ -130,11 +130,6 @@ def _load_outside(settings: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _needs(name: str) -> tuple[str, ...]:
-    """What a method reads; of one from a file that is gone only the formula's own seconds are known."""
-    return METHODS[name].needs if name in METHODS else ()
-
-
 @dataclass
 class _Reader:
     """Reads the files of one cell."""
@@ -156,6 +151,8 @@ class _Reader:
                 f"({seconds[SHARED_PREFIX]:.1f} s), so there is no overhead in percent of the generation."
             )
         steps = {name: value for name, value in seconds.items() if not name.startswith("score:")}
+        # of a method from a file that is gone only the formula's own seconds are known
+        needs = {name: METHODS[name].needs if name in METHODS else () for name in scores}
         return Cell(
             model=self.plan.model,
             dataset=self.plan.dataset,
@@ -164,7 +161,7 @@ class _Reader:
             judgements=self._judgements(),
             variants=self._variants(),
             greedy_seconds=seconds["greedy"],
-            seconds={name: seconds[f"score:{name}"] + seconds_for(_needs(name), seconds) for name in scores},
+            seconds={name: seconds[f"score:{name}"] + seconds_for(needs[name], seconds) for name in scores},
             steps=steps,
             controls=self._controls(),
             texts=self._texts(),

@@ -258,13 +258,11 @@ class _Session:
         clusterings = work.cell.clusterings if work.name == "stc" else ()  # nothing else reads clusters
         if clusterings and not self._has(clusterings[0], work.cell):
             return ()
-        steps = [step for step in work.steps if self._can(step.key, step.inputs, work.cell)]
+        key_of = {name: step.key for name, step in work.cell.steps.items()}
+        steps = [s for s in work.steps if not self._broken.intersection([s.key, *map(key_of.get, s.inputs)])]
         if clusterings:
             steps = [step for step in steps if self._has(clustering_of(work.cell, step.name), work.cell)]
         return tuple(steps)
-
-    def _can(self, key: str, inputs: Sequence[str], cell: CellPlan) -> bool:
-        return not self._broken.intersection([key, *(cell.steps[name].key for name in inputs)])
 
     def _has(self, clustering: PlannedClustering, cell: CellPlan) -> bool:
         """Whether the run holds a clustering, made now if need be."""

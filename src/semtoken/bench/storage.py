@@ -120,7 +120,7 @@ def _read(
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             facts = safe_files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
             schema = opened.schema_arrow
-            if not (safe_files.is_sealed(facts) or _is_former(facts)) or facts["columns"] != schema.names:
+            if not safe_files.is_sealed(facts) or facts["columns"] != schema.names:
                 return None  # what is written of a file and the names in it lie outside the pages
             if facts.get("types", found := _types(schema)) != found:
                 return None
@@ -135,11 +135,6 @@ def _read(
 def _types(schema: Any) -> list[str]:
     """The type of each column, as it reads in a file: Parquet gives the items of a list a name of its own."""
     return [str(column.type).replace("<element:", "<item:") for column in schema]
-
-
-def _is_former(facts: Any) -> bool:
-    """Whether the facts are those of a shard of release 0.1, which had no checksum of their own."""
-    return isinstance(facts, dict) and facts.keys() <= {"key", "shard", "columns", "seconds", "usage"}
 
 
 def problem_path(folder: Path, number: int) -> Path:

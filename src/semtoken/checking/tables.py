@@ -133,7 +133,7 @@ def page_rows(checked: CheckedReplies) -> list[dict[str, Any]]:
 
 def _stretches(one: CheckedAnswer) -> dict[str, Any]:
     if not one.fields:
-        return {"marks": _marks(one)}
+        return {"marks": [_mark(doubt) for doubt in one.doubts[:MARKED]]}
     return {"parts": [_slim({k: v for k, v in field.items() if k not in OF_THE_ANSWER}) for field in one.fields]}
 
 
@@ -148,10 +148,6 @@ def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if value not in (None, "", ()) or name == "log_score"
     }
-
-
-def _marks(one: CheckedAnswer) -> list[dict[str, Any]]:
-    return [_mark(doubt) for doubt in one.doubts[:MARKED]]
 
 
 def _mark(doubt: Doubt) -> dict[str, Any]:

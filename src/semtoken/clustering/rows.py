@@ -143,7 +143,7 @@ def as_rows(table: Any, metric: Metric) -> Rows:
     if metric == "cosine":
         whole = np.sqrt(sum((norm * scale) ** 2 for norm, scale in zip(norms, scales, strict=True)))
         scales = [scale * _inverse(whole) for scale in scales]
-        return Rows(parts, tuple(scales), metric, zero, np.zeros(_columns(parts), np.float32), 1.0)
+        return Rows(parts, tuple(scales), metric, zero, np.zeros(sum(part.shape[1] for part in parts), np.float32), 1.0)
     largest = max(float((norm * scale).max()) for norm, scale in zip(norms, scales, strict=True))
     # A power of two changes no digit, and keeps squares far from overflow and underflow.
     unit = 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
@@ -231,10 +231,6 @@ def _check_finite(parts: Sequence[Array], norms: Sequence[NDArray[np.float64]]) 
 
 def _inverse(norm: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
-
-
-def _columns(parts: Sequence[Array]) -> int:
-    return sum(part.shape[1] for part in parts)
 
 
 def _centre(parts: Sequence[Array], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:

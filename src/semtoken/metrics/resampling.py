@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,31 +61,14 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The metric of a minus the metric of b, on the same answers."""
+class Difference(Estimate):
+    """The metric of a minus the metric of b, on the same answers.
 
-    value: float
-    """Positive: a has the larger metric. NaN if either is undefined."""
-    low: float
-    """Lower end of the percentile interval."""
-    high: float
-    """Upper end of the percentile interval."""
+    A positive value: a has the larger metric. NaN: one of the two is undefined. `n_non_finite` counts both.
+    """
+
     p_value: float
     """Two-sided, for "no difference"; never below 1 / (n_resamples + 1)."""
-    n: int
-    """How many answers counted."""
-    n_left_out: int
-    """How many answers were not judged."""
-    n_non_finite: int
-    """How many uncertainties are NaN or +inf, in a and in b together."""
-    n_resamples: int
-    """How many resamples were drawn."""
-    n_undefined: int
-    """How many resamples have no value."""
-    confidence_level: float
-    """The share of the resampled values that lies inside the interval, in (0, 1)."""
-    reason: str
-    """Why there is no value; empty if there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,20 +128,14 @@ class ResampledMetric:
             )
         reason = self.reason or other.reason
         values = np.empty(0) if reason else self.values - other.values
-        low, high = _interval(values, confidence_level)
-        return Difference(
+        found = replace(
+            self,
             value=self.value - other.value,
-            low=low,
-            high=high,
-            p_value=_two_sided(values) if p_value is None else p_value,
-            n=self.n,
-            n_left_out=self.n_left_out,
+            values=values,
             n_non_finite=self.n_non_finite + other.n_non_finite,
-            n_resamples=self.n_resamples,
-            n_undefined=int(np.isnan(values).sum()),
-            confidence_level=confidence_level,
             reason=reason,
-        )
+        ).estimate(confidence_level)
+        return Difference(**vars(found), p_value=_two_sided(values) if p_value is None else p_value)
 
 
 def bootstrap(

@@ -45,18 +45,6 @@ PairRecorder: TypeAlias = Callable[[AskPairs, Sequence[Generation], Tokens], lis
 """A model's answers to pairs of texts (`AskPairs`) -> the fields that it adds to each generation."""
 
 
-def _log_score(answer: ScoredResponse, question: str) -> Fields:
-    return {"stc_log_score": answer.log_score}
-
-
-def _without_clustering(answer: ScoredResponse, question: str) -> Fields:
-    return {"stc_no_clustering_log_score": answer.log_score}
-
-
-def _without_prefixes(answer: ScoredResponse, question: str) -> Fields:
-    return {"stc_no_prefix_log_score": answer.log_score}
-
-
 def _words(answer: ScoredResponse, question: str) -> Fields:
     return {
         "default_log_score": answer.log_score,
@@ -85,7 +73,7 @@ class RecordingStep:
     rules: Mapping[str, Any] | None = None
     """For a step that reads a scored answer: the fields of `ScoringRules` in which its rules differ from those of the
     run. None for other steps."""
-    of_answer: OfAnswer = _log_score
+    of_answer: OfAnswer = lambda answer, question: {"stc_log_score": answer.log_score}
     """For a step with `rules`: a scored answer and its question -> the fields that the step fills."""
 
     inside: frozenset[Readable] = frozenset()
@@ -148,14 +136,14 @@ _OWN: tuple[RecordingStep, ...] = (
         fills=("stc_no_clustering_log_score",),
         needs=("token_ids",),
         rules={"clustering": False},
-        of_answer=_without_clustering,
+        of_answer=lambda answer, question: {"stc_no_clustering_log_score": answer.log_score},
     ),
     RecordingStep(
         "stc_no_prefix",
         fills=("stc_no_prefix_log_score",),
         needs=("token_ids",),
         rules={"prefix_matching": False},
-        of_answer=_without_prefixes,
+        of_answer=lambda answer, question: {"stc_no_prefix_log_score": answer.log_score},
     ),
     RecordingStep(
         "words",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,28 @@ if TYPE_CHECKING:
     from semtoken.statistics import SimilarityModel
 
 
+class _JudgeOfOne:
+    """The base of judges that look at one answer at a time."""
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item, in the same order."""
+        verdicts = []
+        for item in items:
+            verdicts.append(self._verdict(item))
+            if on_judged is not None:
+                on_judged(len(verdicts))
+        return verdicts
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class ExactJudge:
-    """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation."""
+class ExactJudge(_JudgeOfOne):
+    """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation.
+
+    An empty answer is incorrect.
+    """
 
     name: str = "exact"
 
@@ -27,14 +46,16 @@ class ExactJudge:
         """The kind of the judge, which has no further settings."""
         return {"kind": "exact"}
 
-    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item; an empty answer is incorrect."""
-        return _each(items, lambda item: Verdict(float(is_correct(item.answer, item.question))), on_judged)
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        return Verdict(float(is_correct(item.answer, item.question)))
 
 
 @dataclass(frozen=True)
-class ContainsJudge:
-    """Calls an answer correct if the words of an accepted one stand in it, normalised as by `ExactJudge`."""
+class ContainsJudge(_JudgeOfOne):
+    """Calls an answer correct if the words of an accepted one stand in it, normalised as by `ExactJudge`.
+
+    Whole words count: "art" does not stand in "party".
+    """
 
     name: str = "contains"
 
@@ -43,20 +64,15 @@ class ContainsJudge:
         """The kind of the judge, which has no further settings."""
         return {"kind": "contains"}
 
-    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """One verdict for each item. Whole words count: "art" does not stand in "party"."""
-        return _each(items, lambda item: Verdict(float(_contains(item))), on_judged)
-
-
-def _contains(item: AnswerToJudge) -> bool:
-    words = f" {normalize_answer(item.answer)} "
-    accepted = {normalize_answer(answer) for answer in item.question.answers} - {""}
-    return any(f" {answer} " in words for answer in accepted)
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        words = f" {normalize_answer(item.answer)} "
+        accepted = {normalize_answer(answer) for answer in item.question.answers} - {""}
+        return Verdict(float(any(f" {answer} " in words for answer in accepted)))
 
 
 @dataclass(frozen=True)
-class RougeJudge:
-    """Calls an answer correct if its largest ROUGE-L F1 with an accepted answer is above a threshold.
+class RougeJudge(_JudgeOfOne):
+    """Calls an answer correct if its largest ROUGE-L F1 with an accepted answer, its quality, is above a threshold.
 
     Uses Google's `rouge_score` without stemming. Its words are runs of the letters a to z and digits after
     lower-casing: a text without any, such as one in Greek, has a ROUGE-L of 0 with everything.
@@ -74,24 +90,9 @@ class RougeJudge:
     def _scorer(self) -> Any:
         return require("rouge_score.rouge_scorer", extra="bench").RougeScorer(["rougeL"], use_stemmer=False)
 
-    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """Judge answers by ROUGE-L F1 with the best accepted answer; that F1 is the quality of each verdict."""
-        return _each(items, self._verdict, on_judged)
-
     def _verdict(self, item: AnswerToJudge) -> Verdict:
         quality = float(self._scorer.score_multi(list(item.question.answers), item.answer)["rougeL"].fmeasure)
         return Verdict(float(quality > self.threshold), quality)
-
-
-def _each(
-    items: Sequence[AnswerToJudge], verdict: Callable[[AnswerToJudge], Verdict], on_judged: OnJudged | None
-) -> list[Verdict]:
-    verdicts = []
-    for item in items:
-        verdicts.append(verdict(item))
-        if on_judged is not None:
-            on_judged(len(verdicts))
-    return verdicts
 
 
 CHUNK = 256

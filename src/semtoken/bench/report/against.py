@@ -137,15 +137,10 @@ def _name_behind(label: str, choices: Any, usual: Mapping[str, str] | None = Non
     for choice in choices if isinstance(choices, list | tuple) else ():
         if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
             name: str = choice["name"]
-            shown = choice.get("label") or (usual or {}).get(name) or _stem(name)
+            shown = choice.get("label") or (usual or {}).get(name) or PurePath(name).name.split(".jsonl")[0]
             if shown == label:
                 return name
     return None
-
-
-def _stem(name: str) -> str:
-    """The usual label of a file or hub id."""
-    return PurePath(name).name.split(".jsonl")[0]
 
 
 PERCENT = "percent of generation time"
@@ -200,17 +195,7 @@ def against_paper(
     """Compare the paper's figures with measured ones, matched by data set, model, and method or setting.
 
     Tables hold the pairs of a model and a data set that the paper has; the summary names the others.
-
-    Parameters
-    ----------
-    results
-        Its settings tell what stands behind the labels of models and data sets.
-    judge
-        The judge whose verdicts the figures use.
-    cells
-        The cells that `measure` returned.
-    figures
-        The figures that `measured_figures` returned.
+    `cells` are from `measure`, `figures` from `measured_figures`.
     """
     labels = dict.fromkeys([*(cell.model for cell in cells), *(figure.model for figure in figures)])
     found = _Counterparts(

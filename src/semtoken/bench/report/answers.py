@@ -18,7 +18,6 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
-from semtoken.support.arrays import FloatArray
 from semtoken.support.text import one_line
 
 SHARED = 0.5
@@ -87,18 +86,14 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     assert cell.log_score is not None
     correct = cell.judgements[judge]
     lines = [applied.check(cell.log_score, correct)]
-    if (n := _count_shared(applied.calibrator, cell.log_score[~np.isnan(correct)])) >= SHARED * applied.calibrator.n:
+    judged = cell.log_score[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
+    if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
         lines.append(
             f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so these "
             "figures do not show that the promise holds. Check it on other questions."
         )
     lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
     return tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
-
-
-def _count_shared(calibrator: Calibrator, log_score: FloatArray) -> int:
-    """Labelled answers whose score is among these to all digits."""
-    return (Counter(calibrator.scores) & Counter(log_score.tolist())).total()
 
 
 def promise_of(found: Sequence[CellCalibrator]) -> str:

@@ -272,7 +272,7 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str, count: Calla
     correct = cell.judgements[judge]
     names = [name for name in METHODS if name in cell.uncertainty]
     names += [name for name in cell.uncertainty if name not in METHODS]
-    tests = _Tests(correct, n_resamples)
+    tests = PairedTests(correct, n_resamples)
     drawn: dict[str, dict[str, ResampledMetric]] = {metric: {} for metric in METRICS}
     for name in names:
         for metric in METRICS:
@@ -300,22 +300,18 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str, count: Calla
 
 
 def _method(cell: Cell, name: str, quality: Mapping[str, Quality]) -> MethodFigures:
-    seconds = cell.seconds.get(name, math.nan)
+    seconds, uncertainty = cell.seconds.get(name, math.nan), cell.uncertainty[name]
     comparable = cell.greedy_seconds > 0 and SHARED_PREFIX not in cell.steps
     return MethodFigures(
         name=name,
         quality=quality,
-        undefined=_count_undefined(cell.uncertainty[name]),
+        undefined=int((np.isnan(uncertainty) | (uncertainty == np.inf)).sum()),
         seconds=seconds,
         percent=100 * seconds / cell.greedy_seconds if comparable else math.nan,
     )
 
 
-def _count_undefined(uncertainty: FloatArray) -> int:
-    return int((np.isnan(uncertainty) | (uncertainty == np.inf)).sum())
-
-
-class _Tests:
+class PairedTests:
     """Paired tests on the answers of one cell, each made once."""
 
     def __init__(self, correct: FloatArray, n_permutations: int) -> None:
@@ -365,7 +361,7 @@ class _Tests:
 def _qualities(
     drawn: Mapping[str, ResampledMetric],
     metric: str,
-    tests: _Tests,
+    tests: PairedTests,
     values: Mapping[str, FloatArray],
     reference: str,
 ) -> dict[str, Quality]:
@@ -386,7 +382,7 @@ def _qualities(
 
 
 def _variant_qualities(
-    drawn: Mapping[str, ResampledMetric], main: ResampledMetric | None, tests: _Tests, cell: Cell
+    drawn: Mapping[str, ResampledMetric], main: ResampledMetric | None, tests: PairedTests, cell: Cell
 ) -> dict[str, Quality]:
     tested = {}
     if main is not None:
@@ -396,7 +392,7 @@ def _variant_qualities(
 
 
 def _controls(
-    cell: Cell, drawn: Mapping[str, ResampledMetric], tests: _Tests, count: Callable[[], None]
+    cell: Cell, drawn: Mapping[str, ResampledMetric], tests: PairedTests, count: Callable[[], None]
 ) -> dict[str, ControlFigures]:
     """Every control beside STC and beside sequence probability."""
     if not {STC, BASELINE} <= drawn.keys():
@@ -409,7 +405,8 @@ def _controls(
             resample("auroc", one, tests.correct, n_resamples=n_resamples, seed=SEED) for one in cell.controls[name]
         ]
         own = f"{PREFIX}{name}"
-        values = {**cell.uncertainty, own: cell.controls[name][_median([one.value for one in repeats])]}
+        median = np.argsort([one.value for one in repeats], kind="stable")[(len(repeats) - 1) // 2]  # the lower one
+        values = {**cell.uncertainty, own: cell.controls[name][median]}
         found[name] = _mean(repeats)
         from_stc[name] = found[name].minus(drawn[STC], p_value=tests.p("auroc", own, STC, values))
         from_baseline[name] = found[name].minus(drawn[BASELINE], p_value=tests.p("auroc", own, BASELINE, values))
@@ -421,11 +418,6 @@ def _controls(
         )
         for name in names
     }
-
-
-def _median(values: Sequence[float]) -> int:
-    """Position of the (lower) median."""
-    return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
 
 
 def _mean(repeats: Sequence[ResampledMetric]) -> ResampledMetric:

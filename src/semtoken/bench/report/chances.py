@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, SEED, STC, TestedDifference, spoken, title_of
+from semtoken.bench.report.cell_figures import ABLATIONS, SEED, STC, PairedTests, TestedDifference, spoken, title_of
 from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import (
     Entry,
@@ -37,8 +37,6 @@ from semtoken.metrics import (
     Estimate,
     ResampledMetric,
     SelectiveRisk,
-    holm,
-    permutation_test,
     resample,
     risk_coverage,
 )
@@ -116,16 +114,7 @@ def cell_chances(
 ) -> tuple[CellChances, ...]:
     """Compute risks and chances for every cell that has verdicts of the judge.
 
-    Parameters
-    ----------
-    cells
-        The cells of a run.
-    judge
-        The judge that `chosen_judge` returned.
-    n_resamples
-        Of the bootstrap, and exchanges of the tests.
-    reference
-        The method that the others are set against.
+    `judge` is from `chosen_judge`, and `reference` the method that the others are set against.
     """
     found = [
         _cell(cell, judge, n_resamples, reference) for cell in cells if judge in cell.judgements and cell.uncertainty
@@ -144,32 +133,12 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellChanc
     drawn = {
         name: resample("aurc", cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED) for name in names
     }
-    tested = _against(reference, cell, correct, drawn)
+    tested = PairedTests(correct, n_resamples).against("aurc", drawn, cell.uncertainty, names, reference)
     methods = {
         name: _method(name, cell.uncertainty[name], correct, drawn[name], tested.get(name), not whole.reason)
         for name in names
     }
     return replace(whole, methods=methods)
-
-
-def _against(
-    reference: str, cell: Cell, correct: FloatArray, drawn: Mapping[str, ResampledMetric]
-) -> dict[str, TestedDifference]:
-    """The other methods' areas minus that of the reference, tested on the same answers."""
-    if reference not in drawn:
-        return {}
-    own = cell.uncertainty[reference]
-    differences = {}
-    for name in drawn.keys() - {reference}:
-        n, values = drawn[name].n_resamples, cell.uncertainty[name]
-        p = permutation_test("aurc", values, own, correct, n_permutations=n, seed=SEED)
-        differences[name] = drawn[name].minus(drawn[reference], p_value=p)
-    adjusted = holm([found.p_value for found in differences.values()])
-    right, judged = np.nansum(correct), np.isfinite(correct).sum()
-    enough = bool(min(right, judged - right) >= FEWEST)
-    return {
-        name: TestedDifference(found, p, enough) for (name, found), p in zip(differences.items(), adjusted, strict=True)
-    }
 
 
 def _method(

@@ -46,6 +46,7 @@ VERDICT_RULE = (
 UNDEFINED = "undefined"
 UNDEFINED_SAID = "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
 NO_INTERVAL = "no interval"
+STC_AND_BEST = ("minus STC", "", "minus the best", "")
 NOT_RUN = Entry(MISSING, "not in this run")
 MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
@@ -100,43 +101,24 @@ def overhead(cells: Sequence[CellFigures], *, relative: bool) -> Table:
     )
 
 
-def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
-    """A table of one metric of every method, its differences to STC and to the best, and the verdicts on these."""
-    groups = []
-    for cell in cells:
-        if ranked := cell.ranked(name):
-            groups.append(Group(cell.title, tuple(_test_row(method, name) for method in ranked)))
-    return Table(
-        name=f"tests_{name}",
-        title=f"Differences of {NAMES[name]} on the same answers",
-        header=("Method", NAMES[name], "minus STC", "", "minus the best", "", "undefined"),
-        groups=tuple(groups),
-        note=f"{VERDICT_RULE} The best was picked on these same answers, which its intervals do not allow for. "
-        f"{UNDEFINED_SAID}{few_note(cells)}",
-    )
+def method_tests(cells: Sequence[CellFigures], name: str, reference: str | None = None) -> Table:
+    """A table of one metric of every method and its tested differences: to STC and to the best, or to a reference."""
 
+    def row(method: MethodFigures) -> tuple[Entry, ...]:
+        found = method.quality[name]
+        tested = (found.to_stc, found.to_best) if reference is None else (found.to_reference,)
+        entries = [entry for one in tested for entry in tested_entries(one)]
+        return (Entry(method.title), estimate_entry(found.estimate), *entries, Entry(f"{method.undefined:,}"))
 
-def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> Table:
-    """A table of one metric of every method, its difference to the method that the report is about, and the verdict."""
-    groups = []
-    for cell in cells:
-        rows = [
-            (
-                Entry(one.title),
-                estimate_entry(one.quality[name].estimate),
-                *tested_entries(one.quality[name].to_reference),
-                Entry(f"{one.undefined:,}"),
-            )
-            for one in cell.ranked(name)
-        ]
-        if reference in cell.methods and rows:
-            groups.append(Group(cell.title, tuple(rows)))
+    held = [cell for cell in cells if cell.ranked(name) and (reference is None or reference in cell.methods)]
+    about = "" if reference is None else spoken(reference)
+    picked = "" if about else " The best was picked on these same answers, which its intervals do not allow for."
     return Table(
-        name=f"reference_{name}",
-        title=f"{NAMES[name]} beside that of {spoken(reference)}",
-        header=("Method", NAMES[name], f"minus {spoken(reference)}", "", "undefined"),
-        groups=tuple(groups),
-        note=f"{VERDICT_RULE} {UNDEFINED_SAID}{few_note(cells)}",
+        name=f"reference_{name}" if about else f"tests_{name}",
+        title=f"{NAMES[name]} beside that of {about}" if about else f"Differences of {NAMES[name]} on the same answers",
+        header=("Method", NAMES[name], *((f"minus {about}", "") if about else STC_AND_BEST), "undefined"),
+        groups=tuple(Group(cell.title, tuple(map(row, cell.ranked(name)))) for cell in held),
+        note=f"{VERDICT_RULE}{picked} {UNDEFINED_SAID}{few_note(cells)}",
     )
 
 
@@ -199,17 +181,6 @@ def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
     if estimate.low == estimate.high:  # every resample gave the same: a handful of answers, or a perfect order
         return Entry(metric(estimate.value), NO_INTERVAL, estimate.value, sign=sign)
     return Entry(metric(estimate.value), interval(estimate.low, estimate.high), estimate.value, sign=sign)
-
-
-def _test_row(method: MethodFigures, name: str) -> tuple[Entry, ...]:
-    quality = method.quality[name]
-    return (
-        Entry(method.title),
-        estimate_entry(quality.estimate),
-        *tested_entries(quality.to_stc),
-        *tested_entries(quality.to_best),
-        Entry(f"{method.undefined:,}"),
-    )
 
 
 def _by_dataset(

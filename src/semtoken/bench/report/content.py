@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from semtoken.bench.report.against import against_paper
 from semtoken.bench.report.answers import (
-    CellCalibrator,
     ExtremeAnswer,
     answer_tables,
     check_cells,
@@ -48,11 +48,10 @@ from semtoken.bench.report.comparison import (
     method_tests,
     overhead,
     parts_in_words,
-    reference_tests,
 )
 from semtoken.bench.report.figure_list import Comparison, Figure, csv_files, csv_text, measured_figures, paired_tests
 from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
-from semtoken.bench.report.plots import Plot, decision_plots, plots
+from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.table import Table, as_html, latex_document, latex_table, markdown_escaped, markdown_table
 from semtoken.bench.results import FILE, RunResults, answers_table
@@ -167,7 +166,7 @@ def build_report(
     cells = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
     chances = cell_chances(results.cells, used, n_resamples, about)
     shown = extreme_answers(results.cells, used, chances, applied) if texts else []
-    drawn = [*plots(cells, results.clusterings), *decision_plots(chances)]
+    drawn = plots(cells, results.clusterings, chances)
     figures = measured_figures(cells, results.clusterings)
     tests = paired_tests(cells)
     csv = csv_files(cells, figures, tests, results.clusterings) | {
@@ -178,9 +177,15 @@ def build_report(
     }
     csv = {name: content for name, content in csv.items() if content}
     sections = [*_sections(results, cells, used, drawn)]
-    decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]
+    further = []
+    if about != STC:  # beside STC they stand in the section on methods
+        tables = tuple(method_tests(cells, name, about) for name in METRICS)
+        further.append(Section("reference", f"All methods beside {spoken(about)}", tables=tables))
+    if applied:
+        lines = (promise_of(applied), *(line for one in applied for line in one.lines), *refused)
+        further.append(Section("calibrator", "The calibrator on these answers", lines))
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
-    sections[place:place] = [*_reference_section(cells, about), *decisions]
+    sections[place:place] = [*further, *_decision_sections(chances, shown, drawn)]
     if paper:
         beside = against_paper(results, used, cells, figures)
         csv["paper"] = csv_text(one.row for one in beside.compared)
@@ -238,18 +243,6 @@ def _plots_of(kind: str, drawn: Sequence[Plot]) -> tuple[Plot, ...]:
     return tuple(plot for plot in drawn if plot.name.startswith(kind))
 
 
-def _reference_section(cells: Sequence[CellFigures], reference: str) -> Iterator[Section]:
-    if reference != STC:  # beside STC they stand in the section on methods
-        tables = tuple(reference_tests(cells, name, reference) for name in METRICS)
-        yield Section("reference", f"All methods beside {spoken(reference)}", tables=tables)
-
-
-def _calibrator_section(applied: Sequence[CellCalibrator], refused: Sequence[str]) -> Iterator[Section]:
-    if applied:
-        lines = (promise_of(applied), *(line for one in applied for line in one.lines), *refused)
-        yield Section("calibrator", "The calibrator on these answers", lines)
-
-
 def _decision_sections(
     chances: Sequence[CellChances], shown: Sequence[ExtremeAnswer], drawn: Sequence[Plot]
 ) -> Iterator[Section]:
@@ -281,12 +274,7 @@ INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"
 def write_report(report: BenchReport, folder: str | Path) -> Path:
     """Write all files of a report; returns the page.
 
-    Parameters
-    ----------
-    report
-        The report that `build_report` returned.
-    folder
-        A new or empty one, or one that holds a former report and nothing else.
+    The folder is new or empty, or holds a former report and nothing else.
 
     Raises
     ------
@@ -354,7 +342,7 @@ def markdown_text(report: BenchReport) -> str:
     ]
     parts += [part for section in report.sections for part in _markdown_parts(section)]
     facts = (("Settings", report.settings), ("Manifest", report.manifest))
-    parts += [f"## {name}\n\n{_code_block(_json(content))}" for name, content in facts]
+    parts += [f"## {name}\n\n{indent(_json(content), ' ' * 4)}" for name, content in facts]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -367,10 +355,6 @@ def _markdown_parts(section: Section) -> Iterator[str]:
         yield f"![{markdown_escaped(plot.title)}](figures/{plot.name}.png)"
         yield markdown_escaped(plot.caption)
     yield from map(markdown_table, section.folded)
-
-
-def _code_block(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def html_page(report: BenchReport) -> str:

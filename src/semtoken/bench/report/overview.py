@@ -85,8 +85,8 @@ def properties(cells: Sequence[CellFigures]) -> Table:
     """The paper's Table 1 for the methods of the run: the properties and overhead of each."""
     used = dict.fromkeys(name for cell in cells for name in cell.methods)
     rows = [
-        texts(method.title, *map(_yes, (method.semantic_aware, method.single_sample, method.external_model_free)))
-        + texts(method.overhead)
+        texts(method.title, *("yes" if one else "no" for one in (method.semantic_aware, method.single_sample)))
+        + texts("yes" if method.external_model_free else "no", method.overhead)
         for name, method in METHODS.items()
         if name in used and name not in ABLATIONS
     ]
@@ -134,10 +134,6 @@ def judges(cells: Sequence[CellFigures]) -> tuple[Table, ...]:
         left=3,
     )
     return verdicts, agreement
-
-
-def _yes(flag: bool) -> str:
-    return "yes" if flag else "no"
 
 
 def opening(cells: Sequence[CellFigures]) -> str:

@@ -65,11 +65,13 @@ class Plot:
     svg: bytes
 
 
-def plots(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Plot]:
-    """All plots for which the run has figures."""
+def plots(
+    cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord], chances: Sequence[CellChances] = ()
+) -> list[Plot]:
+    """All plots for which the run has figures: of the methods, and of risks and chances where there are labels."""
     matplotlib = require("matplotlib", extra="bench")
     with matplotlib.rc_context(STYLE):
-        return list(_plots_of_run(cells, clusterings))
+        return [*_plots_of_run(cells, clusterings), *_chance_plots(chances)]
 
 
 def _plots_of_run(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Iterator[Plot]:
@@ -179,13 +181,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
         axis.set_title(label_of(cell.model))
         axis.set_xlabel("overhead, % of the greedy generation")
         axis.set_ylabel("AUROC")
-    shown_names = [name for name in names if name in handles]
-    figure.legend(
-        [handles[name] for name in shown_names],
-        [label_of(title_of(name)) for name in shown_names],
-        loc="outside right upper",
-        frameon=False,
-    )
+    _legend(figure, {title_of(name): handles[name] for name in names if name in handles})
     return figure
 
 
@@ -207,9 +203,7 @@ def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[Clust
             axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
             axis.set_title(f"{label_of(dataset)}: {STUDIES[setting].lower()}")
         grid[row][0].set_ylabel("AUROC of STC")
-    figure.legend(
-        list(handles.values()), [label_of(name) for name in handles], loc="outside right upper", frameon=False
-    )
+    _legend(figure, handles)
     return figure
 
 
@@ -234,6 +228,10 @@ def _settings_panel(axis: Axes, by_model: Mapping[str, Sequence[Point]]) -> dict
     axis.set_xticks(range(len(values)), [label_of(shown(value)) for value in values])
     axis.set_xlim(-0.6, len(values) - 0.4)
     return handles
+
+
+def _legend(figure: Figure, handles: Mapping[str, Any]) -> None:
+    figure.legend(handles.values(), map(label_of, handles), loc="outside right upper", frameon=False)
 
 
 def label_of(text: str) -> str:
@@ -284,13 +282,6 @@ COLUMNS = 5
 LINES = ("-", "--", ":")
 
 
-def decision_plots(cells: Sequence[CellChances]) -> list[Plot]:
-    """Plots of risks and chances, where enough answers have labels."""
-    matplotlib = require("matplotlib", extra="bench")
-    with matplotlib.rc_context(STYLE):
-        return list(_chance_plots(cells))
-
-
 def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
     for number, dataset in enumerate(dict.fromkeys(cell.dataset for cell in cells), start=1):
         own = [cell for cell in cells if cell.dataset == dataset]
@@ -337,13 +328,7 @@ def risk_curves(cells: Sequence[CellChances]) -> Figure:
         axis.set_ylim(0, min(1.0, max(0.05, math.ceil(20 * highest) / 20)))
         axis.set_title(label_of(cell.model))
         axis.grid(color="#e6e6e6", linewidth=0.6)
-    shown = [name for name in names if name in handles]
-    figure.legend(
-        [handles[name] for name in shown],
-        [label_of(title_of(name)) for name in shown],
-        loc="outside right upper",
-        frameon=False,
-    )
+    _legend(figure, {title_of(name): handles[name] for name in names if name in handles})
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from semtoken.bench.report.cell_figures import MAIN, STC, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.comparison import (
@@ -150,7 +149,7 @@ def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
             *texts(
                 ", ".join(str(one.settings[name]) for name in STUDIES if name in one.settings and name != "n_clusters")
             ),
-            *texts(f"{one.n_tokens:,}", _count(one.settings.get("n_clusters"))),
+            *texts(f"{one.n_tokens:,}", f"{n:,}" if isinstance(n := one.settings.get("n_clusters"), int) else MISSING),
             Entry(MISSING, "not told") if one.seconds is None else Entry(amount(one.seconds), value=one.seconds),
         )
         for one in clusterings
@@ -186,7 +185,3 @@ def _point_entry(point: Point | None) -> Entry:
     if point is None:
         return NOT_RUN
     return estimate_entry(point.quality.estimate, "*" if point.main else "")
-
-
-def _count(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else MISSING

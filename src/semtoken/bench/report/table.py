@@ -237,13 +237,14 @@ LETTER_WIDTH = 1.9  # millimetres, at ten points
 
 def latex_document(tables: Sequence[Table], title: str) -> str:
     """A document that shows all tables, each from its own file."""
+    width = max([A4_WIDTH, *map(_paper_width, tables)])
     return "\n".join(
         [
             r"\documentclass{article}",
             r"\usepackage[T1]{fontenc}",
             r"\usepackage{textcomp}",
             r"\usepackage{booktabs,longtable}",
-            rf"\usepackage[paperwidth={_paper_width(tables)}mm,paperheight=297mm,margin=20mm]{{geometry}}",
+            rf"\usepackage[paperwidth={width}mm,paperheight=297mm,margin=20mm]{{geometry}}",
             rf"\title{{{latex_escaped(title)}}}",
             r"\date{}",
             r"\begin{document}",
@@ -255,22 +256,11 @@ def latex_document(tables: Sequence[Table], title: str) -> str:
     )
 
 
-def _paper_width(tables: Sequence[Table]) -> int:
-    """Millimetres in which the widest table finds room, A4 at least."""
-    return max(
-        [A4_WIDTH, *(2 * 20 + int(LETTER_WIDTH * sum(map(_longest, zip(*_cells(t), strict=True)))) for t in tables)]
-    )
-
-
-def _cells(table: Table) -> list[list[str]]:
-    """Texts of the cells, the header's among them."""
-    rows = [row for group in table.groups for row in group.rows]
-    return [list(table.header), *([f"{entry.text} {entry.detail}" for entry in row] for row in rows)]
-
-
-def _longest(column: Sequence[str]) -> int:
-    """Letters of its longest cell, and the space beside it."""
-    return 3 + max(map(len, column))
+def _paper_width(table: Table) -> int:
+    """Millimetres in which a table finds room."""
+    rows = [[f"{entry.text} {entry.detail}" for entry in row] for group in table.groups for row in group.rows]
+    letters = sum(3 + max(map(len, column)) for column in zip(table.header, *rows, strict=True))
+    return 2 * 20 + int(LETTER_WIDTH * letters)
 
 
 def _latex_row(cells: Sequence[str]) -> str:

@@ -78,15 +78,15 @@ def _without_repetition(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     of each line without a score, with the reason.
     """
     first, *others = [one for one in answers if not one.get("error")]
-    unscored = [[_place(one, i), one["error"]] for i, one in enumerate(answers, start=1) if one.get("error")]
+    unscored = [
+        [str(one.get("where") or f"line {one.get('line') or i}"), one["error"]]
+        for i, one in enumerate(answers, start=1)
+        if one.get("error")
+    ]
     plain = {name: value for name, value in first.items() if isinstance(value, str | float | int | None)}
     common = {name: value for name, value in plain.items() if all(one.get(name, first) == value for one in others)}
     rows = [{k: v for k, v in one.items() if k not in common} for one in (first, *others)]
     return {"common": common, "rows": rows} | ({"unscored": unscored} if unscored else {})
-
-
-def _place(row: Mapping[str, Any], number: int) -> str:
-    return str(row.get("where") or f"line {row.get('line') or number}")
 
 
 @cache
