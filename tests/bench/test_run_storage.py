@@ -177,6 +177,7 @@ def answer(generator: np.random.Generator) -> Generation:
         attention_to_previous=generator.random((2, 3, 4)),
         new_word_log_probs=np.array([-0.5]),
         phrase_log_probs=np.array([-0.25, -np.inf]),
+        new_phrase_log_probs=np.array([-0.25]),
         answer_state=generator.normal(size=5).astype(np.float32),
         stc_log_score=-np.inf,
         stc_no_clustering_log_score=-0.25,
