@@ -69,7 +69,7 @@ CORE = (
     ("semtoken", "--version"),
     ("semtoken", "--help"),
     ("semtoken", "doctor", "--report"),
-    ("semtoken", "score-payload", REPLIES[0]),
+    ("semtoken", "check", REPLIES[0]),
     ("semtoken", "check", *REPLIES, "-o", "page.html"),
     ("semtoken", "check", *REPLIES, "--schema", SCHEMA, "-o", "fields.csv"),
 )

@@ -37,7 +37,7 @@ COMMANDS = [
     ("watch",),
     ("compare",),
     ("demo",),
-    ("score-payload",),
+    ("check",),
     ("check",),
     ("serve",),
     ("proxy",),

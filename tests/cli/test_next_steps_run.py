@@ -91,6 +91,22 @@ def test_after_check_its_answers_can_be_labelled(folder: Path, output: Sequence[
     assert next_steps[-1][0] == "label" and "2 of 2 answers have a label (1 right, 1 wrong)" in told
 
 
+def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that_is_named(folder: Path) -> None:
+    rows = [
+        {"question": str(i), "response": f"It is {i}.", "log_score": -i / 100, "correct": i < 250 or i % 2 == 0}
+        | {"headline": {"name": "new_phrases", "value": i / 100}, "signature": "preset:default", "distribution": "raw"}
+        for i in range(300)
+    ]
+    (folder / "LABELLED.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run(folder, "calibrate", "LABELLED.jsonl", "-o", "DIR")
+    file = folder / "DIR" / "calibrator.json"
+    assert '"headline": "new_phrases"' in (text := file.read_text())
+    file.write_text(text.replace('"headline": "new_phrases"', '"headline": "phrase_and_mean"'))
+    [words] = steps(run(folder, "watch", "LABELLED.jsonl", "--calibrator", "DIR", status=2))
+    run(folder, *words)
+    assert "no difference is shown" in run(folder, "watch", "LABELLED.jsonl", "--calibrator", "DIR")
+
+
 def test_what_an_error_names_mends_it(folder: Path) -> None:
     """A file without scores is scored by the command that the error names."""
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
@@ -267,7 +283,7 @@ def test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_tha
     bare = json.loads(json.dumps(SURE))
     bare["choices"][0].pop("logprobs")
     (folder / "reply.json").write_text(json.dumps(bare), encoding="utf-8")
-    doctor, proxy = steps(run(folder, "score-payload", "reply.json", status=1))
+    doctor, proxy = steps(run(folder, "check", "reply.json", status=1))
     away = "http://127.0.0.1:9"
     assert "cannot be reached" in run(folder, *filled(doctor, URL=away + "/v1"), status=1)
     for words in (filled(proxy, URL=away, MODEL="my model"), [*proxy[:1], "--upstream", away, "--token-ids"]):
@@ -329,6 +345,9 @@ def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(fo
 
 RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_a_run_of_the_benchmark_its_tables_are_shown: ("bench report {quote(str(folder))}",),
+    test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that_is_named: (
+        "calibrate LABELLED.jsonl -o DIR --force",
+    ),
     test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy: ("bench run --dataset NAME=FILE",),
     test_after_check_its_answers_can_be_labelled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
     test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),

@@ -11,7 +11,7 @@ from semtoken.almanac import almanac_clusters_path
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 from tests.payloads.recorded import clusters, recording
 
-COMMAND = ("score-payload", "--clusters", "almanac")
+COMMAND = ("check", "--clusters", "almanac")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_all_methods_are_those_that_a_reply_can_give(semtoken: RunCommand, saved
     step["top_logprobs"].insert(0, {"token": "Paris", "logprob": -0.1})
     choice = {"index": 0, "message": {"role": "assistant", "content": "Paris"}, "finish_reason": "stop"}
     path.write_text(json.dumps({"choices": [choice | {"logprobs": {"content": [step]}}]}))
-    [line] = read_lines(semtoken("score-payload", path, "--json", "--methods", "all").stdout)
+    [line] = read_lines(semtoken("check", path, "--json", "--methods", "all").stdout)
     assert line["scores"]["perplexity"] == pytest.approx(0.1)
     assert {"epr", "trace"} <= line["scores"].keys() and not {"rauq", "self_certainty"} & line["scores"].keys()
 
@@ -48,7 +48,7 @@ def test_all_methods_are_those_that_a_reply_can_give(semtoken: RunCommand, saved
 def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "reply.json"
     path.write_text(json.dumps(recording("vllm-chat").reply, indent=2))
-    result = semtoken("score-payload", path, "-c", almanac_clusters_path(), "--tokens", "--preset", "paper")
+    result = semtoken("check", path, "-c", almanac_clusters_path(), "--tokens", "--preset", "paper")
     assert result.exit_code == 0, result.output
     assert "confidence 99.0 % (99.0 % to 99.7 %): probability of an answer that agrees" in result.stdout
     assert "uncertainty 0.010 · between 0.003 and 0.010 · vllm-chat · distribution raw" in result.stdout
@@ -120,7 +120,7 @@ def test_text_of_servers_cannot_steer_the_terminal(
         choice["logprobs"]["content"] = [item, item, {**item, "token": ESCAPES, "bytes": None}]
     text = f"event: error\ndata: {json.dumps(ESCAPES)}\n\n" if shape == "stream" else json.dumps(reply)
     (tmp_path / "reply").write_text(text, encoding="utf-8")
-    done = semtoken("score-payload", str(tmp_path / "reply"), "--clusters", "almanac", *options)
+    done = semtoken("check", str(tmp_path / "reply"), "--clusters", "almanac", *options)
     shown = done.stdout + done.stderr
     assert shown
     assert not set(shown) & set(ESCAPES) - set("owned;]0[2J")

@@ -152,9 +152,9 @@ def test_commands_that_score(unclustered: list[str], model: str, tmp_path: Path)
 def test_commands_on_saved_replies(unclustered: list[str], model: str, tmp_path: Path) -> None:
     saved = replies(tmp_path / "replies")
     command("check", saved, "-o", tmp_path / "page.html")
-    command("score-payload", saved / "vllm-chat.json", "--tokens")
+    command("check", saved / "vllm-chat.json", "--tokens")
     for tokenizer in (model, "almanac", "smollm2"):
-        command("score-payload", saved / "vllm-chat.json", "--tokenizer", tokenizer, "--json")
+        command("check", saved / "vllm-chat.json", "--tokenizer", tokenizer, "--json")
     without(tmp_path)
 
 

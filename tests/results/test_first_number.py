@@ -69,7 +69,7 @@ def checked_csv(folder: Path) -> str:
 
 def payload(folder: Path) -> str:
     (folder / "reply.json").write_text(json.dumps(reply(SENTENCE)), encoding="utf-8")
-    return run("score-payload", folder / "reply.json")
+    return run("check", folder / "reply.json")
 
 
 def langchain(_: Path) -> str:
@@ -98,7 +98,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
     "event": lambda _: json.dumps(evaluation(block())),
     "check": lambda folder: run("check", file_of(folder)),
     "check's table": checked_csv,
-    "score-payload": payload,
+    "one reply": payload,
     "LangChain": langchain,
     "MCP": mcp,
 }

@@ -14,6 +14,8 @@ import typer
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import counting, out, tell, untrusted
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
+from semtoken.cli.model_options import option_group
+from semtoken.cli.one_by_one import OneByOne, is_one_reply, show_one_by_one
 from semtoken.cli.options import (
     ExecutorOption,
     ForceOption,
@@ -39,6 +41,7 @@ LONGEST_REASON = 300
 """So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
 
 
+@option_group(OneByOne, "how", "Replies one by one")
 @journal_options()
 def check(
     sources: Annotated[
@@ -77,6 +80,7 @@ def check(
     ] = False,
     force: ForceOption = False,
     *,
+    how: OneByOne,
     keeping: JournalChoice,
 ) -> None:
     """Show which of your saved answers to check first, and why.
@@ -86,15 +90,20 @@ def check(
     and what the model would have said instead. Files hold all answers, ranked, or with --schema the fields of JSON
     answers: value, confidence, what else was likely, and a decision.
 
+    Of a single reply, and with --tokens, --json or another option of that group, each choice is shown by itself: its
+    number, the interval that holds the exact one, its flags. --tokenizer makes intervals narrower.
+
     Replies to typed questions (`/v1/decisions`, `/v1/systemone`) are ranked by the probability of the chosen option.
     With them, `--questions` is the YAML file of the questions, `--calibrator` what `semtoken decide fit` wrote.
 
     For example:
 
     - `semtoken check replies/`
+    - `semtoken check reply.json --tokens`
     - `semtoken check replies/ --questions questions.jsonl --top 20 -o page.html`
     - `semtoken check replies/ --schema invoice.schema.json -o fields.csv`
     - `cat batch_output.jsonl | semtoken check - -o doubtful.csv`
+    - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken check - --json`
     - `semtoken check million.jsonl -o doubtful.csv --executor ray --ray-workers 8`
     """
     from semtoken.calibration.apply import CalibratorInUse
@@ -107,6 +116,15 @@ def check(
     from semtoken.cli.check_decisions import check_decisions
     from semtoken.files.safe_files import check_writable
 
+    ranking = (questions, output, schema, calibrator, labels, keeping.journal)
+    if how.wanted or (all(option is None for option in ranking) and not strict and is_one_reply(sources)):
+        if any(option is not None for option in ranking):
+            raise InvalidInput(
+                "--tokens, --json, --tokenizer and the other options of that group show replies one by one; leave them "
+                "out to rank, to write files, or to use a calibrator or a journal."
+            )
+        show_one_by_one(sources, format, how)
+        return
     if are_decisions(sources):
         check_decisions(sources, questions, labels, calibrator, top, output)
         return

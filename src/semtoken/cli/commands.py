@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ESSENTIAL: dict[str, tuple[str, ...]] = {
     "ask": ("model", "tokens", "also", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
     "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
-    "check": ("questions", "top", "output", "schema", "calibrator", "format", "journal", "journal_texts"),
+    "check": ("questions", "top", "output", "schema", "calibrator", "tokens", "as_json", "tokenizer"),
     "calibrate": ("output", "journal", "alpha", "delta", "promise", "label", "model", "overwrite"),
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
     "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),
@@ -27,7 +27,6 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "serve": ("model", "port", "host", "calibrator", "page", "preset"),
     "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
     "cluster make": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
-    "score-payload": ("tokenizer", "format", "segment", "tokens", "as_json", "preset"),
     "bench run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
     "bench judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
 }
@@ -189,11 +188,6 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
     },
     "Replies": {
         "check": CommandPlace("check", "check", "Show which of your saved answers to check first, and why."),
-        "score-payload": CommandPlace(
-            "payload",
-            "score_payload",
-            "Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.",
-        ),
         "view": CommandPlace(
             "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
         ),

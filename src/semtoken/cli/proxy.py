@@ -32,6 +32,7 @@ from semtoken.cli.listening import (
     warn_if_open,
     with_events,
 )
+from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
     ClustersOption,
     FunctionWordsOption,
@@ -40,7 +41,6 @@ from semtoken.cli.options import (
     TokenizerOption,
     as_methods,
 )
-from semtoken.cli.payload import load_tokens
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import parse_json
 

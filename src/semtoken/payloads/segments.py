@@ -217,8 +217,8 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
         count = f"{raw.counted} tokens" if raw.counted else "more"
         return Lacking(
             f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
-            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so: ask for other "
-            "characters, or score it with `semtoken proxy --read-with MODEL`."
+            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so: have a model "
+            "read such answers: `semtoken proxy --upstream URL --tokenizer MODEL --read-with MODEL`."
         )
     unlisted = raw.texts.get("tool_call") or (raw.texts.get("reasoning") and not division.steps.get("reasoning"))
     short = 0 if raw.counted is None or unlisted or not raw.steps.steps else raw.counted - listed

@@ -1,7 +1,9 @@
-"""`semtoken score-payload`: replies of engines and APIs in, the uncertainty of their answers out."""
+"""What `semtoken check` shows of replies one by one: numbers, tokens, intervals, or the block as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,76 +29,87 @@ if TYPE_CHECKING:
     from semtoken.scoring.token_sources import Tokens
 
 
-def score_payload(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="A reply as JSON, replies as JSON lines, or a saved stream; '-': stdin."),
-    ],
-    tokenizer: TokenizerOption = None,
-    clusters: ClustersOption = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
-    ] = None,
-    segment: Annotated[SegmentKind, typer.Option(help="The part of each choice to score.")] = "answer",
+@dataclass(frozen=True)
+class OneByOne:
+    """How replies are scored and shown one by one: each field is an option of `semtoken check`."""
+
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="A table of the tokens: probabilities and what carried them.")
+    ] = False
+    as_json: JsonOption = False
+    tokenizer: TokenizerOption = None
+    methods: MethodsOption = None
+    segment: Annotated[SegmentKind, typer.Option(help="The part of each choice to score.")] = "answer"
     temperature: Annotated[
         float | None, typer.Option(min=0, help="Temperature of the request: SGLang's log-probabilities follow it.")
-    ] = None,
-    preset: PresetOption = "default",
-    function_words: FunctionWordsOption = None,
+    ] = None
+    preset: PresetOption = "default"
+    function_words: FunctionWordsOption = None
+    clusters: ClustersOption = None
     proxy_for: Annotated[
         str | None,
         typer.Option(help="Model that answered, if the vocabulary is another model's with the same tokenizer."),
-    ] = None,
-    tokens: Annotated[
-        bool, typer.Option("--tokens", help="A table of the tokens: probabilities and what carried them.")
-    ] = False,
-    methods: MethodsOption = None,
-    question: Annotated[str, typer.Option(help="What was asked: its words are not new in the answer.")] = "",
-    as_json: JsonOption = False,
-    revision: RevisionOption = None,
-) -> None:
-    """Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.
+    ] = None
+    revision: RevisionOption = None
 
-    Of each step only the best tokens are known, so the uncertainty comes with an interval that contains the exact one.
-    With --tokenizer the interval is narrower, and tokens may be named by ids alone.
-    A reply without log-probabilities, or with some that do not spell its text, is refused with the reason.
+    @property
+    def wanted(self) -> bool:
+        """Whether any of the options was given."""
+        return self != OneByOne()
 
-    For example:
 
-    - `semtoken score-payload reply.json`
-    - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken score-payload - --json`
-    - `semtoken score-payload reply.json --tokenizer smollm2`
-    - `semtoken score-payload reply.json --preset paper --clusters ./my-clusters`
+def is_one_reply(sources: Sequence[str]) -> bool:
+    """Whether the sources are one file with one reply."""
+    from itertools import islice
+    from pathlib import Path
+
+    from semtoken.checking.replies import saved_replies
+
+    if len(sources) != 1 or not Path(sources[0]).is_file():
+        return False
+    try:
+        return len(list(islice(saved_replies(sources), 2))) == 1
+    except SemtokenError:
+        return False
+
+
+def show_one_by_one(sources: Sequence[str], format: str | None, how: OneByOne) -> None:
+    """Print each choice of each reply, with its interval and flags, or its block as a line of JSON.
+
+    Raises
+    ------
+    InvalidInput, BackendError, VocabularyMismatch
+        A reply cannot be scored; the message says which one, and what to do.
     """
     from semtoken.checking.replies import saved_replies
     from semtoken.payloads import read_payload
     from semtoken.payloads import score_payload as score
     from semtoken.scoring.rules import ScoringRules
 
-    wanted = as_methods(methods, of_replies=True)
-    rules = ScoringRules(preset, function_words)
-    vocabulary = load_tokens(tokenizer, clusters, rules, revision)
-    for number, saved in enumerate(saved_replies([source]), start=1):
+    wanted = as_methods(how.methods, of_replies=True)
+    rules = ScoringRules(how.preset, how.function_words)
+    vocabulary = load_tokens(how.tokenizer, how.clusters, rules, how.revision)
+    for number, saved in enumerate(saved_replies(sources), start=1):
         try:
-            payload = read_payload(saved.reply, format, temperature=temperature)
+            payload = read_payload(saved.reply, format, temperature=how.temperature)
             results = score(
                 payload,
                 vocabulary,
                 preset=rules,
-                segment=segment,
-                proxy_for=proxy_for,
+                segment=how.segment,
+                proxy_for=how.proxy_for,
                 methods=wanted,
-                question=question,
+                question=saved.question or "",
             )
         except SemtokenError as error:
             raise type(error)(f"Reply {number} ({saved.where}): {error}") from error
         for choice, result in zip(payload.choices, results, strict=True):
-            if as_json:
+            if how.as_json:
                 place = {"reply": number, "choice": choice.index, "format": payload.format, "model": payload.model}
                 typer.echo(json_line(place | result.to_dict()))
             else:
-                _print(payload, result, tokens=tokens)
-    if not as_json:
+                _print(payload, result, tokens=how.tokens)
+    if not how.as_json:
         from semtoken.display import legend
 
         out.print(legend())
