@@ -25,6 +25,7 @@ else:
 SOURCE = Path(semtoken.__file__).parent
 ROOT = SOURCE.parents[1]
 NAMES = {
+    "PIL": "pillow",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
     "llama_cpp": "llama-cpp-python",

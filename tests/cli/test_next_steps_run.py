@@ -100,7 +100,8 @@ def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that
     (folder / "LABELLED.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run(folder, "calibrate", "LABELLED.jsonl", "-o", "DIR")
     file = folder / "DIR" / "calibrator.json"
-    assert '"headline": "new_phrases"' in (text := file.read_text())
+    text = file.read_text()
+    assert '"headline": "new_phrases"' in text
     file.write_text(text.replace('"headline": "new_phrases"', '"headline": "phrase_and_mean"'))
     [words] = steps(run(folder, "watch", "LABELLED.jsonl", "--calibrator", "DIR", status=2))
     run(folder, *words)

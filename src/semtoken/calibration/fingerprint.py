@@ -186,7 +186,7 @@ def fingerprint_from(values: Any) -> Fingerprint:
         if values.pop("headline", None) != HEADLINE_IN_USE and values.get("method") == "headline":
             raise ArtifactError(
                 "The calibrator was fitted on the headline of an earlier release, and answers have another one now. "
-                "Score the labelled answers again and fit it again: semtoken calibrate LABELLED.jsonl -o DIR --force"
+                "Score the labelled answers again and fit it again: `semtoken calibrate LABELLED.jsonl -o DIR --force`"
             )
     if not isinstance(values, dict) or set(values) - names:
         raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")
