@@ -38,7 +38,7 @@ NAMES = {
 """Modules whose package has another name."""
 OF_HOSTS = {"inspect_ai", "lm_eval", "litellm", "langchain_core", "llm", "mcp", "opentelemetry", "lm_polygraph", "uqlm"}
 """Tools that semtoken plugs into; they are there wherever that code runs."""
-BROUGHT_ALONG = {"triton", "click", "typing_extensions", "starlette"}
+BROUGHT_ALONG = {"triton", "click", "typing_extensions", "starlette", "h11"}
 """Modules that a package of an extra brings, or that are looked for and not needed."""
 
 

@@ -15,7 +15,7 @@ from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import counting, out, tell, untrusted
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.model_options import option_group
-from semtoken.cli.one_by_one import OneByOne, is_one_reply, show_one_by_one
+from semtoken.cli.one_by_one import ReplyView, is_one_reply, show_one_by_one
 from semtoken.cli.options import (
     ExecutorOption,
     ForceOption,
@@ -41,7 +41,7 @@ LONGEST_REASON = 300
 """So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
 
 
-@option_group(OneByOne, "how", "Replies one by one")
+@option_group(ReplyView, "how", "Replies one by one")
 @journal_options()
 def check(
     sources: Annotated[
@@ -80,7 +80,7 @@ def check(
     ] = False,
     force: ForceOption = False,
     *,
-    how: OneByOne,
+    how: ReplyView,
     keeping: JournalChoice,
 ) -> None:
     """Show which of your saved answers to check first, and why.

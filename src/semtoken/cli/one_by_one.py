@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OneByOne:
+class ReplyView:
     """How replies are scored and shown one by one: each field is an option of `semtoken check`."""
 
     tokens: Annotated[
@@ -55,7 +55,7 @@ class OneByOne:
     @property
     def wanted(self) -> bool:
         """Whether any of the options was given."""
-        return self != OneByOne()
+        return self != ReplyView()
 
 
 def is_one_reply(sources: Sequence[str]) -> bool:
@@ -73,7 +73,7 @@ def is_one_reply(sources: Sequence[str]) -> bool:
         return False
 
 
-def show_one_by_one(sources: Sequence[str], format: str | None, how: OneByOne) -> None:
+def show_one_by_one(sources: Sequence[str], format: str | None, how: ReplyView) -> None:
     """Print each choice of each reply, with its interval and flags, or its block as a line of JSON.
 
     Raises
