@@ -261,8 +261,8 @@ def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder
     (folder / "labelled.jsonl").write_text("\n".join(json.dumps(one) for one in saved) + "\n", encoding="utf-8")
     run(folder, *on_the_page("labelsNext"))
     run(folder, *filled(on_the_page("noCalibrator"), DIR="another"))
-    for calibrator in ("calibrator", "another"):
-        told = run(folder, "ask", "--calibrator", calibrator, "What is the capital of Japan?")
+    for name in ("calibrator", "another"):
+        told = run(folder, "ask", "--calibrator", name, "What is the capital of Japan?")
         assert "right in about" in told and "60 labels" in told
 
 
