@@ -398,6 +398,47 @@ def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
                 shown(cell, line, keys, signed=False)
 
 
+FIFTH_SETS = ("smollm2-chat-sentence", "smollm2-chat-plain", "smollm2-bare", "qwen1.5b-chat-sentence",
+              "qwen1.5b-chat-plain", "qwen1.5b-bare")  # fmt: skip
+FIFTH_ROWS = {
+    "the headline before": ("phrase_and_mean", "a"),
+    "the product": ("default", ""),
+    "chosen: mean new phrase": ("mean_new_phrase", "c"),
+    "taken along: mean new word": ("mean_new_word", "c"),
+    "weakest and mean new phrase": ("mean_new_phrase_and_weakest_new_phrase", "c"),
+}
+
+
+def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
+    """Every AUROC of the experiment's table by scikit-learn; the page's gains and losses from the same."""
+    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    found: dict[str, list[float]] = {}
+    sizes = []
+    for name in FIFTH_SETS:
+        scores = pandas.read_parquet(FOLDER / "headline" / "first" / f"{name}-new.parquet")
+        right = scores["exact" if name.endswith("bare") else "contains"].astype(bool)
+        sizes.append(f"{len(scores):,}, {right.sum()}")
+        for row, (number, rule) in FIFTH_ROWS.items():
+            risks = np.where(scores[f"rule {rule}"], scores[number], scores["default"]) if rule else scores[number]
+            found.setdefault(row, []).append(roc_auc_score(~right, risks))
+    table = page_table("The first number that somebody sees", "answers, right", FOLDER / "headline" / "README.md")
+    assert table[0][1:] == sizes
+    for name, *cells in table[1:]:
+        aurocs = next(values for row, values in found.items() if name.startswith(row))
+        assert [float(cell.split(",")[0]) for cell in cells] == pytest.approx(aurocs, abs=0.00051), name
+    before, chosen, now, product = (
+        np.array(found[row])
+        for row in ("the headline before", "chosen: mean new phrase", "weakest and mean new phrase", "the product")
+    )
+    page = " ".join((FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8").split())
+    gained = (chosen - before)[chosen > before]
+    assert len(gained) == 3
+    assert f"gained {gained.min():.3f} to {gained.max():.3f} over `phrase_and_mean` on three of six sets" in page
+    assert f"at most {-(now - before).min():.3f} worse than `phrase_and_mean` on any set" in page
+    over = (now - product)[[0, 1, 3, 4]]
+    assert f"{over.min():.3f} to {over.max():.3f} above the product on four new chat sets" in page
+
+
 README_ROWS = {
     "plain probability of the answer": "probability",
     "preset `default`": "default",
