@@ -1,0 +1,32 @@
+"""What the README shows is what its commands print, and it stays short."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from semtoken.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "README.md").read_text("utf-8")
+SHOWN = [block.split("\n", 1) for block in re.findall(r"```console\n\$ semtoken (.*?)```", PAGE, re.DOTALL)]
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_its_outputs_are_those_of_its_commands(command: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(app, shlex.split(command))
+    assert done.exit_code == 0, done.output
+    for line in shown.splitlines():
+        assert line in done.output, line
+
+
+def test_it_fits_in_nine_hundred_words_and_the_top_folder_in_eight() -> None:
+    assert len(PAGE.split()) <= 900
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    made = {"build", "dist", "runs", "__pycache__"}
+    assert folders - made == {"benchmarks", "docs", "examples", "packaging", "research", "scripts", "src", "tests"}
