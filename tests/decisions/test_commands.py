@@ -191,3 +191,13 @@ def test_a_run_does_not_go_on_with_something_else(tmp_path: Path, question: Ques
     with pytest.raises(InvalidInput, match="line 1: the answer is to another"):
         DecisionJob(source, target, {"late": question}, options).check()
     assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("there", [b"my notes", b'{"state": "another", "answers', b"\xff\x00{["])
+def test_a_file_of_somebody_else_keeps_its_unfinished_line(there: bytes, tmp_path: Path) -> None:
+    source, target = tmp_path / "items.jsonl", tmp_path / "notes.txt"
+    source.write_text('{"state": "a"}\n')
+    target.write_bytes(there)
+    with pytest.raises(InvalidInput, match="ends in a line that is no answer of this job"):
+        DecisionJob(source, target, {"late": ASKED}, ReadingOptions()).check()
+    assert target.read_bytes() == there

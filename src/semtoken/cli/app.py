@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +23,10 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Commands(TyperGroup):
-    """Errors that semtoken raises on purpose, and a full disk, become one message; all others keep their traceback."""
+    """Errors that semtoken raises on purpose, a full disk and a place that cannot be used become one message.
+
+    All others keep their traceback.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -48,14 +52,20 @@ class Commands(TyperGroup):
             tell(f"Error: {missing}{all_that_is_missing(ctx.invoked_subcommand, str(missing))}", style="red")
             raise typer.Exit(_status(ctx)) from error
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in DISK_FULL and error.filename is None:
                 raise
-            where = "" if error.filename is None else f" for {error.filename}"
-            tell(f"Error: There is no space left on the disk{where}. Free some and try again.", style="red")
+            tell(f"Error: {_about_the_disk(error)}", style="red")
             raise typer.Exit(_status(ctx)) from error
         except KeyboardInterrupt as error:
             tell("Interrupted.", style="yellow")
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _about_the_disk(error: OSError) -> str:
+    if error.errno in DISK_FULL:
+        where = "" if error.filename is None else f" for {error.filename}"
+        return f"There is no space left on the disk{where}. Free some and try again."
+    return f"{textwrap.shorten(str(error.filename), 300)} cannot be used: {error.strerror}."
 
 
 def _status(ctx: Any) -> int:

@@ -159,6 +159,8 @@ class _ModelOrServer:
 
 def _server(settings: DecisionSettings, endpoint: str | None, name: str | None) -> tuple[str | None, str | None]:
     """The server that is asked and the model's name there: as typed, else of the environment, else of the settings."""
+    if endpoint == "":
+        raise InvalidInput("--endpoint is empty. Give the address of a server, or leave it out.")
     found = endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream
     if found is not None and found != endpoint:
         source = settings.file if found == settings.upstream else "OPENAI_BASE_URL"

@@ -7,7 +7,7 @@ output holds already are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -119,9 +119,9 @@ class DecisionJob:
         return locked(self.target.with_name(self.target.name + ".lock"), "Another run writes this file.", remove=True)
 
     def _settled(self) -> int:
-        self._drop_unfinished()
         done = self._count_lines()
         self._check_beginning(done)
+        self._drop_unfinished(done)
         return done
 
     def run(self, ask: Asker) -> int:
@@ -185,13 +185,22 @@ class DecisionJob:
                 self.keep(answer, self.options, blocks[name], place=f"{self.source}:{number}", state=item["state"])
         return {**item, "answers": {name: values[name] | blocks[name] for name in answers}}
 
-    def _drop_unfinished(self) -> None:
-        """Cut what a killed run left behind the last whole line."""
-        if self.target.exists():
-            data = self.target.read_bytes()
-            if data and not data.endswith(b"\n"):
-                with self.target.open("r+b") as file:
-                    file.truncate(data.rfind(b"\n") + 1)
+    def _drop_unfinished(self, done: int) -> None:
+        """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""
+        if not self.target.exists():
+            return
+        data = self.target.read_bytes()
+        kept = data.rfind(b"\n") + 1
+        if rest := data[kept:]:
+            item = next((line.value for line in islice(read_json_lines(self.source), done, None)), None)
+            own = b""
+            if isinstance(item, dict):
+                with suppress(ValueError):  # it holds half a character, and is refused when it is asked about
+                    own = dump_json(item | {"answers": 0}).partition(b'"answers": 0')[0]
+            if not own or not (own.startswith(rest) or rest.startswith(own)):
+                raise InvalidInput(f"{self.target} ends in a line that is no answer of this job. Name another output.")
+            with self.target.open("r+b") as file:
+                file.truncate(kept)
 
     def _check_beginning(self, done: int) -> None:
         """Refuse an output that is not the beginning of this job's."""

@@ -43,10 +43,12 @@ def url_of(given: str) -> sa.URL:
     InvalidInput
         The address cannot be read, is neither of SQLite nor of PostgreSQL, or is that of a database in memory.
     """
-    if "://" not in given:
-        return sa.URL.create("sqlite", database=given)
+    if not given.isprintable():
+        raise InvalidInput(
+            f"The journal's address {without_password(given)!r:.80} holds characters that no name should."
+        )
     try:
-        url = sa.make_url(given)
+        url = sa.make_url(given) if "://" in given else sa.URL.create("sqlite", database=given)
     except (ArgumentError, ValueError) as error:
         raise InvalidInput(f"The journal's address is no URL: {without_password(given)}.") from error
     if url.drivername in ("postgresql", "postgres"):
