@@ -542,7 +542,7 @@ def test_the_page_of_decisions_shows_what_the_figures_say() -> None:
         for x in lines_of("decisions/figures.csv")
         if x["orders"] == "1" and not x["alpha"]
     }
-    text = (FOLDER.parents[1] / "docs" / "decisions.md").read_text(encoding="utf-8")
+    text = (FOLDER / "decisions" / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     seen = 0
     for name, *cells in rows:

@@ -129,7 +129,7 @@ Question: TypeAlias = Predicate | Choice | Score
 
 
 DEFAULT_READING: Reading = "labels"
-"""How options are read unless a caller says otherwise; docs/decisions.md has the measurement behind it."""
+"""How options are read unless a caller says otherwise; docs/decisions.md says what was measured."""
 
 
 @dataclass(frozen=True)
