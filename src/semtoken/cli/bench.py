@@ -16,7 +16,7 @@ from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import counting, err, out, tell
 from semtoken.cli.lm_eval import lm_eval
-from semtoken.cli.options import ScoresOption
+from semtoken.cli.options import ScoresOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
 
@@ -181,13 +181,9 @@ def judge(
     ] = ["exact"],  # noqa: B006  (typer reads the default, nothing changes it)
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            dir_okay=False,
-            writable=True,
-            help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: ANSWERS.judged.jsonl beside "
-            "the input.",
+        output_file(
+            "A .jsonl, .csv or .parquet file, or '-' for standard output. Default: ANSWERS.judged.jsonl beside "
+            "the input."
         ),
     ] = None,
     llm_model: Annotated[str | None, typer.Option(help="The judging model [gpt-4.1-2025-04-14].")] = None,

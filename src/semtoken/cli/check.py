@@ -22,6 +22,7 @@ from semtoken.cli.options import (
     RayAddressOption,
     RayWorkersOption,
     SchemaOption,
+    output_file,
     ray_executor,
 )
 from semtoken.errors import InvalidInput
@@ -53,16 +54,7 @@ def check(
         typer.Option("--questions", "-q", help="The questions or request bodies, joined by id or by order."),
     ] = None,
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many answers to show.")] = 20,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            dir_okay=False,
-            writable=True,
-            help="A page (.html), a table (.csv, .parquet), .md or .jsonl.",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_file("A page (.html), a table (.csv, .parquet), .md or .jsonl.")] = None,
     schema: SchemaOption = None,
     calibrator: CalibratorOption = None,
     labels: Annotated[

@@ -21,6 +21,7 @@ from semtoken.cli.options import (
     RayAddressOption,
     RayGpusOption,
     RayWorkersOption,
+    output_file,
     ray_executor,
 )
 from semtoken.errors import InvalidInput
@@ -77,9 +78,7 @@ def run(
     ],
     *,
     choice: ModelChoice,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", dir_okay=False, writable=True, help="Answers, one line for each item.")
-    ],
+    output: Annotated[Path, output_file("Answers, one line for each item.")],
     reading: Annotated[Reading, typer.Option(help="How probabilities are read.")] = "labels",
     orders: Annotated[int, typer.Option(min=0, help="Orders of the options that are averaged; 0: all.")] = 1,
     endpoint: EndpointOption = None,
@@ -307,16 +306,7 @@ def audit(
     top_logprobs: TopOption = 20,
     labels: LabelsOption = None,
     questions: QuestionsOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            dir_okay=False,
-            writable=True,
-            help="Keep the endpoint's answers; a run that was stopped goes on.",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_file("Keep the endpoint's answers; a run that was stopped goes on.")] = None,
     wording: Annotated[
         Path | None,
         typer.Option(metavar="QUESTIONS.yaml", dir_okay=False, help="The same questions by name in other words."),

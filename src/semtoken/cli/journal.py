@@ -14,7 +14,7 @@ import typer
 from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import json_line, out, tell, untrusted
 from semtoken.cli.journal_options import VARIABLE
-from semtoken.cli.options import ForceOption, JsonOption
+from semtoken.cli.options import ForceOption, JsonOption, output_file
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -101,17 +101,7 @@ def _row_text(row: dict[str, Any]) -> str:
 @app.command(cls=ShortHelp)
 def export(
     url: UrlArgument,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            dir_okay=False,
-            allow_dash=True,
-            writable=True,
-            help="A .jsonl, .parquet or .csv file.",
-        ),
-    ] = Path("-"),
+    output: Annotated[Path, output_file("A .jsonl, .parquet or .csv file.", allow_dash=True)] = Path("-"),
     labelled: Annotated[
         bool, typer.Option("--labelled", help="Only answers of the random sample that people have labelled.")
     ] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.options import ByOption
+from semtoken.cli.options import ByOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
@@ -23,12 +23,7 @@ def label(
     source: Annotated[
         Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="Scored answers, JSON lines or CSV.")
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", dir_okay=False, writable=True, help="Default: ANSWERS.labelled.jsonl beside the input."
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_file("Default: ANSWERS.labelled.jsonl beside the input.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop when this many answers have a label.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,
     by: ByOption = None,

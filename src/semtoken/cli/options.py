@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -93,6 +93,11 @@ ScoresOption = Annotated[
         "a column for each score; higher is riskier.",
     ),
 ]
+
+
+def output_file(help: str, *, allow_dash: bool = False) -> Any:
+    """The option `--output` of a command that writes a file."""
+    return typer.Option("--output", "-o", dir_okay=False, allow_dash=allow_dash, writable=True, help=help)
 
 
 def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:

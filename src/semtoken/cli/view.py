@@ -10,7 +10,7 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import tell
-from semtoken.cli.options import ByOption, ForceOption
+from semtoken.cli.options import ByOption, ForceOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import STANDARD, as_file, read_rows
 from semtoken.files.safe_files import replace_text
@@ -23,9 +23,7 @@ def view(
     other: Annotated[
         Path | None, typer.Argument(help="Another file of answers to the same questions, to compare.")
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", dir_okay=False, writable=True, help="The page to write.")
-    ] = Path("page.html"),
+    output: Annotated[Path, output_file("The page to write.")] = Path("page.html"),
     calibrator: CalibratorOption = None,
     by: ByOption = None,
     force: ForceOption = False,

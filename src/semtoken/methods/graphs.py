@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,18 +98,20 @@ def _graph(g: Any) -> dict[str, Any]:
     }
 
 
-@method(
-    title="EigV",
+_of_graphs = partial(
+    method,
     family="graph",
     needs=("sample_texts", "nli_logits"),
     arguments=_graph,
-    range=(1.0, math.inf),
     reference="Lin et al., TMLR 2024, arXiv:2305.19187",
     semantic_aware=True,
     single_sample=False,
     external_model_free=False,
     overhead="high",
 )
+
+
+@_of_graphs(title="EigV", range=(1.0, math.inf))
 def eigv(
     entail_prob_row_premise: npt.ArrayLike | None = None,
     *,
@@ -150,17 +153,7 @@ def eigv(
     return round(total(np.maximum(0.0, 1.0 - eigenvalues)), 10)
 
 
-@method(
-    title="Ecc",
-    family="graph",
-    needs=("sample_texts", "nli_logits"),
-    arguments=_graph,
-    reference="Lin et al., TMLR 2024, arXiv:2305.19187",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
-)
+@_of_graphs(title="Ecc")
 def ecc(
     entail_prob_row_premise: npt.ArrayLike | None = None,
     threshold: float = 0.9,
@@ -208,18 +201,7 @@ def ecc(
     return round(math.sqrt(max(spread, 0.0)), 6)
 
 
-@method(
-    title="Deg",
-    family="graph",
-    needs=("sample_texts", "nli_logits"),
-    arguments=_graph,
-    range=(0.0, 1.0),
-    reference="Lin et al., TMLR 2024, arXiv:2305.19187",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
-)
+@_of_graphs(title="Deg", range=(0.0, 1.0))
 def deg(
     entail_prob_row_premise: npt.ArrayLike | None = None,
     *,

@@ -16,6 +16,7 @@ from semtoken.bench.report.cell_figures import (
     MAIN,
     STC,
     CellFigures,
+    ControlFigures,
     MethodFigures,
     TestedDifference,
     title_of,
@@ -24,6 +25,7 @@ from semtoken.bench.report.comparison import NAMES
 from semtoken.bench.report.sensitivity import points
 from semtoken.bench.results import ClusteringRecord
 from semtoken.files.record_files import no_formula
+from semtoken.metrics import Estimate
 
 PAPER_TABLES = {
     "algorithm": "clustering algorithm",
@@ -75,16 +77,20 @@ class Comparison:
     """"higher" or "lower" than what it is compared with, "not shown" or "too few answers"."""
 
 
+Place = tuple[str, str, str, str, str]
+"""The first five fields of a `Figure` and of a `Comparison`."""
+
+
 def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Figure]:
     """All figures of a run: of methods, ablations, controls, other clusterings, and the time of clustering."""
     figures = [figure for cell in cells for figure in _of_methods(cell)]
     figures += [figure for cell in cells for figure in _of_ablations(cell)]
-    figures += [figure for cell in cells for figure in _of_controls(cell)]
+    for cell in cells:
+        figures += [_figure(_place_of_control(cell, one), one.estimate) for one in cell.controls.values()]
     for cell in cells:
         for point in points(cell, clusterings):
-            estimate = point.quality.estimate
             place = (PAPER_TABLES[point.setting], cell.dataset, point.value, cell.model, "AUROC")
-            figures.append(Figure(*place, estimate.value, estimate.low, estimate.high))
+            figures.append(_figure(place, point.quality.estimate))
     for one in clusterings:
         if one.variant == MAIN and one.seconds is not None:
             setting = f"{one.settings.get('algorithm', 'unknown')} clustering"
@@ -94,7 +100,8 @@ def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[Cluster
 
 def _of_methods(cell: CellFigures) -> Iterator[Figure]:
     for method in cell.compared:
-        yield from _qualities("comparison", cell, method)
+        for metric, quality in method.quality.items():
+            yield _figure(_place(cell, "comparison", method, metric), quality.estimate)
         for unit, value in (("seconds", method.seconds), ("percent of generation time", method.percent)):
             yield Figure("comparison", cell.dataset, method.title, cell.model, unit, value)
 
@@ -102,63 +109,50 @@ def _of_methods(cell: CellFigures) -> Iterator[Figure]:
 def _of_ablations(cell: CellFigures) -> Iterator[Figure]:
     names = [name for name in (STC, *ABLATIONS, BASELINE) if name in cell.methods]
     for name in names if len(names) > 1 else ():
-        yield from _qualities("ablation", cell, cell.methods[name])
+        for metric, quality in cell.methods[name].quality.items():
+            yield _figure(_place(cell, "ablation", cell.methods[name], metric), quality.estimate)
 
 
-def _qualities(table: str, cell: CellFigures, method: MethodFigures) -> Iterator[Figure]:
-    for metric, quality in method.quality.items():
-        estimate = quality.estimate
-        place = (table, cell.dataset, method.title, cell.model, NAMES[metric])
-        yield Figure(*place, estimate.value, estimate.low, estimate.high)
+def _place(cell: CellFigures, table: str, method: MethodFigures, metric: str) -> Place:
+    return table, cell.dataset, method.title, cell.model, NAMES[metric]
+
+
+def _place_of_control(cell: CellFigures, found: ControlFigures) -> Place:
+    return "control", cell.dataset, found.control.title, cell.model, "AUROC"
+
+
+def _figure(place: Place, estimate: Estimate) -> Figure:
+    return Figure(*place, estimate.value, estimate.low, estimate.high)
 
 
 def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
     """All paired tests of a report."""
-    return [
-        test
-        for cell in cells
-        for test in (*_tests_of_methods(cell), *_tests_of_variants(cell), *_tests_of_controls(cell))
-    ]
+    made = []
+    for cell in cells:
+        for place, against, tested in _tests(cell):
+            if tested is not None:
+                found = tested.difference
+                numbers = (found.value, found.low, found.high, found.p_value, tested.p_adjusted)
+                made.append(Comparison(*place, against, *numbers, tested.verdict))
+    return made
 
 
-def _tests_of_methods(cell: CellFigures) -> Iterator[Comparison]:
+def _tests(cell: CellFigures) -> Iterator[tuple[Place, str, TestedDifference | None]]:
+    """What was compared in a cell, and with what: methods, other clusterings, controls."""
     for name, method in cell.methods.items():
-        table = "ablation" if name in ABLATIONS else "comparison"
         for metric, quality in method.quality.items():
-            place = (table, cell.dataset, method.title, cell.model, NAMES[metric])
-            if quality.to_stc is not None:
-                yield _test(place, "STC", quality.to_stc)
+            place = _place(cell, "ablation" if name in ABLATIONS else "comparison", method, metric)
+            yield place, "STC", quality.to_stc
             if quality.to_best is not None:
-                yield _test(place, f"best: {cell.ranked(metric)[0].title}", quality.to_best)
-            if quality.to_reference is not None and cell.reference != STC:
-                yield _test(place, title_of(cell.reference), quality.to_reference)
-
-
-def _tests_of_variants(cell: CellFigures) -> Iterator[Comparison]:
+                yield place, f"best: {cell.ranked(metric)[0].title}", quality.to_best
+            if cell.reference != STC:
+                yield place, title_of(cell.reference), quality.to_reference
     for name, quality in cell.variants.items():
         setting, _, value = name.partition("=")
-        if quality.to_stc is not None:
-            place = (PAPER_TABLES.get(setting, setting), cell.dataset, value, cell.model, "AUROC")
-            yield _test(place, "STC", quality.to_stc)
-
-
-def _tests_of_controls(cell: CellFigures) -> Iterator[Comparison]:
+        yield (PAPER_TABLES.get(setting, setting), cell.dataset, value, cell.model, "AUROC"), "STC", quality.to_stc
     for found in cell.controls.values():
-        place = ("control", cell.dataset, found.control.title, cell.model, "AUROC")
-        yield _test(place, "STC", found.to_stc)
-        yield _test(place, "Sequence probability", found.minus_baseline)
-
-
-def _of_controls(cell: CellFigures) -> Iterator[Figure]:
-    for found in cell.controls.values():
-        place = ("control", cell.dataset, found.control.title, cell.model, "AUROC")
-        yield Figure(*place, found.estimate.value, found.estimate.low, found.estimate.high)
-
-
-def _test(place: tuple[str, str, str, str, str], against: str, tested: TestedDifference) -> Comparison:
-    found = tested.difference
-    numbers = (found.value, found.low, found.high, found.p_value, tested.p_adjusted)
-    return Comparison(*place, against, *numbers, tested.verdict)
+        yield _place_of_control(cell, found), "STC", found.to_stc
+        yield _place_of_control(cell, found), "Sequence probability", found.minus_baseline
 
 
 def csv_files(
