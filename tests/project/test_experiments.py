@@ -107,6 +107,23 @@ def test_the_confirmation_is_that_of_the_scores() -> None:
             shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
 
 
+def test_clusters_beside_shuffled_ones_are_those_of_the_scores() -> None:
+    """The experiment's table, and the page's count of sets on which clusters are worse."""
+    lines = {(x["set"], x["judge"], x["rule"]): x for x in lines_of("default_rule/tables.csv")}
+    sets = {"SmolLM2, NQ": "smollm2-nq", "SmolLM2, WQ": "smollm2-wq", "SmolLM2, TriviaQA": "smollm2-tqa",
+            "Gemma, NQ": "gemma3-nq", "Gemma, WQ": "gemma3-wq"}  # fmt: skip
+    columns = [(column, judge) for column in ("minus_shuffled", "minus_probability") for judge in ("exact", "second")]
+    table = page_table("Clusters beside shuffled ones", "SmolLM2, NQ", FOLDER / "default_rule" / "README.md")
+    for name, *cells in table:
+        for cell, (column, judge) in zip(cells, columns, strict=True):
+            line = lines[sets[name], judge, "clusters, beginnings"]
+            shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
+    highs = [float(lines[name, "exact", "clusters, beginnings"]["minus_shuffled_high"]) for name in sets.values()]
+    page = (FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    assert len(table) == 5 and sum(high < 0 for high in highs) == 3
+    assert "Clusters are worse than shuffled ones on three of five sets" in page
+
+
 def test_triviaqa_is_that_of_the_scores() -> None:
     every = lines_of("default_rule/tables.csv")
     lines = {line["rule"]: line for line in every if line["set"] == "smollm2-tqa" and line["judge"] == "exact"}
