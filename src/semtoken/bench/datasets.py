@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -159,7 +160,8 @@ def _whole(name: str | Path, path: str | Path | None) -> Dataset:
         known_names = ", ".join((*known_sets(), *_ALMANAC))
         raise InvalidInput(f"There is no question set {str(name)!r}: neither one of {known_names} nor a file.")
     questions = read_questions(file)
-    _check_ids(questions, file)
+    if twice := [id for id, count in Counter(question.id for question in questions).items() if count > 1]:
+        raise InvalidInput(f"{file}: the id {twice[0]!r} stands more than once; ids must differ.")
     return Dataset(_stem(file), tuple(questions), PROMPTS["tqa"], str(file))
 
 
@@ -263,12 +265,3 @@ def _checked(id: Any, question: Any, answers: Any, where: str) -> Question:
     if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
         raise InvalidInput(f"{where}: answers must be a list of at least one text.")
     return Question(str(id), question, tuple(answers))
-
-
-def _check_ids(questions: Iterable[Question], file: Path) -> None:
-    """Refuse a file in which an id stands twice."""
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise InvalidInput(f"{file}: the id {question.id!r} stands more than once; ids must differ.")
-        seen.add(question.id)

@@ -174,8 +174,7 @@ class _Reader:
         """The columns of every complete step of a work, by the step's subject."""
         found = {}
         for step in self.plan.steps_of(work):
-            shards = self._shards(step, column)
-            if shards is not None:
+            if (shards := self._shards(step, column)) is not None:
                 found[step.subject] = _whole_column(shards, column)
         return found
 
@@ -228,14 +227,12 @@ class _Reader:
 
     def _log_score(self) -> FloatArray | None:
         """The log score of STC itself, without changes to its rules."""
-        step = self.plan.steps.get("stc")
-        shards = None if step is None else self._shards(step, LOG_SCORE)
+        shards = self._shards(self.plan.steps.get("stc"), LOG_SCORE)
         return None if shards is None else _whole_column(shards, LOG_SCORE)
 
     def _states(self) -> FloatArray | None:
         """The hidden states at the ends of the answers."""
-        step = self.plan.steps.get(AnswerState.field)
-        shards = None if step is None else self._shards(step, AnswerState.field)
+        shards = self._shards(self.plan.steps.get(AnswerState.field), AnswerState.field)
         rows = [row for shard in shards or () for row in shard.columns[AnswerState.field]]
         size = next((len(row) for row in rows if row is not None), 0)
         if not size:
@@ -276,8 +273,10 @@ class _Reader:
         del total[IN_MODEL]  # other steps contain it
         return total
 
-    def _shards(self, step: PlannedStep, *columns: str) -> list[Shard] | None:
-        """All shards of a step, some columns of them; None, with a note, where one is missing."""
+    def _shards(self, step: PlannedStep | None, *columns: str) -> list[Shard] | None:
+        """All shards of a step, some columns of them; None without a step and, with a note, where one is missing."""
+        if step is None:
+            return None
         folder, plan = step.folder(self.run), self.plan
         found = [read_shard(folder, i, step.key, plan.rows(i), columns) for i in range(plan.n_shards)]
         whole = [shard for shard in found if shard is not None]

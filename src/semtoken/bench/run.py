@@ -15,7 +15,7 @@ from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, clustering_of, make_plan
 from semtoken.bench.recorders import CellWork
-from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
+from semtoken.bench.settings import RunSettings, first_repeated
 from semtoken.bench.storage import (
     LOCK,
     locked,
@@ -101,19 +101,16 @@ def read_datasets(settings: RunSettings) -> list[Dataset]:
     InvalidInput
         A set cannot be read, or two have the same label.
     """
-    datasets = [_read(choice, settings) for choice in settings.datasets]
+    datasets = []
+    for one in settings.datasets:
+        form = None
+        if one.prompt is not None:
+            form = prompt_format(one.prompt, chat=one.chat, stop_at_newline=one.stop_at_newline)
+        size, seed = settings.limit, settings.seed
+        datasets.append(read_dataset(one.name, path=one.path, format=form, label=one.label, limit=size, seed=seed))
     if twice := first_repeated(dataset.label for dataset in datasets):
         raise InvalidInput(f"Two data sets have the label {twice!r}; give each a `label` of its own.")
     return datasets
-
-
-def _read(choice: DatasetSettings, settings: RunSettings) -> Dataset:
-    form = None
-    if choice.prompt is not None:
-        form = prompt_format(choice.prompt, chat=choice.chat, stop_at_newline=choice.stop_at_newline)
-    return read_dataset(
-        choice.name, path=choice.path, format=form, label=choice.label, limit=settings.limit, seed=settings.seed
-    )
 
 
 def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
