@@ -139,15 +139,15 @@ assert CliRunner().invoke(app, arguments.split()).exit_code == 0
         slow=True,
     ),
     "docs/calibration.md": Page(
-        f"{LABELLED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n"
-    ),
-    "docs/learn.md": Page(
-        """
+        f"{LABELLED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n",
+        instead={
+            'stc = st.STC.from_pretrained("MODEL", states=True) ': """
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 prompts = [PROMPT.replace("{question}", one.question) for one in load_questions("dev")[:150]]
 correct = [place % 2 == 0 for place in range(150)]
-"""
+stc = st.STC.from_pretrained("MODEL", states=True) """
+        },
     ),
     "docs/check-an-extraction.md": Page(
         setup=f"""{MODEL}
@@ -569,14 +569,11 @@ def prepare(folder: Path, page: str) -> None:
     golden = [{"id": q.id, "question": q.question, "answers": list(q.answers)} for q in asked]
     lines("questions.jsonl", golden)
     lines("in.jsonl", [{"id": q.id, "prompt": q.prompt()} for q in asked[:3]])
-    if page == "docs/decide.md":
-        return  # it makes its own answers
-    if page == "docs/learn.md":  # so does this one, and learning takes 150 labels
+    if page == "docs/calibration.md":  # it makes its own answers, and learning takes 150 labels
         lines("questions.jsonl", [{"id": q.id, "question": q.question} for q in load_questions("dev")[:300]])
         return
     if page == "docs/watch.md":
         prepare_journal(folder / "journal.db")
-    if page == "docs/valid.md":
         made = [sys.executable, str(ROOT / "examples" / "calibrate.py"), "my-calibrator", "recent.jsonl"]
         subprocess.run(made, cwd=folder, check=True)
     lines("answers.jsonl", [one | {"answer": one["answers"][0], "prompt": "Who?"} for one in golden[:10]])
