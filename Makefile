@@ -120,18 +120,22 @@ $(VENV)/demo.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/test.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing semtoken with all extras and the test tools into $(VENV) (two minutes or so) ..."
+	$(PIP) --upgrade pip  # those of older Pythons know no groups
 	$(PIP) -c constraints.txt -e '.[all]' --group dev
 	@touch $@
 
 $(VENV)/package.installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --upgrade pip  # those of older Pythons know no groups
 	$(PIP) --group package
 	@touch $@
 
 $(VENV)/paper.installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --upgrade pip  # those of older Pythons know no groups
 	$(PIP) --group paper
 	@touch $@
 
 $(VENV)/docs.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --upgrade pip  # those of older Pythons know no groups
 	$(PIP) -c constraints.txt --group docs
 	@touch $@
 

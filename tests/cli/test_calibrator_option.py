@@ -70,7 +70,7 @@ def test_answers_are_hidden_only_if_asked(semtoken: RunCommand, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("origin", "word"),
     [
-        ({"signature": "k:9|preset:default|words:paper"}, "k:9"),
+        ({"signature": f"k:9|{ScoringRules('default').signature}"}, "k:9"),
         ({"signature": SIGNATURE.replace("preset:default", "preset:paper")}, "preset:paper"),
         ({"scores": "top-k"}, "top-k"),
         ({"distribution": "processed"}, "processed"),

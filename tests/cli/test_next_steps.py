@@ -33,12 +33,13 @@ NAMES = {
     "prometheus_client": "prometheus-client",
     "rouge_score": "rouge-score",
     "huggingface_hub": "huggingface-hub",
+    "starlette": "fastapi",  # brings it, as pydantic_core below
     "pydantic_core": "pydantic",  # pydantic itself brings and pins it
 }
 """Modules whose package has another name."""
 OF_HOSTS = {"inspect_ai", "lm_eval", "litellm", "langchain_core", "llm", "mcp", "opentelemetry", "lm_polygraph", "uqlm"}
 """Tools that semtoken plugs into; they are there wherever that code runs."""
-BROUGHT_ALONG = {"triton", "click", "typing_extensions", "starlette", "h11"}
+BROUGHT_ALONG = {"triton", "click", "typing_extensions", "h11"}
 """Modules that a package of an extra brings, or that are looked for and not needed."""
 
 

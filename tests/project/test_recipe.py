@@ -20,7 +20,7 @@ NAMES = {"huggingface-hub": "huggingface_hub"}
 
 def pairs(requirements: list[str]) -> dict[str, str]:
     """Name -> range of versions."""
-    found = (re.fullmatch(r"([a-z_-]+) ?(>=\S+)", one) for one in requirements)
+    found = (re.fullmatch(r"([a-z0-9_-]+) ?(>=\S+)", one) for one in requirements)
     return {NAMES.get(one[1], one[1]): one[2] for one in found if one}
 
 

@@ -72,7 +72,7 @@ def ask(
     if also and as_json:
         raise typer.BadParameter("--also is for people; leave out --json.", param_hint="--also")
     asked = _read(questions)
-    stc = choice.load() if calibrator is not None else _loaded(choice)
+    stc = choice.load(calibrator=calibrator) if calibrator is not None else _loaded(choice)
     applied = use_calibrator(stc, calibrator, choice.model, abstain_text)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=raw_prompt)
 

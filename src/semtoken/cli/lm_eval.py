@@ -60,7 +60,7 @@ def lm_eval(
         quiet_libraries()
     if json is not None:
         check_writable(json)
-    stc = choice.load()
+    stc = choice.load(calibrator=calibrator)
     results, figures = evaluate(
         SemtokenLM(stc, batch_size=batch_size),
         [name.strip() for name in tasks.split(",") if name.strip()],

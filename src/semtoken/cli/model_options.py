@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -87,20 +88,31 @@ class ModelChoice:
             "dtype": self.dtype,
         }
 
-    def load(self, *, states: bool = False) -> STC:
+    def load(self, *, states: bool = False, calibrator: Path | None = None) -> STC:
         """The model with its tokenizer and clusters.
 
         Parameters
         ----------
         states
             Whether to keep the hidden state at the end of every answer.
+        calibrator
+            The calibrator that will be used: one that cannot be is refused before the model is loaded.
 
         Raises
         ------
         ModelError
             There is no such model, or it cannot be loaded.
+        ArtifactError, CalibratorMismatch
+            The calibrator cannot be read, or was fitted under other rules.
         """
         as_methods(self.methods)  # before anything is loaded
+        if calibrator is not None:
+            from semtoken.calibration import Calibrator
+            from semtoken.scoring.rules import ScoringRules
+
+            Calibrator.load(calibrator).fingerprint.require_rules(
+                ScoringRules(self.preset, self.function_words).signature
+            )
         check_there(self.model, self.revision)
         from semtoken import STC, ScoringRules
 

@@ -207,7 +207,7 @@ class _Scoring:
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
-        stc = self.choice.load(states=self.states)
+        stc = self.choice.load(states=self.states, calibrator=self.calibrator)
         return self.scorer(stc), self.annotate(stc)
 
     def annotate(self, stc: STC) -> Annotate | None:
@@ -255,7 +255,7 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
     """Do what is left of a job, with a bar."""
     if (found := _remaining_work(job)) is None:
         return
-    stc = scoring.choice.load(states=scoring.states)
+    stc = scoring.choice.load(states=scoring.states, calibrator=scoring.calibrator)
     job = replace(job, annotate=scoring.annotate(stc), settings=dict(job.settings) | _facts(stc))
     with counting("scoring", found.total, found.done) as progress:
         reached = job.run(scoring.scorer(stc), progress)

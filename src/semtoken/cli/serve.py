@@ -98,7 +98,7 @@ def serve(
     from semtoken.web.serve.service import Offer
 
     listener = listen(host, port)
-    stc = choice.load()
+    stc = choice.load(calibrator=calibrator)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     load = partial(load_calibrator_for, stc, calibrator, choice.model, abstain_text)
     found = use_calibrator(stc, calibrator, choice.model, abstain_text)
@@ -126,7 +126,7 @@ def _serve_agents(choice: ModelChoice, calibrator: Path | None) -> None:
 
     if not choice.verbose:
         quiet_libraries()
-    stc = choice.load()
+    stc = choice.load(calibrator=calibrator)
     server(stc, choice.model, use_calibrator(stc, calibrator, choice.model)).run("stdio")
 
 

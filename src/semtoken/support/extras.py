@@ -28,7 +28,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "gguf": ("gguf", "accelerate"),
     "serve": (
         *("aiohttp", "anyio", "fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "pydantic"),
-        *("pydantic_core", "uvicorn", "yarl"),
+        *("pydantic_core", "starlette", "uvicorn", "yarl"),
     ),
     "bench": (
         *("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "yaml"),
