@@ -29,10 +29,10 @@ BASES = {
     "calibrate": ("{lines}", "--output", "{out}"),
     "proxy": ("--upstream", "http://127.0.0.1:9", "--port", "{port}"),
     "serve": ("--port", "{port}"),
-    "score": ("{lines}", "--output", "{out}", "--model", "{file}"),
+    "score": ("{lines}", "--output", "{out}"),
     "ask": ("Where?", "--model", "{file}"),
-    "demo": ("--model", "{file}"),
     "compare": ("{lines}", "--model", "{file}"),
+    "demo": ("--model", "{file}"),
     "bench judge": ("{lines}", "--output", "{out}"),
     "cluster make": ("{folder}", "--output", "{out}"),
     "cluster show": ("a",),
@@ -40,7 +40,7 @@ BASES = {
     "doctor": (),
     "bench run": ("{lines}",),
 }
-"""What stands beside the odd value; other commands have their arguments alone. A model that is none keeps it quick."""
+"""What stands beside the odd value; other commands have their arguments alone. The model is the embedded one."""
 
 
 def commands(group: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
-from semtoken.web.running import listen
+from semtoken.web.running import is_one_of_several, listen, tell_the_others
 from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
 from tests.web.test_proxy_load import proxy_process, stream_of, unasked
 from tests.web.test_proxy_transport import final_figure, without_block
@@ -93,3 +94,10 @@ def command_of(process: int) -> str:
         return Path(f"/proc/{process}/cmdline").read_bytes().decode()
     except OSError:  # it has ended
         return ""
+
+
+def test_a_program_that_runs_a_server_in_a_process_of_its_own_gets_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "/tmp/of-the-program")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(is_one_of_several) is False
+        pool.apply(tell_the_others)  # a hangup would end the tests

@@ -35,6 +35,7 @@ KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or s
 SECONDS_TO_START = 120
 SECONDS_TO_STOP = 5
 """Seconds that a process has to stop, beyond the time that its running answers get."""
+OF_WORKERS = "semtoken-figures-"
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Where the processes of one server keep their figures, for Prometheus' client."""
 BROKEN_OFF = "ASGI callable returned without completing response."
@@ -200,7 +201,7 @@ def run_workers(
     listener, ready, grace, limits
         As in `run`; the limits are those of each process.
     """
-    with listener, tempfile.TemporaryDirectory(prefix="semtoken-figures-") as figures:
+    with listener, tempfile.TemporaryDirectory(prefix=OF_WORKERS) as figures:
         os.environ[SHARED_FIGURES] = figures
         _Workers(_Config(make, limits or ConnectionLimits(), grace, workers), [listener], ready).run()
 
@@ -213,7 +214,8 @@ def on_hangup(action: Callable[[], None]) -> None:
 
 def is_one_of_several() -> bool:
     """Whether this is one of several processes that share the work of a server."""
-    return multiprocessing.parent_process() is not None
+    shared = Path(os.environ.get(SHARED_FIGURES, "")).name.startswith(OF_WORKERS)  # a program may have its own
+    return multiprocessing.parent_process() is not None and shared
 
 
 def shared_folder(name: str) -> Path | None:
