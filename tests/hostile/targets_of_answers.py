@@ -56,7 +56,12 @@ def of_one_pass() -> list[Target]:
         Target("phrase_and_mean", methods.phrase_and_mean, phrases, 0),
         Target("new_phrases", methods.new_phrases, {"new_phrase_log_probs": LOGS[:3].copy(), **greedy}, 0),
         Target("mean_new_word", methods.mean_new_word, {"new_word_log_probs": LOGS[:3].copy(), **greedy}, 0),
-        Target("headline", methods.headline, {"log_score": -0.3, **phrases}, 0),
+        Target(
+            "headline",
+            methods.headline,
+            {"log_score": -0.3, "new_phrase_log_probs": LOGS[:3].copy(), **greedy, "text": "Paris."},
+            0,
+        ),
     ]
 
 
