@@ -16,6 +16,7 @@ from hypothesis import strategies as some
 import semtoken as st
 from semtoken.errors import ModelError
 from semtoken.models.strangers import check_template, growth
+from semtoken.statistics.encoders import EntailmentModel
 from tests import tiny
 
 DOUBLING = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 30}
@@ -76,7 +77,15 @@ def test_a_template_that_refuses_the_messages_is_no_stranger(template: str) -> N
 REPLACED = some.builds(
     lambda pattern, put: {"type": "Replace", "pattern": pattern, "content": put},
     some.sampled_from(
-        [{"String": "a"}, {"String": "ab"}, {"Regex": "a*"}, {"Regex": "b"}, {"Regex": "(?=a)"}, {"Regex": r"\s+"}]
+        [
+            {"String": "a"},
+            {"String": "ab"},
+            {"Regex": "a*"},
+            {"Regex": "b"},
+            {"Regex": "(?=a)"},
+            {"Regex": r"\s+"},
+            {"Regex": r"\b"},
+        ]
     ),
     some.text("ab ", max_size=3),
 )
@@ -90,3 +99,9 @@ def test_no_text_grows_more_than_was_computed(steps: list[dict[str, Any]], text:
     grown = tokenizers.Tokenizer.from_str(json.dumps(state)).normalizer.normalize_str(text)
     # A pattern that matches nothing matches once more, at the end of the text.
     assert len(grown) + 1 <= growth(chain) * (len(text) + 1)
+
+
+def test_encoders_of_meaning_are_bounded_too(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": 1000000000}')
+    with pytest.raises(ModelError, match="num_hidden_layers"):
+        EntailmentModel.from_pretrained(str(tmp_path))

@@ -196,7 +196,7 @@ def resolve(model: str | Path) -> ModelSource:
     if path.suffix.lower() == GGUF_SUFFIX:
         return _gguf(name, path)
     if path.is_dir():
-        _check_folder(path)
+        check_folder(path)
     if name not in CATALOGUE or path.is_dir():
         return ModelSource(name, name if not path.is_dir() else str(path))
     entry, folder = CATALOGUE[name], fetched_path(name)
@@ -217,8 +217,14 @@ MOST_JSON = 512 * 2**20
 """Largest JSON file and template of a model folder, in bytes; the tokenizers of large vocabularies take 35 MB."""
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse files that would keep a loader waiting, or fill the memory before it looks at them."""
+def check_folder(folder: Path) -> None:
+    """Refuse files that would keep a loader waiting, or fill the memory before it looks at them.
+
+    Raises
+    ------
+    ModelError
+        There is a pipe, a device, a file of settings beyond `MOST_JSON`, or what `semtoken.models.strangers` refuses.
+    """
     for path in sorted(folder.iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise ModelError(f"{path} is neither a file nor a folder, so {folder} cannot be loaded.")

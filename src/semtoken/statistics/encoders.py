@@ -17,6 +17,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.clusters.tables import HUB_ID
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.models.sources import check_folder
 from semtoken.statistics.pairs import AskPairs, Pair, with_question
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -36,10 +37,12 @@ def model_errors(kind: str, model_or_path: str) -> Iterator[None]:
     Raises
     ------
     ModelError
-        There is no such model, or it cannot be read.
+        There is no such model, it cannot be read, or its folder is one that `check_folder` refuses.
     """
     if not Path(model_or_path).exists() and not HUB_ID.fullmatch(model_or_path):
         raise ModelError(f"The {kind} cannot be loaded: there is no directory {model_or_path}.")
+    if Path(model_or_path).is_dir():
+        check_folder(Path(model_or_path))
     try:
         yield
     except SemtokenError:
