@@ -23,8 +23,8 @@ COUNTS = re.compile(r"(?:^|_)(?:layers?|blocks|depths?|experts|heads?|labels|sta
 PER_BYTE = 16
 """Parameters for each byte of the weights that a model may have: weights of one bit are 8, and some are shared."""
 
-SLACK = 2**22
-"""Parameters that it may have besides."""
+SLACK = 2**27
+"""Numbers that it may have besides, such as the masks that older models build for each layer."""
 
 GROWTH = 100
 """How many times longer a tokenizer's normaliser may make a text."""
