@@ -59,6 +59,10 @@ class TestServe:
             "responses": (False, 0),
             "generate": (False, 0),
             "completion": (False, 0),
+            "ollama-chat": (False, 0),
+            "ollama-generate": (False, 0),
+            "tgi": (False, 0),
+            "tgi-stream": (False, 0),
         }
         assert of_serve.best == "chat"
         assert of_serve.tokens is not None

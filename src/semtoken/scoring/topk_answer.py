@@ -198,6 +198,9 @@ class ListedScorer(Scorer):
         """The ids that the engine gave, -1 where it gave none."""
         return [self._names.ids[token] for token in tokens]
 
+    def _is_alone(self, token: int) -> bool:
+        return self._names.spellings[token].alone
+
     # Kept in the scorer, which belongs to one answer, these would hold it until the garbage collector comes.
 
     @property
@@ -220,7 +223,7 @@ class GrowingScorer(ListedScorer):
 
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
         """Any number, unless its spelling stands alone."""
-        return 1 if self._names.spellings[token].alone or not self.rules.same_spelling else ANY_NUMBER
+        return 1 if self._is_alone(token) or not self.rules.same_spelling else ANY_NUMBER
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:

@@ -12,7 +12,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from semtoken.backends.prompts import Prompt, encode_prompt, encode_response, end_ids, is_ids, prompt_text
+from semtoken.backends.prompts import (
+    Prompt,
+    encode_prompt,
+    encode_response,
+    end_ids,
+    has_images,
+    is_ids,
+    prompt_text,
+)
 from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
 from semtoken.results import ScoredResponse
@@ -115,6 +123,8 @@ def _readable(prompt: str | list[Any]) -> Prompt:
         messages = [Message.model_validate(one) for one in prompt]
     except ValidationError as error:
         raise InvalidInput("The messages hold something else than text, which is not read again.") from error
+    if has_images(prompt):
+        raise InvalidInput("The messages hold something else than text, which is not read again.")
     if any(message.role in ("tool", "function") or message.model_extra for message in messages):
         raise InvalidInput("The messages hold calls of tools or other fields, which are not read again.")
     return [{"role": message.role, "content": message.text} for message in messages]
