@@ -26,10 +26,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(arguments: list[str], log: Path, ready: str = "/health", **environment: str) -> Iterator[str]:
-    """The base URL of a server, `python ARGUMENTS --port PORT`, from when it is ready until the end of the block."""
+def running(
+    arguments: list[str], log: Path, ready: str = "/health", program: Path | None = None, **environment: str
+) -> Iterator[str]:
+    """The base URL of a server, `PROGRAM ARGUMENTS --port PORT`, from when it is ready until the end of the block.
+
+    The program is this Python by default.
+    """
     port = free_port()
-    command = [sys.executable, *arguments, "--host", "127.0.0.1", "--port", str(port)]
+    command = [str(program or sys.executable), *arguments, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, start_new_session=True

@@ -1,0 +1,60 @@
+"""The model's own log-probabilities of an answer's tokens, by transformers in float32, one pass over given tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class Own:
+    """A checkpoint that tells the log-probabilities of given tokens."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        self.model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype="float32").eval()
+
+    def spells(self, ids: list[int], text: str) -> bool:
+        """Whether tokens are those of a text that an engine gives for them; it names special ones or leaves them out."""
+        return text in (self.tokenizer.decode(ids, skip_special_tokens=skip) for skip in (True, False))
+
+    def numbers(self, prompt: list[int], answer: list[int], request: dict[str, Any]) -> dict[str, list[float]]:
+        """The log-probabilities of an answer's tokens: `raw`, and `processed` by the request's settings.
+
+        A grammar or schema is not applied: its requests have no `processed`.
+        """
+        import torch
+
+        with torch.inference_mode():
+            logits = self.model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1].double()
+        raw = torch.log_softmax(logits, -1)
+        found = {"raw": [round(float(row[token]), 6) for row, token in zip(raw, answer, strict=True)]}
+        if not any(key in request for key in ("grammar", "structured_outputs", "response_format", "tools")):
+            rows = [processed(row, prompt, answer[:i], request) for i, row in enumerate(logits)]
+            found["processed"] = [round(float(row[token]), 6) for row, token in zip(rows, answer, strict=True)]
+        return found
+
+
+def processed(logits: Any, prompt: list[int], before: list[int], request: dict[str, Any]) -> Any:
+    """One step's log-probabilities after bias, penalties, temperature, top-k and top-p, in this order.
+
+    Repetition counts the prompt too; presence and frequency count the answer only.
+    """
+    import torch
+
+    row = logits.clone()
+    for token, bias in request.get("logit_bias", {}).items():
+        row[int(token)] += bias
+    repetition = request.get("repetition_penalty", request.get("repeat_penalty", 1.0))
+    for token in set(prompt + before):
+        row[token] = row[token] / repetition if row[token] > 0 else row[token] * repetition
+    for token in set(before):
+        row[token] -= request.get("frequency_penalty", 0) * before.count(token) + request.get("presence_penalty", 0)
+    row = row / (request["temperature"] or 1.0)
+    if "top_k" in request:
+        row[row < torch.topk(row, request["top_k"]).values[-1]] = -torch.inf
+    if request.get("top_p", 1.0) < 1:
+        best, order = torch.sort(torch.softmax(row, -1), descending=True)
+        row[order[best.cumsum(-1) - best >= request["top_p"]]] = -torch.inf
+    return torch.log_softmax(row, -1)

@@ -1,0 +1,87 @@
+"""What every engine is asked, two dozen requests, and how its dialect differs from OpenAI's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+GONE = "client-gone"
+"""The request whose client leaves in the middle of its stream; the request after it is the one that is recorded."""
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+BASE: dict[str, Any] = {"messages": QUESTION, "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 2}
+SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+}
+WEATHER = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+SAMPLED = {"temperature": 1.0, "seed": 1}
+JAPANESE = [{"role": "user", "content": "Repeat exactly: 東京 🙂 café"}]
+TOKEN_THE = "504"
+
+ASKED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "plain-again": {},  # its prompt is in the cache now
+    "plain-stream": {"stream": True},
+    "top-20": {"top_logprobs": 20, "max_tokens": 2},
+    "stop": {"stop": ["."], "max_tokens": 24},
+    "stop-stream": {"stop": ["."], "max_tokens": 24, "stream": True},
+    "two": {"n": 2} | SAMPLED,
+    "schema": {"response_format": SCHEMA},
+    "grammar": {},
+    "tool": {"tools": [WEATHER], "tool_choice": "required", "max_tokens": 24},
+    "logit-bias": {"logit_bias": {TOKEN_THE: 5}},
+    "temperature": {"temperature": 0.5, "seed": 1},
+    "hot": {"temperature": 1.5, "seed": 1},
+    "top-p": {"top_p": 0.5} | SAMPLED,
+    "top-k": {"top_k": 3} | SAMPLED,
+    "penalties": {"frequency_penalty": 1.0, "presence_penalty": 1.0, "max_tokens": 12},
+    "repetition": {},
+    "post-sampling": {},
+    "japanese": {"messages": JAPANESE, "max_tokens": 12},
+    "japanese-stream": {"messages": JAPANESE, "max_tokens": 12, "stream": True},
+    "emoji": {"messages": JAPANESE},
+    "emoji-stream": {"messages": JAPANESE, "stream": True},
+    "length": {"max_tokens": 1},
+    GONE: {"max_tokens": 200, "stream": True},
+    "completions": {},
+}
+
+EMOJI_GRAMMAR = "root ::= [😀-🙏] [😀-🙏]"
+DIALECTS: dict[str, dict[str, dict[str, Any] | None]] = {
+    "llama-server": {
+        "grammar": {"grammar": 'root ::= "yes" | "no"'},
+        "repetition": {"repeat_penalty": 1.5},
+        "post-sampling": {"post_sampling_probs": True, "top_k": 3, "top_p": 1.0, "min_p": 0.0} | SAMPLED,
+        "emoji": {"grammar": EMOJI_GRAMMAR},
+        "emoji-stream": {"grammar": EMOJI_GRAMMAR},
+    },
+    "vllm": {
+        "grammar": {"structured_outputs": {"choice": ["yes", "no"]}},
+        "repetition": {"repetition_penalty": 1.5},
+        "post-sampling": None,
+        "emoji": {"structured_outputs": {"regex": "[😀-🙏]{2}"}},
+        "emoji-stream": {"structured_outputs": {"regex": "[😀-🙏]{2}"}},
+    },
+    "transformers-serve": {name: None for name in ASKED if name not in ("plain", "plain-stream", "completions")},
+}
+"""What an engine needs for a request beyond `ASKED`; None where it has no such thing."""
+EVERYWHERE: dict[str, dict[str, Any]] = {"vllm": {"return_token_ids": True}}
+
+
+def requests_for(dialect: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The requests of a dialect by name: the route and the body."""
+    found = {}
+    for name, case in ASKED.items():
+        own = DIALECTS[dialect].get(name, {})
+        if own is None:
+            continue
+        body = BASE | case | own | EVERYWHERE.get(dialect, {})
+        if name == "completions":
+            del body["messages"], body["top_logprobs"]
+            body |= {"prompt": "The capital of France is", "logprobs": 2}
+        found[name] = (COMPLETIONS if name == "completions" else CHAT, body)
+    return found
