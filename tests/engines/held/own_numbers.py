@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.engines.held.requests import YES_OR_NO
+
 
 class Own:
     """A checkpoint that tells the log-probabilities of given tokens."""
@@ -22,7 +24,7 @@ class Own:
     def numbers(self, prompt: list[int], answer: list[int], request: dict[str, Any]) -> dict[str, list[float]]:
         """The log-probabilities of an answer's tokens: `raw`, and `processed` by the request's settings.
 
-        A grammar or schema is not applied: its requests have no `processed`.
+        Of grammars and schemas vLLM's choice of `YES_OR_NO` alone is applied; requests with others have no `processed`.
         """
         import torch
 
@@ -30,10 +32,29 @@ class Own:
             logits = self.model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1].double()
         raw = torch.log_softmax(logits, -1)
         found = {"raw": [round(float(row[token]), 6) for row, token in zip(raw, answer, strict=True)]}
-        if not any(key in request for key in ("grammar", "structured_outputs", "response_format", "tools")):
+        constrained = any(key in request for key in ("grammar", "structured_outputs", "response_format", "tools"))
+        chosen = request.get("structured_outputs") == YES_OR_NO["structured_outputs"]
+        if chosen or not constrained:
             rows = [processed(row, prompt, answer[:i], request) for i, row in enumerate(logits)]
+            if chosen:
+                rows = [torch.log_softmax(row + self.forbidden(answer[:i]), -1) for i, row in enumerate(rows)]
             found["processed"] = [round(float(row[token]), 6) for row, token in zip(rows, answer, strict=True)]
         return found
+
+
+    def forbidden(self, before: list[int]) -> Any:
+        """What to add to a row of logits so that the answer becomes `yes` or `no` and ends there."""
+        import torch
+
+        row = torch.full((self.model.config.vocab_size,), -torch.inf, dtype=torch.float64)
+        written = self.tokenizer.decode(before)
+        for word in ("yes", "no"):
+            rest = word.removeprefix(written) if word.startswith(written) else None
+            for end in range(1, len(rest or "") + 1):
+                row[self.tokenizer.convert_tokens_to_ids((rest or "")[:end])] = 0  # letters are tokens of this vocabulary
+            if rest == "" or written.removesuffix(self.tokenizer.eos_token) == word:
+                row[self.tokenizer.eos_token_id] = 0
+        return row
 
 
 def processed(logits: Any, prompt: list[int], before: list[int], request: dict[str, Any]) -> Any:

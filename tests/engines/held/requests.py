@@ -50,17 +50,18 @@ ASKED: dict[str, dict[str, Any]] = {
     "completions": {},
 }
 
+YES_OR_NO: dict[str, Any] = {"grammar": 'root ::= "yes" | "no"', "structured_outputs": {"choice": ["yes", "no"]}}
 EMOJI_GRAMMAR = "root ::= [😀-🙏] [😀-🙏]"
 DIALECTS: dict[str, dict[str, dict[str, Any] | None]] = {
     "llama-server": {
-        "grammar": {"grammar": 'root ::= "yes" | "no"'},
+        "grammar": {"grammar": YES_OR_NO["grammar"]},
         "repetition": {"repeat_penalty": 1.5},
         "post-sampling": {"post_sampling_probs": True, "top_k": 3, "top_p": 1.0, "min_p": 0.0} | SAMPLED,
         "emoji": {"grammar": EMOJI_GRAMMAR},
         "emoji-stream": {"grammar": EMOJI_GRAMMAR},
     },
     "vllm": {
-        "grammar": {"structured_outputs": {"choice": ["yes", "no"]}},
+        "grammar": {"structured_outputs": YES_OR_NO["structured_outputs"]},
         "repetition": {"repetition_penalty": 1.5},
         "post-sampling": None,
         "emoji": {"structured_outputs": {"regex": "[😀-🙏]{2}"}},

@@ -6,11 +6,18 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.engines.held.exchanges import Exchange, load, reading, recorded
+from tests.engines.held.requests import ASKED
 
 TABLE = Path(__file__).parents[3] / "docs" / "engines-held.md"
 CLOSE = {"llama-server": 0.005, "llama-server-q4": 0.8, "vllm": 0.001, "vllm-processed": 0.001}
 """Nats at a token within which a number is the model's own, by engine. float32 in both; llama-server-q4 computes with
 the quantised weights themselves, which is too coarse to tell small faults."""
+ARITHMETIC = {
+    "llama-server": ", dequantised to float32 for the server too; a number within 0.005 nats is the same",
+    "llama-server-q4": ", as they are: the server computes with 8-bit activations; a number within 0.8 nats is the same",
+    "vllm": " dequantised to float32; a number within 0.001 nats is the same",
+    "vllm-processed": " dequantised to float32; a number within 0.001 nats is the same",
+}
 HEAD = """# Engines' numbers, held against the model's own
 
 This page is written by `python -m tests.engines.held`. It starts an engine, asks it, and compares each log-probability that semtoken
@@ -24,13 +31,19 @@ ROW = "| {} | {} | {} | {} | {} |\n"
 def table() -> str:
     """The page."""
     text = HEAD
-    for engine, group in groupby((load(path) for path in recorded()), key=lambda exchange: exchange.engine):
+    for engine, group in groupby(in_order(), key=lambda exchange: exchange.engine):
         exchanges = list(group)
         first = exchanges[0]
-        text += f"\n## {engine}\n\n{first.version}, {first.date}; {first.weights}. A number within {CLOSE.get(engine, 0):g} nats is the same.\n\n"
+        text += f"\n## {engine}\n\n{first.version}, {first.date}; weights: {first.weights}{ARITHMETIC.get(engine, '')}.\n\n"
         text += ROW.format("request", "semtoken calls it", "from raw", "from processed", "verdict") + "|---" * 5 + "|\n"
         text += "".join(row(exchange) for exchange in exchanges)
     return text
+
+
+def in_order() -> list[Exchange]:
+    """All exchanges, engine by engine, in the order in which they were asked."""
+    names = list(ASKED)
+    return sorted(map(load, recorded()), key=lambda exchange: (exchange.engine, names.index(exchange.name)))
 
 
 def row(exchange: Exchange) -> str:
@@ -40,7 +53,7 @@ def row(exchange: Exchange) -> str:
     payload, problem = reading(exchange.reply)
     called = "-" if payload is None or problem else payload.distribution
     far = {kind: furthest(exchange, kind) for kind in ("raw", "processed")}
-    shown = ["-" if far[kind] is None else f"{far[kind]:.4f}" for kind in far]
+    shown = ["-" if far[kind] is None else f"{far[kind]:.1e}" if (far[kind] or 0) < 0.001 else f"{far[kind]:.3f}" for kind in far]
     note = f" ({exchange.note})" if exchange.note else ""
     return ROW.format(exchange.name, called, *shown, (verdict(exchange, called, problem) + note).replace("|", "\\|"))
 
@@ -60,7 +73,11 @@ def verdict(exchange: Exchange, called: str, problem: str) -> str:
         return "holds"
     if same:
         return f"the numbers are {same[0]}"
-    return "not held: the reply does not tell its tokens" if furthest(exchange, "raw") is None else "far from both"
+    if furthest(exchange, "raw") is None:
+        return "not held: the reply does not tell its tokens"
+    if furthest(exchange, "processed") is None and called == "processed":
+        return "not raw, as semtoken says; its grammar was not applied to the model"
+    return "far from both"
 
 
 def near(exchange: Exchange, kind: str) -> bool:
