@@ -50,6 +50,8 @@ def may_be_one(chosen: Name, entry: Name) -> bool | None:
     """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would tell."""
     if chosen[0] is not None and entry[0] is not None:
         return chosen[0] == entry[0]
+    if is_unnamed(chosen) and is_unnamed(entry):
+        return None
     if chosen[2] is not None and entry[2] is not None:
         return None if chosen[2] == entry[2] else False
     return None if chosen[1] is not None and chosen[1] == entry[1] else False

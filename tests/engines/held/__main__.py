@@ -13,7 +13,16 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from tests.engines.held.exchanges import Choice, Exchange, differences, listed_in, pieces, reading, spelled_in, tokens_in
+from tests.engines.held.exchanges import (
+    Choice,
+    Exchange,
+    differences,
+    listed_in,
+    pieces,
+    reading,
+    spelled_in,
+    tokens_in,
+)
 from tests.engines.held.own_numbers import Own
 from tests.engines.held.requests import GONE, requests_for
 from tests.engines.held.starting import ENGINES, Engine, as_float32, started
@@ -110,7 +119,8 @@ def leave(url: str, route: str, body: dict[str, Any]) -> str:
                 break
     start = time.monotonic()
     httpx.post(url + route, json=body | {"stream": False, "max_tokens": 1}, timeout=300)
-    return f"the client left a stream of {body['max_tokens']} tokens; the next request took {time.monotonic() - start:.1f} s"
+    took = time.monotonic() - start
+    return f"the client left a stream of {body['max_tokens']} tokens; the next request took {took:.1f} s"
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def numbers_read(payload: Payload, index: int) -> list[float]:
 
 
 def differences(payload: Payload, index: int, listed: list[float], own: dict[str, list[float]]) -> dict[str, float]:
-    """The largest difference of each kind. What semtoken reads stands in the list in one piece: its place is looked up."""
+    """The largest difference of each kind; what semtoken reads is looked up in the list, where it is in one piece."""
     read = numbers_read(payload, index)
     ends = range(len(read), len(listed) + 1)
     places = [end - len(read) for end in ends if np.allclose(listed[end - len(read) : end], read, rtol=0, atol=1e-9)]

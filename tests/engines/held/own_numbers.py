@@ -18,7 +18,7 @@ class Own:
         self.model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype="float32").eval()
 
     def spells(self, ids: list[int], text: str) -> bool:
-        """Whether tokens are those of a text that an engine gives for them; it names special ones or leaves them out."""
+        """Whether tokens spell the text that an engine gives for them, with special ones or without."""
         return text in (self.tokenizer.decode(ids, skip_special_tokens=skip) for skip in (True, False))
 
     def numbers(self, prompt: list[int], answer: list[int], request: dict[str, Any]) -> dict[str, list[float]]:
@@ -41,7 +41,6 @@ class Own:
             found["processed"] = [round(float(row[token]), 6) for row, token in zip(rows, answer, strict=True)]
         return found
 
-
     def forbidden(self, before: list[int]) -> Any:
         """What to add to a row of logits so that the answer becomes `yes` or `no` and ends there."""
         import torch
@@ -51,7 +50,9 @@ class Own:
         for word in ("yes", "no"):
             rest = word.removeprefix(written) if word.startswith(written) else None
             for end in range(1, len(rest or "") + 1):
-                row[self.tokenizer.convert_tokens_to_ids((rest or "")[:end])] = 0  # letters are tokens of this vocabulary
+                row[self.tokenizer.convert_tokens_to_ids((rest or "")[:end])] = (
+                    0  # letters are tokens of this vocabulary
+                )
             if rest == "" or written.removesuffix(self.tokenizer.eos_token) == word:
                 row[self.tokenizer.eos_token_id] = 0
         return row

@@ -14,16 +14,16 @@ CLOSE = {"llama-server": 0.005, "llama-server-q4": 0.8, "vllm": 0.001, "vllm-pro
 the quantised weights themselves, which is too coarse to tell small faults."""
 ARITHMETIC = {
     "llama-server": ", dequantised to float32 for the server too; a number within 0.005 nats is the same",
-    "llama-server-q4": ", as they are: the server computes with 8-bit activations; a number within 0.8 nats is the same",
+    "llama-server-q4": ": the server computes with 8-bit activations; a number within 0.8 nats is the same",
     "vllm": " dequantised to float32; a number within 0.001 nats is the same",
     "vllm-processed": " dequantised to float32; a number within 0.001 nats is the same",
 }
 HEAD = """# Engines' numbers, held against the model's own
 
-This page is written by `python -m tests.engines.held`. It starts an engine, asks it, and compares each log-probability that semtoken
-reads with transformers in float32, teacher-forced on the reply's tokens with the same weights. `raw` is the model's own distribution,
-`processed` the one after bias, penalties, temperature, top-k and top-p. Differences are the largest at a token, in nats. The default
-tests replay every exchange here.
+This page is written by `python -m tests.engines.held`. It starts an engine, asks it, and compares each
+log-probability that semtoken reads with transformers in float32, teacher-forced on the reply's tokens with the same
+weights. `raw` is the model's own distribution, `processed` the one after bias, penalties, temperature, top-k and top-p.
+Differences are the largest at a token, in nats. The default tests replay every exchange here.
 """
 ROW = "| {} | {} | {} | {} | {} |\n"
 
@@ -34,7 +34,9 @@ def table() -> str:
     for engine, group in groupby(in_order(), key=lambda exchange: exchange.engine):
         exchanges = list(group)
         first = exchanges[0]
-        text += f"\n## {engine}\n\n{first.version}, {first.date}; weights: {first.weights}{ARITHMETIC.get(engine, '')}.\n\n"
+        text += (
+            f"\n## {engine}\n\n{first.version}, {first.date}; weights: {first.weights}{ARITHMETIC.get(engine, '')}.\n\n"
+        )
         text += ROW.format("request", "semtoken calls it", "from raw", "from processed", "verdict") + "|---" * 5 + "|\n"
         text += "".join(row(exchange) for exchange in exchanges)
     return text
@@ -53,7 +55,10 @@ def row(exchange: Exchange) -> str:
     payload, problem = reading(exchange.reply)
     called = "-" if payload is None or problem else payload.distribution
     far = {kind: furthest(exchange, kind) for kind in ("raw", "processed")}
-    shown = ["-" if far[kind] is None else f"{far[kind]:.1e}" if (far[kind] or 0) < 0.001 else f"{far[kind]:.3f}" for kind in far]
+    shown = [
+        "-" if far[kind] is None else f"{far[kind]:.1e}" if (far[kind] or 0) < 0.001 else f"{far[kind]:.3f}"
+        for kind in far
+    ]
     note = f" ({exchange.note})" if exchange.note else ""
     return ROW.format(exchange.name, called, *shown, (verdict(exchange, called, problem) + note).replace("|", "\\|"))
 
