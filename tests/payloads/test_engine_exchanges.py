@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import json
 import math
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,36 @@ def agrees(exchange: Exchange) -> None:
 @pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
 def test_numbers_are_those_that_were_held_against_the_model(path: Path) -> None:
     agrees(load(path))
+
+
+SUMS: dict[str, float] = json.loads((Path(__file__).parent / "engine_sums.json").read_text(encoding="utf-8"))
+"""The sum of all log-probabilities that were read from each reply when it was recorded."""
+_NUMBER = re.compile(r'(\\?"logprob\\?": ?-\d\.\d\d)(\d)')
+
+
+def sum_of(reply: Any) -> float:
+    """Of the chosen tokens' numbers and of all that are listed beside them."""
+    payload, _ = reading(reply)
+    assert payload is not None
+    steps = [step for choice in payload.choices for part in choice.segments for step in part.steps]
+    return math.fsum(value for step in steps for value in step.log_probs if math.isfinite(value))
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
+def test_any_one_digit_that_is_altered_is_noticed(path: Path) -> None:
+    """Whole replies and streams, the chosen tokens' numbers and their rivals': five of each exchange."""
+    exchange = load(path)
+    assert sum_of(exchange.reply) == pytest.approx(SUMS[path.stem], abs=1e-9)
+    text = exchange.reply if isinstance(exchange.reply, str) else json.dumps(exchange.reply)
+    places = list(_NUMBER.finditer(text))
+    for place in random.Random(path.stem).sample(places, min(5, len(places))):
+        digit = str((int(place[2]) + 1) % 10)
+        altered = text[: place.start(2)] + digit + text[place.end(2) :]
+        try:
+            found = sum_of(altered)
+        except AssertionError:  # a reply that is refused is noticed, too
+            continue
+        assert abs(found - SUMS[path.stem]) > 1e-9
 
 
 @pytest.mark.parametrize("path", HELD, ids=lambda path: path.stem)
