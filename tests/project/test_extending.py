@@ -404,7 +404,7 @@ def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) ->
         {
             "token": text,
             "logprob": at,
-            "top_logprobs": [{"token": text, "logprob": at}, {"token": " x", "logprob": -5.0}],
+            "top_logprobs": [{"token": text, "logprob": at}, {"token": " the", "logprob": -5.0}],
         }
         for text, at in ((" Paris", -0.25), (" is", -0.5))
     ]
