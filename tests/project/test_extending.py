@@ -404,9 +404,9 @@ def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) ->
         {
             "token": text,
             "logprob": at,
-            "top_logprobs": [{"token": text, "logprob": at}, {"token": " the", "logprob": -5.0}],
+            "top_logprobs": [{"token": text, "logprob": at}, {"token": " the", "logprob": -5.0123453}],
         }
-        for text, at in ((" Paris", -0.25), (" is", -0.5))
+        for text, at in ((" Paris", -0.2513377), (" is", -0.4987123))
     ]
     events = [
         {"acme": {"text": token["token"], "tokens": [token], "finish": "stop" if last else None}}
