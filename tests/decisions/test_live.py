@@ -116,7 +116,10 @@ class TestLive:
         found = [json.loads(line) for line in shown.splitlines()]
         verdicts = {(one["question"], one["side"]): one for one in found if "verdict" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
-        assert set(verdicts) == {(one.name, one.side) for one in fitted.sides.values()}
+        assert set(verdicts) == {(one.name, one.side) for one in fitted.sides.values()} | {
+            ("tone", "set"),
+            ("late", "set"),
+        }
         for side in fitted.sides.values():  # the server is the one that it was fitted on, and the items are, too
             assert verdicts[side.name, side.side]["accepted"] == side.n_accepted
             assert verdicts[side.name, side.side]["verdict"] != "does not hold"
