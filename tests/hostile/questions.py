@@ -440,7 +440,7 @@ def judge(plan: Plan, number: int, reply: Reply) -> str | None:
         return None
     body, item = json.loads(data.removeprefix(b"\xef\xbb\xbf")), plan.items(number)[0]
     listed = {one["token"]: math.exp(one["logprob"]) for one in item["top_logprobs"]}
-    if how == "null" and way.answers == "generate":  # SGLang writes null for what is not known: an interval
+    if how == "null":  # null is how every shape writes a number that is not known: an interval
         listed[item["token"]] = 0.0
         listed[item["token"]] = 1 - sum(listed.values())
     elif how != "well":
