@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,9 @@ Spans = list[tuple[int, int]]
 
 def spans_of(text: str, question: str) -> tuple[Spans, Spans, Spans]:
     """Phrases, new phrases and new words of an answer; all phrases and content words where none is new."""
-
-    class Text:
-        """What `new_words` reads."""
-
-    holder: Any = Text()
-    holder.text = text
+    answer: Any = SimpleNamespace(text=text)  # `new_words` reads nothing else of one
     phrases = [(found.start, found.end) for found in find_phrases(text)]
-    words = new_words(holder, question) or new_words(holder, "")
+    words = new_words(answer, question) or new_words(answer, "")
     new = [(a, b) for a, b in phrases if any(a <= start < b for start, _ in words)]
     return phrases, new or phrases, words
 

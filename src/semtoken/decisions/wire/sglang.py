@@ -12,9 +12,10 @@ from semtoken.decisions.wire.extension import (
     DecisionRequest,
     StrictForm,
     WireError,
-    block,
+    answers_by_name,
     body_of,
     extension_of,
+    option_keys,
     validated,
 )
 from semtoken.errors import InvalidInput
@@ -123,11 +124,7 @@ def reply(
     input_tokens: int,
 ) -> dict[str, Any]:
     """The reply to a request; raises `InvalidInput` for a question without an answer, which the shape cannot say."""
-    written = {}
-    for name, answer, extra in zip(request.names, answers, more, strict=True):
-        if answer.refusal is not None:
-            raise InvalidInput(f"Question {name!r}: {answer.refusal}")
-        written[str(name)] = {**written_answer(answer), KEY: block(answer, options, extra)}
+    written = answers_by_name(request, answers, options, more, lambda _, answer: written_answer(answer))
     usage = {"prompt_tokens": input_tokens, "completion_tokens": 0, "total_tokens": input_tokens}
     return {"object": "decisions", "model": model, "prompt_format_version": 1, "answers": written, "usage": usage}
 
@@ -179,6 +176,4 @@ def _kind(question: Question) -> str:
 
 
 def _keys(question: Question) -> list[str]:
-    if question.kind == "predicate":
-        return ["yes", "no"]
-    return [option.name if question.kind == "choice" else str(i) for i, option in enumerate(question.options)]
+    return ["yes", "no"] if question.kind == "predicate" else option_keys(question)

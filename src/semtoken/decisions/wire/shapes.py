@@ -13,6 +13,8 @@ from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import answers_in
 from semtoken.files.safe_files import dump_json
 
+REFUSALS = (400, 422, 501)
+"""The statuses with which a server may say that it wants to be asked in another shape."""
 _OTHER_FIELDS = re.compile(
     r"extra_forbidden|extra (inputs|fields|keys)|unknown (field|key|name|parameter|argument)|unrecogni[sz]ed|"
     r"unexpected (field|key|property|keyword|parameter)|not permitted|additional propert|field required|"
@@ -88,4 +90,4 @@ def wants_another_shape(status: int, said: str) -> bool:
     >>> wants_another_shape(422, "questions.0.id: Field required"), wants_another_shape(400, "The state is empty")
     (True, False)
     """
-    return status == 501 or (status in (400, 422) and _OTHER_FIELDS.search(said) is not None)
+    return status == 501 or (status in REFUSALS and _OTHER_FIELDS.search(said) is not None)

@@ -12,9 +12,10 @@ from semtoken.decisions.wire.extension import (
     DecisionRequest,
     StrictForm,
     WireError,
-    block,
+    answers_by_name,
     body_of,
     extension_of,
+    option_keys,
     validated,
 )
 from semtoken.errors import InvalidInput
@@ -162,12 +163,10 @@ def reply(
     """The reply to a request; raises `InvalidInput` for a question without an answer, which the format cannot
     express.
     """
-    written = {}
-    for name, answer, extra in zip(request.names, answers, more, strict=True):
-        if answer.refusal is not None:
-            raise InvalidInput(f"Question {name!r}: {answer.refusal}")
-        given = request.body["questions"][name].get("criteria")
-        written[name] = {**written_answer(answer, given), KEY: block(answer, options, extra)}
+    asked = request.body["questions"]
+    written = answers_by_name(
+        request, answers, options, more, lambda name, answer: written_answer(answer, asked[name].get("criteria"))
+    )
     return {"model": model, "answers": written, "usage": {"input_tokens": input_tokens, "output_tokens": 0}}
 
 
@@ -179,8 +178,8 @@ def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, 
     question = answer.question
     if question.kind == "predicate":
         return {"type": "noul", "noul": answer.probability}
+    by_option = dict(zip(option_keys(question), answer.probabilities, strict=True))
     if question.kind == "choice":
-        by_option = {option.name: p for option, p in zip(question.options, answer.probabilities, strict=True)}
         best = question.options[answer.best].name
         return {"type": "choice", "choice": best, "confidence": answer.confidence, "probabilities": by_option}
     levels = criteria if isinstance(criteria, list) else [option.line for option in question.options]
@@ -189,7 +188,7 @@ def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, 
         "score": answer.score,
         "legend": {str(i): level for i, level in enumerate(levels)},
         "confidence": answer.confidence,
-        "probabilities": {str(i): p for i, p in enumerate(answer.probabilities)},
+        "probabilities": by_option,
     }
 
 
@@ -208,8 +207,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
         if question.kind == "predicate":
             p = float(given["noul"])
             return p, 1.0 - p
-        keys = [o.name if question.kind == "choice" else str(i) for i, o in enumerate(question.options)]
-        return tuple(float(given["probabilities"][key]) for key in keys)
+        return tuple(float(given["probabilities"][key]) for key in option_keys(question))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
 

@@ -20,7 +20,7 @@ from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.remote import AskedText, Masses, asked_texts
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
-from semtoken.decisions.wire.shapes import QUESTION_SHAPES, QuestionShape, wants_another_shape
+from semtoken.decisions.wire.shapes import QUESTION_SHAPES, REFUSALS, QuestionShape, wants_another_shape
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, served_shapes
@@ -37,7 +37,6 @@ from semtoken.web.proxy.upstream import Answer, BrokenOff, Request, Upstream, fa
 from semtoken.web.wire import ApiError
 
 NO_ROUTE = (404, 405)
-OTHER_FIELDS = (400, 422, 501)
 ABSENT_SECONDS = 300.0
 """Seconds for which a path at which the upstream had nothing is not asked again."""
 MOST_REMEMBERED = 1000
@@ -308,7 +307,7 @@ class ProxyDecisions:
         if await says_no_route(answer):
             self._absent.add(shape.path)
             return True
-        if isinstance(asked, Response) or answer.status not in OTHER_FIELDS:
+        if isinstance(asked, Response) or answer.status not in REFUSALS:
             return False
         said = await _said(answer)
         if wants_another_shape(answer.status, said):
