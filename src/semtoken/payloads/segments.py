@@ -127,6 +127,11 @@ class Division:
     unsure: bool = False
     """Whether a step behind the answer is not known to end it."""
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not (self.problem or self.flags or self.unsure)
+
 
 def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
@@ -159,10 +164,10 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
         if found.problem is None:
             return found
     found = divide(raw, named)
-    once = without_doubles(named) if found.problem or found.flags or found.unsure else named
+    once = named if found.is_clear else without_doubles(named)
     if len(once) < len(named):
         again = divide(replace(raw, steps=StepList(once)), once)
-        if not (again.problem or again.flags or again.unsure):
+        if again.is_clear:
             note = f"{len(named) - len(once)} of {len(named)} items are there twice: they count once."
             return replace(again, flags=(note,))
     return found

@@ -461,12 +461,15 @@ class Shape:
         """The reason why a choice ended; None while it goes on."""
         return end_in_words(value_at(choice, cls.end_at))
 
+    @classmethod
+    def numbers(cls, choice: Reply) -> Any:
+        """The log-probabilities of a choice, from the first of their places that holds any; an empty list if none."""
+        found = (value_at(choice, at) for at in cls.numbers_at)
+        return next((one for one in found if one is not None), [])
+
     def steps(self, choice: Reply) -> StepList:
         """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
-        found = (value_at(choice, at) for at in self.numbers_at)
-        return steps_from_items(
-            next((one for one in found if one is not None), []), ".".join(map(str, self.numbers_at[0]))
-        )
+        return steps_from_items(self.numbers(choice), ".".join(map(str, self.numbers_at[0])))
 
     def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
         """The tool calls of a choice in a reply or a chunk, as in `Delta`."""
@@ -696,17 +699,13 @@ USAGES = (
     ("completionTokens", ("completionTokensDetails", "reasoningTokens")),
     ("outputTokens", ("reasoningTokens",)),
 )
+"""Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
 
 
 def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
     """The token ids that vLLM lists beside the steps; None if it lists none."""
     ids = optional(as_list, choice.get("token_ids"), f"{where}.token_ids")
     return None if ids is None else tuple(as_id(token, f"{where}.token_ids") for token in ids)
-
-
-def end_of(choice: Reply, where: str) -> str | None:
-    """The reason why a choice ended; None while it goes on."""
-    return end_in_words(choice.get("finish_reason", choice.get("finishReason")))
 
 
 def end_in_words(reason: Any) -> str | None:

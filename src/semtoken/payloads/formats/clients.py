@@ -45,7 +45,7 @@ class LangChainMessage(Shape):
 
     def steps(self, choice: Reply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
-        found = next((one for at in self.numbers_at if (one := value_at(choice, at)) is not None), None)
+        found = self.numbers(choice)
         self.counted = written_tokens(choice.get("usage_metadata")) or self.counted
         if isinstance(found, Mapping):
             return steps_of_logprobs(found, f"{META}.logprobs")[0]
@@ -77,8 +77,7 @@ class AISDKResult(Shape):
     def steps(self, choice: Reply) -> StepList:
         """The items of the provider; a list for each message that the model wrote is chained."""
         self.counted = written_tokens(choice.get("usage"))
-        found = (value_at(choice, at) for at in self.numbers_at)
-        items: Any = next((one for one in found if one is not None), [])
+        items = self.numbers(choice)
         if isinstance(items, Mapping):
             return steps_of_logprobs(items, "logprobs")[0]
         flat = [one for part in items for one in (part if isinstance(part, list) else [part])]

@@ -115,7 +115,7 @@ class OpenAIChat(Choices):
             logprobs = base.logprobs_of(choice, where)
             self.note_probabilities(logprobs.get("content"))
             steps, apart = steps_of_logprobs(logprobs, f"{where}.logprobs")
-        finish = base.end_of(choice, where)
+        finish = self.end_of(choice)
         return base.Delta(
             index,
             _texts(message, f"{where}.{field}"),

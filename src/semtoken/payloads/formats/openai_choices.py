@@ -72,6 +72,11 @@ class Choices(base.Shape):
         return {"answer": text} if isinstance(text, str) else {}
 
     @classmethod
+    def end_of(cls, choice: base.Reply) -> str | None:
+        """The reason of the end, which some clients save in camel case."""
+        return base.end_in_words(choice.get("finish_reason", choice.get("finishReason")))
+
+    @classmethod
     def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
         """Changes that set log-probabilities and ids to null, or shorten the lists of best tokens."""
         places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]

@@ -96,7 +96,7 @@ class OpenAICompletions(Choices):
         logprobs = base.logprobs_of(choice, where)
         self.note_probabilities(logprobs.get("content"))
         steps, _ = steps_of_logprobs(logprobs, f"{where}.logprobs")
-        finish = base.end_of(choice, where)
+        finish = self.end_of(choice)
         return base.Delta(
             index,
             {"answer": text} if text else {},
