@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, lost_its_namesake, overfull
-from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, is_markup
+from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.engine_tokens.top_steps import (
     STAND_INS,
     Name,
@@ -28,7 +28,7 @@ from semtoken.engine_tokens.top_steps import (
 )
 from semtoken.errors import InvalidInput
 from semtoken.tokens.stopwords import english_stopwords
-from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
+from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
 
 BLANKS = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", SENTENCEPIECE_BLANK)
@@ -203,8 +203,7 @@ def _as_in_files(text: str) -> str:
     """A string as decoded text, if it is spelled as the tokenizer's own files spell it."""
     if SENTENCEPIECE_BLANK in text:
         return text.replace(SENTENCEPIECE_BLANK, " ")
-    byte = BYTE_TOKEN.fullmatch(text)
-    piece = bytes([int(byte[1], 16)]) if byte else None if text.isascii() else spelled_bytes(text)
+    piece = bytes_in_files(text)
     return text if piece is None else piece.decode("utf-8", "replace")
 
 

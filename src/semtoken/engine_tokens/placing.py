@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from semtoken.engine_tokens.spellings import spelling
@@ -100,7 +101,7 @@ def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
     return []
 
 
-def _whole(pieces: Sequence[SpelledText], target: str) -> tuple[int, int] | None:
+def _whole(pieces: Sequence[SpelledText], target: str) -> Span | None:
     """Start and end if all pieces spell the text and nothing else, a terminator aside: what `Matcher` finds then."""
     texts = [piece.text or REPLACEMENT for piece in pieces]
     for end in (len(texts), len(texts) - 1):
@@ -234,9 +235,11 @@ def place_of_answer(
     spans = find_texts(pieces, answer)
     if not spans:
         return AnswerPlace(problem=_mismatch(text_of_pieces(pieces), answer))
+    texts = [REPLACEMENT if piece.text is None else piece.text for piece in pieces]
+    whole, at = "".join(texts), [0, *accumulate(map(len, texts))]
     places = []
     for start, end in spans:
-        before, behind = text_of_pieces(pieces[:start]), text_of_pieces(pieces[end:])
+        before, behind = whole[: at[start]], whole[at[end] :]
         known = not _without_marks(before) or bool(MARK_AT_END.search(before))
         ends = (
             called
@@ -246,7 +249,7 @@ def place_of_answer(
         places.append(AnswerPlace(start, end, before=not known, behind=not ends))
     best = min(place.before + place.behind for place in places)
     good = [place for place in places if place.before + place.behind == best]
-    closed = [place for place in good if CLOSED.search(text_of_pieces(pieces[: place.start]))]
+    closed = [place for place in good if CLOSED.search(whole[: at[place.start]])]
     if called or closed:
         return closed[-1] if closed else good[0]
     if len(good) > 1 and any(pieces[place.start].text for place in good):

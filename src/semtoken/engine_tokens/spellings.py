@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import NoneType
 from typing import Any
 
-from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, is_markup
+from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.engine_tokens.top_steps import (
     NOT_GIVEN,
     Name,
@@ -36,7 +36,7 @@ from semtoken.engine_tokens.top_steps import (
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.support.arrays import as_ids
 from semtoken.support.inputs import listed
-from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
+from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT
 
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
@@ -379,11 +379,8 @@ def _name_in_files(name: Name) -> Name:
         or (is_markup(text) and not BYTE_TOKEN.match(text))
     ):
         return name
-    byte = BYTE_TOKEN.fullmatch(text)
-    if byte:
-        piece: bytes | None = bytes([int(byte[1], 16)])
-    else:
-        piece = _encoded(text.replace(SENTENCEPIECE_BLANK, " ")) if SENTENCEPIECE_BLANK in text else spelled_bytes(text)
+    blank = SENTENCEPIECE_BLANK in text
+    piece = _encoded(text.replace(SENTENCEPIECE_BLANK, " ")) if blank else bytes_in_files(text)
     if piece is None:
         return name
     decoded = piece.decode("utf-8", "replace")

@@ -32,6 +32,15 @@ def is_markup(name: str | bytes | None) -> bool:
     return text is not None and MARKUP.fullmatch(text) is not None
 
 
+def bytes_in_files(text: str) -> bytes | None:
+    """The bytes of a token by its name in a tokenizer's files, such as `<0x0A>` or `Ġthe`; None for other names.
+
+    SentencePiece's names with a blank are left to the caller.
+    """
+    byte = BYTE_TOKEN.fullmatch(text)
+    return bytes([int(byte[1], 16)]) if byte else spelled_bytes(text)
+
+
 @dataclass(frozen=True, slots=True)
 class NameMatches:
     """The tokens of a vocabulary that a name from an engine may stand for."""
@@ -177,8 +186,7 @@ class TokenNames:
             return found
         if SENTENCEPIECE_BLANK in text:
             return self._of_bytes(text.replace(SENTENCEPIECE_BLANK, " ").encode("utf-8", "surrogatepass"))
-        byte = BYTE_TOKEN.fullmatch(text)
-        piece = bytes([int(byte[1], 16)]) if byte else spelled_bytes(text)
+        piece = bytes_in_files(text)
         return () if piece is None else self._by_piece.get(piece, ())
 
     def shares(self, text: str | None) -> bool:
