@@ -145,7 +145,7 @@ $(VENV)/paper.installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/docs.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --upgrade pip  # those of older Pythons know no groups
-	$(PIP) -c constraints.txt --group docs
+	$(PIP) -c constraints.txt -e . --group docs
 	@touch $@
 
 # torchvision, torchaudio and torchcodec come as CUDA builds, whose import fails beside a torch for the CPU.
