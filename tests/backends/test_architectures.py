@@ -15,21 +15,10 @@ from semtoken.backends.base import Arrival, Decoding
 from semtoken.statistics.decoding import LogProbabilities
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
+from tests.backends.plain_pass import SIZES
 
 pytestmark = pytest.mark.slow
 
-SIZES = {
-    "vocab_size": 640,  # the tokenizer has fewer
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "eos_token_id": 0,
-    "pad_token_id": 1,
-}
 HEAD = {"head_dim": 8}
 WINDOW = {**HEAD, "sliding_window": 8}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}

@@ -26,10 +26,12 @@ from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions
 from semtoken.decisions.spellings import surfaces_of
 from semtoken.decisions.top_tokens import masses_from_top_tokens, tokens_to_read
 from semtoken.decisions.wire.shapes import (
+    NO_ROUTE,
     OPENAI,
     QUESTION_SHAPES,
     SYSTEM_ONE,
     QuestionShape,
+    says_no_route,
     wants_another_shape,
 )
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
@@ -56,7 +58,6 @@ Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[
 """Asks questions, given by name, about a state, and returns their answers by name."""
 TIMEOUT = 600.0
 """Seconds that a server may take for one reply."""
-NO_ROUTE = (404, 405)
 BEST = 20
 """Most log-probabilities that common APIs give for each token."""
 
@@ -262,9 +263,9 @@ class _Server:
         sent = {**({} if self.model is None else {"model": self.model}), **body}
         try:
             reply = self._client.post(url, json=sent)
-            no_route = reply.status_code in NO_ROUTE and "model" not in reply.text.lower()
-            if no_route or wants_another_shape(reply.status_code, reply.text):
-                raise _OtherShape(url, reply.status_code, reply.text)
+            refusal = reply.status_code, reply.text
+            if says_no_route(*refusal) or wants_another_shape(*refusal):
+                raise _OtherShape(url, *refusal)
             reply.raise_for_status()
             return reply.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:

@@ -20,11 +20,11 @@ require("torch", extra="transformers")
 import torch  # noqa: E402
 
 MOST_BYTES = 20_000_000
-"""Of an image file."""
+"""The largest image file that is read."""
 MOST_PIXELS = 40_000_000
-"""Of an image, known before it is unpacked: a small file can hold a picture that fills the memory."""
+"""The largest image that is unpacked: a small file can hold a picture that fills the memory."""
 MOST_IMAGES = 16
-"""Of a prompt."""
+"""The most images that a prompt may have."""
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 SOURCES = ("image", "path", "url", "image_url")
 DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)

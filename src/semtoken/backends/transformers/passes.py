@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Passes:
     @property
     def device(self) -> torch.device:
         """Where its inputs go: where its embeddings are, or its first weights that are in memory."""
-        weights = [self.model.get_input_embeddings().weight, *self.model.parameters()]
+        weights = chain([self.model.get_input_embeddings().weight], self.model.parameters())
         return next((one.device for one in weights if not one.is_meta), torch.device("cpu"))
 
     def whole(self, ids: Sequence[int], keep: int) -> torch.Tensor:

@@ -39,7 +39,7 @@ from transformers import LogitsProcessor  # noqa: E402
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
 VERSION = 1
-"""Of the passes below: proofs that were kept by another version are made again."""
+"""The version of the passes below. Proofs that another version kept are made again."""
 LENGTH = 7
 """Tokens of the text that is read in all ways."""
 

@@ -60,9 +60,14 @@ class LoopStep:
     first: Any
     """The first processor, which sees the model's own logits."""
     model: Any
-    padded: bool
-    """Whether rows of the batch are padded."""
+    mask: Any
+    """[B, T] the attention mask of the pass; None if there is none."""
     padding: int
+
+    @property
+    def padded(self) -> bool:
+        """Whether rows of the batch are padded. A GPU is waited for, so ask once, not at every step."""
+        return len(self.unfinished) > 1 and self.mask is not None and bool((self.mask == 0).any())
 
 
 def loop_step(rows: int) -> LoopStep | None:
@@ -108,7 +113,6 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
         raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
     if logits is None or len(logits) != rows or len(found["unfinished_sequences"]) != rows:
         return None
-    mask = found["model_kwargs"].get("attention_mask")
     ends, processors = getattr(config, "_eos_token_tensor", None), found["logits_processor"]
     return LoopStep(
         logits=logits[:, -1].detach(),
@@ -116,7 +120,7 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
         stop_ids=frozenset(() if ends is None else ends.tolist()),
         first=processors[0] if len(processors) else None,
         model=found["self"],
-        padded=rows > 1 and mask is not None and bool((mask == 0).any()),
+        mask=found["model_kwargs"].get("attention_mask"),
         padding=getattr(config, "pad_token_id", None) or 0,
     )
 

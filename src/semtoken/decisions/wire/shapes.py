@@ -13,6 +13,8 @@ from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import answers_in
 from semtoken.files.safe_files import dump_json
 
+NO_ROUTE = (404, 405)
+"""The statuses with which a server may say that it has no such path."""
 REFUSALS = (400, 422, 501)
 """The statuses with which a server may say that it wants to be asked in another shape."""
 _OTHER_FIELDS = re.compile(
@@ -82,6 +84,15 @@ SGLANG = QuestionShape(
 )
 QUESTION_SHAPES = (OPENAI, SYSTEM_ONE, SGLANG)
 """All of them, in the order in which they are tried."""
+
+
+def says_no_route(status: int, said: str) -> bool:
+    """Whether a refusal means that the path does not exist, rather than that the model does not.
+
+    >>> says_no_route(404, "Not Found"), says_no_route(404, "The model `m` does not exist")
+    (True, False)
+    """
+    return status in NO_ROUTE and "model" not in said.lower()
 
 
 def wants_another_shape(status: int, said: str) -> bool:

@@ -96,8 +96,9 @@ class Trial:
     prompt: str
     text: str | None = None
     confidence: float | None = None
-    """Of the headline, with its bounds."""
+    """The headline of the answer, in [0, 1]."""
     bounds: tuple[float, float] | None = None
+    """The interval that holds it."""
     n_tokens: int | None = None
     reason: str | None = None
     """Why the answer has no score; None if it has one."""

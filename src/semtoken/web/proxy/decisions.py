@@ -20,7 +20,14 @@ from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.remote import AskedText, Masses, asked_texts
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
-from semtoken.decisions.wire.shapes import QUESTION_SHAPES, REFUSALS, QuestionShape, wants_another_shape
+from semtoken.decisions.wire.shapes import (
+    NO_ROUTE,
+    QUESTION_SHAPES,
+    REFUSALS,
+    QuestionShape,
+    says_no_route,
+    wants_another_shape,
+)
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, served_shapes
@@ -36,7 +43,6 @@ from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import Answer, BrokenOff, Request, Upstream, failure, unpacked
 from semtoken.web.wire import ApiError
 
-NO_ROUTE = (404, 405)
 ABSENT_SECONDS = 300.0
 """Seconds for which a path at which the upstream had nothing is not asked again."""
 MOST_REMEMBERED = 1000
@@ -238,7 +244,7 @@ async def _said(answer: Answer) -> str:
 
 
 async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
-    if await says_no_route(answer):
+    if await _has_no_route(answer):
         return NoRoute()
     said = await _said(answer)
     try:
@@ -250,9 +256,8 @@ async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
     return ApiError(status, f"the upstream answered with status {answer.status}: {said}", kind="upstream_error")
 
 
-async def says_no_route(answer: Answer) -> bool:
-    """Whether an answer means that the path does not exist, rather than that the model does not."""
-    return answer.status in NO_ROUTE and b"model" not in (await answer.beginning(LONGEST_ERROR)).lower()
+async def _has_no_route(answer: Answer) -> bool:
+    return answer.status in NO_ROUTE and says_no_route(answer.status, await _said(answer))
 
 
 T = TypeVar("T")
@@ -304,7 +309,7 @@ class ProxyDecisions:
         self, answer: Answer, shape: QuestionShape, asked: DecisionRequest | Response
     ) -> bool:
         """Whether the upstream has no such route, or wants other fields there than a right request has."""
-        if await says_no_route(answer):
+        if await _has_no_route(answer):
             self._absent.add(shape.path)
             return True
         if isinstance(asked, Response) or answer.status not in REFUSALS:
