@@ -55,6 +55,13 @@ def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand
     assert "'IND' 0.261 (cluster)" in result.stdout
 
 
+def test_the_uncertainty_of_a_sentence_says_that_it_is_of_the_wording(semtoken: RunCommand) -> None:
+    """Beside a confidence of 96 % an uncertainty of 0.86 would confuse."""
+    shown = semtoken("check", Path(__file__).parents[2] / "examples" / "replies" / "norway.json").stdout
+    assert "confidence 96 %" in shown.splitlines()[1] and "least sure part" in shown.splitlines()[1]
+    assert shown.splitlines()[2].startswith("  uncertainty of its exact wording 0.860 · between 0.697 and 0.860 · ")
+
+
 def test_a_saved_stream_from_stdin(semtoken: RunCommand) -> None:
     result = semtoken(*COMMAND, "-", "--json", stdin=recording("vllm-chat").stream)
     [line] = read_lines(result.stdout)

@@ -118,7 +118,7 @@ class GroupThresholds:
         """Decide whether to give an answer of a group; see `Threshold.decide`."""
         one = self.thresholds.get(str(group).strip())
         if one is None:
-            told = f"Nothing is promised for the group {str(group)!r:.60}: no labelled answer was of it."
+            told = f"Nothing is promised for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
             return Decision("abstain", "no_threshold", chance, told)
         return one.decide(answer, chance)
 

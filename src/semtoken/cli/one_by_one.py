@@ -138,16 +138,18 @@ def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     from rich.text import Text
 
     from semtoken.display import shaded_text, token_table
+    from semtoken.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
+    of_what = " of its exact wording" if is_sentence(result.text, result.n_tokens) else ""
     low, high = result.uncertainty_bounds
     out.print(shaded_text(result))
     out.print(Text(f"  {result.headline.line}", style="bold"), soft_wrap=True)
-    facts = [f"uncertainty {number(result.uncertainty)}", f"between {number(low)} and {number(high)}", payload.format]
-    facts.append(f"distribution {result.distribution}")
+    facts = [f"uncertainty{of_what} {number(result.uncertainty)}", f"between {number(low)} and {number(high)}"]
+    facts += [payload.format, f"distribution {result.distribution}"]
     if result.truncated:
         facts.append(CUT_OFF)
-    out.print(Text("  " + " · ".join(facts), style="dim"))
+    out.print(Text("  " + " · ".join(facts), style="dim"), soft_wrap=True)
     print_scores(result)
     for flag in result.flags:
         out.print(untrusted(f"  {flag.message}", style="yellow"))
