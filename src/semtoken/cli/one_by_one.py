@@ -141,12 +141,12 @@ def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     from semtoken.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
-    of_what = " of its exact wording" if is_sentence(result.text, result.n_tokens) else ""
+    of_what = "exact wording: " if is_sentence(result.text, result.n_tokens) else ""
     low, high = result.uncertainty_bounds
     out.print(shaded_text(result))
     out.print(Text(f"  {result.headline.line}", style="bold"), soft_wrap=True)
-    facts = [f"uncertainty{of_what} {number(result.uncertainty)}", f"between {number(low)} and {number(high)}"]
-    facts += [payload.format, f"distribution {result.distribution}"]
+    uncertainty = f"uncertainty {number(result.uncertainty)} ({number(low)} to {number(high)})"
+    facts = [of_what + uncertainty, payload.format, f"distribution {result.distribution}"]
     if result.truncated:
         facts.append(CUT_OFF)
     out.print(Text("  " + " · ".join(facts), style="dim"), soft_wrap=True)
