@@ -135,3 +135,45 @@ def test_the_shares_of_bets_that_ever_begin_sum_to_nearly_one() -> None:
     assert shares[:3] == pytest.approx([0.5, *(0.5 / 1.1 / (j * math.log(j) ** 2) for j in (3, 4))])
     assert 0.97 < shares.sum() + rest < 1
     assert (shares > 0).all()
+
+
+def _factors_by_hand(alpha: float) -> list[tuple[float, float]]:
+    """What a wrong and a right answer multiply each bet by: likelihoods of a larger share against alpha."""
+    larger = sorted({min(ratio * alpha, (1 + alpha) / 2) for ratio in (1.25, 1.5, 2, 3, 5, 8)})
+    return [(share / alpha, (1 - share) / (1 - alpha)) for share in larger]
+
+
+def _wealth_by_hand(wrong: list[bool], alpha: float) -> float:
+    """One bet of each size from every tenth label on, each with its share of the wealth; the rest is kept back."""
+    factors, kept, wealth = _factors_by_hand(alpha), 1.0, 0.0
+    for block, start in enumerate(range(0, len(wrong), 10)):
+        share = 0.5 / 1.1 / ((block + 2) * math.log(block + 2) ** 2) if block else 0.5
+        kept -= share
+        for factor in factors:
+            wealth += share / len(factors) * math.prod(factor[0] if bad else factor[1] for bad in wrong[start:])
+    return kept + wealth
+
+
+@pytest.mark.parametrize("alpha", [0.03, 0.1, 0.5])
+def test_wealth_is_that_of_plain_products(alpha: float) -> None:
+    wrong = (np.random.default_rng(5).random(57) < 2 * alpha).tolist()
+    found = np.exp(change_evidence(wrong, alpha))
+    assert found == pytest.approx([_wealth_by_hand(wrong[: n + 1], alpha) for n in range(57)], rel=1e-9)
+
+
+@pytest.mark.parametrize(("alpha", "level"), [(0.1, 0.05), (0.1, 0.001), (0.3, 0.2)])
+def test_a_change_is_where_the_wealth_passes_and_since_where_the_labels_favour_it_most(
+    alpha: float, level: float
+) -> None:
+    wrong = (np.random.default_rng(6).random(120) < np.where(np.arange(120) < 40, alpha / 2, 0.8)).tolist()
+    wealth = [_wealth_by_hand(wrong[: n + 1], alpha) for n in range(120)]
+    noticed = next(n for n in range(120) if wealth[n] >= 1 / level)
+
+    def favour(start: int) -> float:
+        return max(
+            math.prod(factor[0] if bad else factor[1] for bad in wrong[start : noticed + 1])
+            for factor in _factors_by_hand(alpha)
+        )
+
+    found = find_change(wrong, alpha, level)
+    assert found is not None and (found.noticed, found.since) == (noticed, max(range(noticed + 1), key=favour))

@@ -1,73 +1,189 @@
 """Make random wrong changes and print those that no test notices: `python -m tests.mutation -n 200 --seed 1`.
 
-The package is copied, so nothing here is changed. Some changes change nothing that anybody can see, such as `<` for
-`<=` where both give the same: read what survives.
+The package is copied, so nothing here is changed. The first run finds which tests call which functions, which takes
+as long as these tests, and keeps that in build/mutation; delete the folder when tests have changed. For each change the
+tests that call the changed function run, quick files first, until one fails. Some changes change nothing that anybody
+can see, such as `<` for `<=` where both give the same: read what survives.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pytest
 import typer
 
-from tests.mutation.changes import change_number, count
+from tests.mutation.changes import Change, changes
+from tests.mutation.functions import functions
+from tests.mutation.processes import ROOT, load_libraries, run_tests
+from tests.mutation.reached import Reached
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("scoring", "calibration", "payloads", "parts", "journal", "decisions")
+TESTS = (*PACKAGES, "results", "engine_tokens", "checking", "metrics", "methods", "support", "cli", "web")
+"""Folders whose tests may notice a change."""
+FEW = 5
+"""With fewer tests that call a function, those of the functions that name it run, too."""
+KEPT = ROOT / "build/mutation"
+
+
+class Chosen:
+    """A plugin for pytest that runs only some tests and writes which one failed."""
+
+    def __init__(self, tests: set[str], output: Path) -> None:
+        self.tests, self.output = tests, output
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the others out."""
+        items[:] = [item for item in items if item.nodeid in self.tests]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The first one that failed."""
+        if report.failed:
+            self.output.write_text(report.nodeid)
 
 
 def run(
     n: Annotated[int, typer.Option("-n", help="How many changes.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed makes the same changes.")] = 1,
-    packages: Annotated[list[str] | None, typer.Option(help="Packages of semtoken.")] = None,
+    packages: Annotated[list[str] | None, typer.Option(help="Packages of semtoken, or files in it.")] = None,
+    tests: Annotated[list[str] | None, typer.Option(help="Folders of tests.")] = None,
     seconds: Annotated[float, typer.Option(help="Begin no further change after so long.")] = 1e9,
-    tests: Annotated[str, typer.Option(help="Files of tests in place of those of the package, with blanks.")] = "",
-    limit: Annotated[float, typer.Option(help="Seconds for the tests of one change; longer counts as noticed.")] = 600,
+    most: Annotated[float, typer.Option(help="Seconds of tests for one change, as they took without it.")] = 120,
 ) -> None:
-    """Make changes, run the tests of the package for each until one fails, and print what survives."""
-    files = [file for name in packages or PACKAGES for file in sorted((ROOT / "src/semtoken" / name).rglob("*.py"))]
-    places = [(file, number) for file in files for number in range(count(file.read_text()))]
-    chosen = random.Random(seed).sample(places, min(n, len(places)))
-    begun, tried, survivors = time.monotonic(), 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in sorted({file.relative_to(ROOT / "src/semtoken").parts[0] for file, _ in chosen}):
-            if _fails(Path(folder) / "src", tests.split() or [f"tests/{name}"], limit):
-                raise typer.BadParameter(f"The tests of {name} fail, or take over {limit} seconds, without any change.")
-        for file, number in chosen:
+    """Make changes, run the tests that reach each until one fails, and print what survives."""
+    load_libraries()
+    begun, tried = time.monotonic(), 0
+    survivors: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = folder / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        reached = {test: one for tests in tests or TESTS for test, one in _reached(tests, source).items()}
+        places = [
+            (file, change)
+            for package in packages or PACKAGES
+            for file in _files(source / "semtoken" / package)
+            for change in changes(file.read_text())
+        ]
+        trial = _Trial(source, reached, folder / "failed.txt", most)
+        for file, change in random.Random(seed).sample(places, min(n, len(places))):
             if time.monotonic() - begun > seconds:
                 break
             tried += 1
-            change = change_number(file.read_text(), number)
-            copied = Path(folder) / file.relative_to(ROOT)
-            before = copied.read_bytes()
-            copied.write_text(change.source)
-            package = file.relative_to(ROOT / "src/semtoken").parts[0]
-            noticed = _fails(Path(folder) / "src", tests.split() or [f"tests/{package}"], limit)
-            copied.write_bytes(before)
-            survivors += not noticed
-            if not noticed:
-                where = f"{file.relative_to(ROOT)}:{change.line}"
-                print(f"survived: {where}: {change.before[:80]!r} -> {change.after[:80]!r}", flush=True)
-    print(f"seed {seed}: {tried} changes of {len(places):,} tried, {survivors} survived")
+            outcome = trial.outcome(file, change)
+            diff = change.diff(str(file.relative_to(source / "semtoken")))
+            print(f"{tried:4} {time.monotonic() - begun:7.1f} s {outcome}\n{diff}\n", flush=True)
+            if outcome.startswith("survived"):
+                survivors.append(f"{diff}\n{outcome}")
+    print("\n\n".join([f"Survivors of seed {seed}:", *survivors]))
+    print(f"\nseed {seed}: {tried} changes of {len(places):,} tried, {len(survivors)} survived")
 
 
-def _fails(source: Path, tests: list[str], limit: float) -> bool:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    known = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, timeout=limit, check=False)
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+def _files(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
+    """What the tests of a folder call and how long they take, from an earlier run or from one now."""
+    kept = KEPT / f"{folder.replace('/', '.')}.json"
+    if not kept.exists():
+        print(f"Finding which functions tests/{folder} calls ...", flush=True)
+        KEPT.mkdir(parents=True, exist_ok=True)
+        run_tests(source, [f"tests/{folder}", "--maxfail=1000000"], [Reached(source / "semtoken", kept)], 7200)
+    found: dict[str, dict[str, Any]] = json.loads(kept.read_text())
+    return found
+
+
+class _Trial:
+    """Runs tests on changed copies of a package."""
+
+    def __init__(self, source: Path, tests: dict[str, dict[str, Any]], failed: Path, most: float) -> None:
+        self.source, self.tests, self.failed, self.most = source, tests, failed, most
+        self.reached = {name: set(one["called"]) for name, one in tests.items()}
+        self.sound: set[str] = set()  # tests that failed with a change and do not without one
+        self.times = 0
+
+    def outcome(self, file: Path, change: Change) -> str:
+        """What the tests say of a change."""
+        before = file.read_text()
+        while True:
+            chosen = self._chosen(file, change)
+            self._write(file, change.source)
+            status, failed = self._run(chosen)
+            self._write(file, before)
+            if status in (0, 5):
+                return f"survived {len(chosen)} tests"
+            if status is None:
+                return "noticed: a test does not end"
+            if not failed:
+                return "noticed: a file of tests cannot be read"
+            if failed in self.sound or self._run([failed])[0] == 0:
+                self.sound.add(failed)
+                return f"noticed by {failed}"
+            del self.reached[failed]  # it fails here without the change, too
+
+    def _write(self, file: Path, text: str) -> None:
+        file.write_text(text)
+        self.times += 1  # compiled files are known by the time of their source in whole seconds
+        os.utime(file, (self.times, self.times))
+        for compiled in file.parent.glob("__pycache__/*.nb?"):  # code of other files may have this one's in it
+            compiled.unlink()
+
+    def _run(self, tests: list[str]) -> tuple[int | None, str]:
+        self.failed.unlink(missing_ok=True)
+        files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+        expected = sum(self.tests[test]["seconds"] for test in tests)
+        status = run_tests(self.source, files, [Chosen(set(tests), self.failed)], 60 + 10 * expected)
+        return status, self.failed.read_text() if self.failed.exists() else ""
+
+    def _chosen(self, file: Path, change: Change) -> list[str]:
+        """The tests that call the changed function, files by their seconds, up to the limit."""
+        module = str(file.relative_to(self.source / "semtoken"))
+        found = self._calling({f"{module}:{'.'.join(change.place[: k + 1])}" for k in range(len(change.place))})
+        if len(found) < FEW and change.place:  # of a module or a class, compiled, or remembered
+            found |= self._calling(_naming(self.source / "semtoken", change.place[-1]))
+        if not found:
+            found = {
+                test for test, called in self.reached.items() if any(one.startswith(f"{module}:") for one in called)
+            }
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for test in found:
+            by_file[test.partition("::")[0]].append(test)
+        chosen: list[str] = []
+        left = self.most
+        for tests in sorted(by_file.values(), key=self._seconds):
+            left -= self._seconds(tests)
+            if left < 0 and chosen:
+                break
+            chosen += tests
+        return chosen
+
+    def _calling(self, functions: set[str]) -> set[str]:
+        return {test for test, called in self.reached.items() if functions & called}
+
+    def _seconds(self, tests: list[str]) -> float:
+        return sum(float(self.tests[test]["seconds"]) for test in tests)
+
+
+def _naming(package: Path, name: str) -> set[str]:
+    """The functions whose text has a name in it."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    return {
+        f"{file.relative_to(package)}:{function.name}"
+        for file in package.rglob("*.py")
+        if word.search(text := file.read_text())
+        for function in functions(text)
+        if word.search(function.text)
+    }
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
+import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -26,80 +29,82 @@ class Change:
     """One wrong change of a source text."""
 
     line: int
+    place: tuple[str, ...]
+    """Names of the classes and functions around it, from the outside; at a module's level, the name that is set."""
     before: str
-    after: str
     source: str
-    """The whole text with the change in it; comments are lost."""
+    """The whole text with the change in it."""
+
+    def diff(self, file: str) -> str:
+        """The lines that change."""
+        lines = difflib.unified_diff(self.before.splitlines(), self.source.splitlines(), n=0, lineterm="")
+        return "\n".join([f"{file}:{self.line} {'.'.join(self.place)}", *list(lines)[3:]])
 
 
-def count(source: str) -> int:
-    """How many changes there are."""
-    return sum(map(_ways, _nodes(ast.parse(source))))
+def changes(source: str) -> list[Change]:
+    """Every change, in the order of the text."""
+    return [
+        Change(node.lineno, place, source, _replaced(source, node, changed))
+        for node, place in _nodes(ast.parse(source), ())
+        for changed in _changed(node)
+    ]
 
 
-def change_number(source: str, number: int) -> Change:
-    """One of the changes, in the order of the text."""
-    tree = ast.parse(source)
-    for node in _nodes(tree):
-        if number < _ways(node):
-            before = ast.unparse(node)
-            _change(node, number)
-            return Change(getattr(node, "lineno", 0), before, ast.unparse(node), ast.unparse(tree))
-        number -= _ways(node)
-    raise IndexError(number)
-
-
-def _nodes(tree: ast.AST) -> list[ast.AST]:
-    """The nodes in a fixed order, without annotations and the texts of messages."""
-    found: list[ast.AST] = []
-
-    def visit(node: ast.AST) -> None:
-        found.append(node)
-        for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns") or isinstance(node, ast.Raise | ast.JoinedStr):
-                continue
+def _nodes(node: ast.AST, place: tuple[str, ...]) -> Iterator[tuple[ast.expr | ast.stmt, tuple[str, ...]]]:
+    """The nodes and where they stand, without annotations and the texts of messages."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            place = (*place, node.name)
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if not place:
+            place = (name,)
+    if isinstance(node, ast.expr | ast.stmt):
+        yield node, place
+    if isinstance(node, ast.Raise | ast.JoinedStr):
+        return
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns"):
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, ast.AST):
-                    visit(one)
-
-    visit(tree)
-    return found
+                    yield from _nodes(one, place)
 
 
-def _ways(node: ast.AST) -> int:
+def _changed(node: ast.AST) -> Iterator[ast.AST]:
+    """The node with each change of its own."""
     match node:
-        case ast.Compare(ops=[op]):
-            return int(type(op) in COMPARED)
-        case ast.BinOp(op=op):
-            return int(type(op) in REPLACED)
-        case ast.UnaryOp(op=ast.USub() | ast.Not()):
-            return 1
-        case ast.Constant(value=bool()):
-            return 1
-        case ast.Constant(value=int() | float()):
-            return 2
-        case ast.Call(args=[first, second, *_]) if not isinstance(first, ast.Starred) and not isinstance(
-            second, ast.Starred
-        ):
-            return int(ast.dump(first) != ast.dump(second))
-    return 0
-
-
-def _change(node: ast.AST, way: int) -> None:
-    match node:
-        case ast.Compare(ops=[op]):
-            node.ops = [COMPARED[type(op)]()]
-        case ast.BinOp(op=op):
-            node.op = REPLACED[type(op)]()
+        case ast.Compare(ops=ops):
+            for place, op in enumerate(ops):
+                if type(op) in COMPARED:
+                    yield _with(node, ops=[*ops[:place], COMPARED[type(op)](), *ops[place + 1 :]])
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in REPLACED:
+            yield _with(node, op=REPLACED[type(op)]())
         case ast.UnaryOp(op=ast.USub()):
-            node.op = ast.UAdd()
+            yield _with(node, op=ast.UAdd())
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            node.operand = ast.UnaryOp(ast.Not(), operand)
+            yield operand
         case ast.Constant(value=bool() as value):
-            node.value = not value
+            yield ast.Constant(not value)
         case ast.Constant(value=int() as value):
-            node.value = value + (1 if way else -1)
+            yield from (ast.Constant(value - 1), ast.Constant(value + 1))
         case ast.Constant(value=float() as value):
-            node.value = value * (1.2 if way else 0.8)
-        case ast.Call(args=args):
-            args[0], args[1] = args[1], args[0]
+            yield from (ast.Constant(value * 0.8), ast.Constant(value * 1.2))
+        case ast.Call(args=[first, second, *others]):
+            starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
+            if not starred and ast.dump(first) != ast.dump(second):
+                yield _with(node, args=[second, first, *others])
+
+
+def _with(node: ast.AST, **fields: object) -> ast.AST:
+    changed = copy.copy(node)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _replaced(source: str, node: ast.expr | ast.stmt, changed: ast.AST) -> str:
+    """The text with a node in place of another; the rest, comments too, stays as it is."""
+    lines = [line.encode() for line in source.splitlines(keepends=True)]
+    assert node.end_lineno is not None
+    before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+    behind = lines[node.end_lineno - 1][node.end_col_offset :] + b"".join(lines[node.end_lineno :])
+    text = ast.unparse(changed)
+    return (before + (f"({text})" if isinstance(changed, ast.expr) else text).encode() + behind).decode()
