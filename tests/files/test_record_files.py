@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import datetime
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from semtoken.files.record_files import SUFFIXES, read_records, read_rows, write
 pytest.importorskip("pyarrow")
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
-BLANKS = " \t\r\n;\u00a0\u3000\u200b\ufeff"
+BLANKS = " \0\t\r\n;\u00a0\u3000\u200b\ufeff"
 SIGNS = st.sampled_from("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
 formulas = st.builds(lambda blanks, sign, rest: blanks + sign + rest, st.text(BLANKS + "'", max_size=3), SIGNS, texts)
 records = st.fixed_dictionaries(
@@ -55,6 +58,37 @@ def test_no_cell_is_a_formula(tmp_path_factory: pytest.TempPathFactory, text: st
     with path.open(newline="", encoding="utf-8") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
     assert not [cell for cell in cells if cell[:1] in tuple("\t\r") or cell.lstrip(BLANKS)[:1] in tuple("=+-@")]
+    # One that separates by semicolons or tabs takes no quotes away, and a line break ends its row.
+    pieces = [piece.strip(BLANKS + '"') for cell in cells for piece in re.split("[;\t\r\n]", cell)[1:]]
+    assert not [piece for piece in pieces if re.match("[=@]|[+-](?![\\s])", piece)]
+
+
+def test_lists_in_answers_stay_as_they_are(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.csv", [{"id": "Two things:\n- one; two\n+ three"}])
+    assert (tmp_path / "a.csv").read_bytes() == b'id\r\n"Two things:\n- one; two\n+ three"\r\n'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("soffice") is None, reason="LibreOffice is not installed (apt-get install libreoffice-calc)"
+)
+@pytest.mark.parametrize("separators", ["44", "59", "9", "44/59/9"])
+def test_libreoffice_computes_no_cell(tmp_path: Path, separators: str) -> None:
+    """Codes of the characters that separate cells, as its filter for CSV takes them: of ours, and of others."""
+    texts = [
+        f"{word}{separator}{blank}{sign}1+1;"
+        for word in ("", "a")
+        for separator in ("", ";", "\t", "\n", "\r\n")
+        for blank in ("", " ", "\0", "\u00a0", "'")
+        for sign in "=+-@"
+    ]
+    write_records(tmp_path / "ours.csv", [{"id": text, "response": text} for text in texts])
+    (tmp_path / "control.csv").write_text("id\n=1+1\n")
+    options = f"--convert-to fods --infilter=CSV:{separators},34,76 ours.csv control.csv".split()
+    profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
+    subprocess.run(["soffice", profile, "--headless", *options], cwd=tmp_path, check=True, timeout=300)
+    found = {name: (tmp_path / f"{name}.fods").read_text("utf-8") for name in ("ours", "control")}
+    assert "table:formula=" in found["control"] and "table:formula=" not in found["ours"]
 
 
 def test_numbers_below_zero_stay_numbers(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Make random wrong changes and print those that no test notices: `python -m tests.mutation -n 200 --seed 1`.
 
 The package is copied, so nothing here is changed. The first run finds which tests call which functions, which takes
-as long as these tests, and keeps that in build/mutation; delete the folder when tests have changed. For each change the
+as long as these tests, and keeps that in build/mutation for as long as the tests stay as they are. For each change the
 tests that call the changed function run, quick files first, until one fails. Some changes change nothing that anybody
 can see, such as `<` for `<=` where both give the same: read what survives.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -93,14 +94,25 @@ def _files(path: Path) -> list[Path]:
 
 
 def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
-    """What the tests of a folder call and how long they take, from an earlier run or from one now."""
-    kept = KEPT / f"{folder.replace('/', '.')}.json"
-    if not kept.exists():
-        print(f"Finding which functions tests/{folder} calls ...", flush=True)
+    """What the tests of a folder call and how long they take, from earlier runs or, where a file changed, from now."""
+    files = [str(file.relative_to(ROOT)) for file in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
+    missing = [file for file in files if not _kept(file).exists()]
+    if missing:
+        print(f"Finding which functions {len(missing)} files of tests/{folder} call ...", flush=True)
         KEPT.mkdir(parents=True, exist_ok=True)
-        run_tests(source, [f"tests/{folder}", "--maxfail=1000000"], [Reached(source / "semtoken", kept)], 7200)
-    found: dict[str, dict[str, Any]] = json.loads(kept.read_text())
-    return found
+        output = KEPT / "now.json"
+        output.write_text("{}")
+        run_tests(source, ["--maxfail=1000000", *missing], [Reached(source / "semtoken", output)], 7200)
+        now = json.loads(output.read_text())
+        for file in missing:
+            _kept(file).write_text(json.dumps({test: one for test, one in now.items() if test.startswith(f"{file}::")}))
+    return {test: one for file in files for test, one in json.loads(_kept(file).read_text()).items()}
+
+
+def _kept(file: str) -> Path:
+    """Where it is kept what the tests of a file call, for as long as the file stays as it is."""
+    version = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()[:12]
+    return KEPT / f"{file.replace('/', '.')}.{version}.json"
 
 
 class _Trial:

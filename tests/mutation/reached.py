@@ -84,7 +84,7 @@ class Reached:
     def pytest_sessionfinish(self) -> None:
         """Write what was found."""
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         self.output.write_text(json.dumps({name: one for name, one in self.tests.items() if one["passed"]}))
 
 

@@ -71,9 +71,13 @@ VERDICTS: Mapping[str, int | None] = {
 ROWS_AT_ONCE = 4096
 ROWS_OF_A_GROUP = 16_384
 """How many rows of a Parquet file are in memory at one time while it is written; smaller groups make files larger."""
-_FORMULA = re.compile(
-    r"[\s;'\u200b\ufeff]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-)  # the last four: full-width forms of the first
+_UNSEEN = r"\x00-\x08\x0e-\x1f\u200b\ufeff'"
+"""Characters besides blanks that may stand before a formula: spreadsheets leave some of them out."""
+_FORMULA = rf"[\s;{_UNSEEN}]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"  # the last four: full-width forms of the first
+_CELL_INSIDE = rf"(?:[^\S\t\r\n]|[{_UNSEEN}])*(?:[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!\s))"
+"""A formula for who separates by `;` or tabs, where quotes protect nothing; a list's `- ` is none."""
+_BEGINS = rf"(?:\A(?={{}}{_FORMULA})|(?<=[;\t\r\n])(?={{}}{_CELL_INSIDE}))"
+_TO_ESCAPE, _ESCAPED = re.compile(_BEGINS.format("", "")), re.compile(_BEGINS.format("'", "'") + "'")
 
 
 @dataclass(frozen=True)
@@ -397,9 +401,11 @@ def _cell(value: Any) -> str:
 
 
 def no_formula(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: with an apostrophe before the characters that begin one."""
-    return "'" + text if _FORMULA.match(text) else text
+    """A text that no spreadsheet takes for a formula: with an apostrophe before the characters that begin one, also
+    behind a separator of other CSV.
+    """
+    return _TO_ESCAPE.sub("'", text)
 
 
 def _unescaped(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    return _ESCAPED.sub("", cell)
