@@ -276,17 +276,13 @@ def _pooled(log_score: FloatArray, correct: FloatArray) -> tuple[FloatArray, Flo
     return scores, counts.astype(np.float64), right / counts
 
 
-def _isotonic(means: FloatArray, weights: FloatArray) -> FloatArray:
-    fitted = require("scipy.optimize", extra="calibrate").isotonic_regression(means, weights=weights).x
-    return np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)
-
-
 def _with(means: FloatArray, weights: FloatArray, i: int, label: float) -> float:
     """The isotonic fit at score i with one more answer there."""
     heavier, moved = weights.copy(), means.copy()
     heavier[i] += 1
     moved[i] = (means[i] * weights[i] + label) / heavier[i]
-    return float(_isotonic(moved, heavier)[i])
+    fitted = require("scipy.optimize", extra="calibrate").isotonic_regression(moved, weights=heavier).x
+    return float(np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)[i])
 
 
 def _steps(edges: FloatArray, values: FloatArray) -> tuple[tuple[float, ...], tuple[float, ...]]:

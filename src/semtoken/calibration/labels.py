@@ -221,7 +221,15 @@ def _checked(
             f"A label must be true or false, got {labels[bad[0]]:g} at position {bad[0]}. Leave out answers that "
             "nobody judged."
         )
-    _refuse_duplicates(scored, prompts, scores.size)
+    keys = _keys(scored, prompts, scores.size)
+    first: dict[Hashable, int] = {}
+    for i, key in enumerate(keys):
+        if key in first:
+            raise InvalidInput(
+                f"Answers {first[key]} and {i} are the same prompt and answer. Repeated answers count as evidence that "
+                "is not there: leave one of them out."
+            )
+        first[key] = i
     return scores, labels
 
 
@@ -239,18 +247,6 @@ def require_enough(answers: LabelledScores) -> None:
                 f"A calibrator needs at least {FEWEST_OF_EITHER} {kind} answers among the labelled ones. There are "
                 f"{count} of {answers.n}: {FEWEST_OF_EITHER - count} more are missing. Label further answers."
             )
-
-
-def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> None:
-    keys = _keys(scored, prompts, n)
-    first: dict[Hashable, int] = {}
-    for i, key in enumerate(keys):
-        if key in first:
-            raise InvalidInput(
-                f"Answers {first[key]} and {i} are the same prompt and answer. Repeated answers count as evidence that "
-                "is not there: leave one of them out."
-            )
-        first[key] = i
 
 
 def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
@@ -423,7 +419,14 @@ def answer_record(where: str, record: Mapping[str, Any], label: str = "correct")
     InvalidInput
         A value cannot be used; the message names `where` it stands.
     """
-    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
+    value = record.get(label)
+    text = "" if value is None else str(value).strip().lower()
+    if text not in VERDICTS:
+        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
+    verdict = VERDICTS[text]
+    return AnswerRecord(
+        where, record, _score(where, record), None if verdict is None else bool(verdict), _bounds(where, record)
+    )
 
 
 def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -459,11 +462,3 @@ def _score(where: str, record: Mapping[str, Any]) -> float | None:
     if math.isnan(score) or score > 0:
         raise InvalidInput(f"{where}: 'log_score' must be at most 0, got {score:g}.")
     return score
-
-
-def _label(where: str, value: Any) -> bool | None:
-    text = "" if value is None else str(value).strip().lower()
-    if text not in VERDICTS:
-        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
-    verdict = VERDICTS[text]
-    return None if verdict is None else bool(verdict)

@@ -84,12 +84,12 @@ def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, fo
         "how": seen,
         "plots": _plots(report, answers, threshold),
         "n": f"{calibrator.n:,} labels ({calibrator.n_correct:,} right, {calibrator.n - calibrator.n_correct:,} wrong)",
-        "facts": [("method", calibrator.method), ("made", calibrator.created), *_facts(calibrator)],
+        "facts": [
+            ("method", calibrator.method),
+            ("made", calibrator.created),
+            *[(name, str(value)) for name, value in known_values(calibrator.fingerprint).items()],
+        ],
     }
-
-
-def _facts(calibrator: Calibrator) -> list[tuple[str, str]]:
-    return [(name, str(value)) for name, value in known_values(calibrator.fingerprint).items()]
 
 
 def _interval_text(found: Interval, *, signed: bool = False) -> str:

@@ -170,7 +170,14 @@ def _answers(
 def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
     """The questions of a reply by name, in its order."""
     if asked is None and isinstance(line.value.get("request"), Mapping):
-        asked = _of_request(line.value["request"])
+        from semtoken.decisions.wire import openai, sglang, systemone
+
+        request = line.value["request"]
+        parse: Callable[[Mapping[str, Any]], Any] = systemone.parse if "state" in request else openai.parse
+        found = (sglang.parse if sglang.is_meant(request) else parse)(request)
+        asked = {
+            name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
+        }
     answers = reply["answers"]
     if isinstance(answers, Mapping):
         return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}
@@ -188,16 +195,6 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
     if name not in asked:
         raise InvalidInput(f"there is no question {name!r:.60}: the questions are {', '.join(asked)}.")
     return asked[name]
-
-
-def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
-    from semtoken.decisions.wire import openai, sglang, systemone
-
-    parse: Callable[[Mapping[str, Any]], Any] = systemone.parse if "state" in request else openai.parse
-    found = (sglang.parse if sglang.is_meant(request) else parse)(request)
-    return {
-        name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
-    }
 
 
 def _guessed(name: str, given: Mapping[str, Any]) -> Question:

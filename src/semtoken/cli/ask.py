@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -78,7 +78,18 @@ def ask(
 
     def show(number: int, result: ScoredResponse) -> None:
         if as_json:
-            typer.echo(json_line(_record(asked[number], result, applied, parts)))
+            question = asked[number]
+            scores = result.to_dict()
+            record = {"question": question, "response": scores.pop("text"), **scores}
+            record["new_word_confidence"] = result.new_word_confidence(question)
+            if applied is not None:
+                record |= applied.block(result) | {"response": applied.shown(result)}
+            if parts is not None and record["response"] == result.text:  # not of an answer that is held back
+                try:
+                    record["parts"] = [part.to_dict() for part in result.parts(parts)]
+                except OverBudget as error:
+                    record["parts_refused"] = str(error)
+            typer.echo(json_line(record))
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
@@ -105,23 +116,6 @@ def ask(
         out.print(legend())
         if applied is not None and applied.calibrator.threshold is not None:
             out.print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
-
-
-def _record(
-    question: str, result: ScoredResponse, applied: CalibratorInUse | None, parts: PartKind | None
-) -> dict[str, Any]:
-    """An answer as plain values, with its question and what the calibrator says of it."""
-    scores = result.to_dict()
-    record = {"question": question, "response": scores.pop("text"), **scores}
-    record["new_word_confidence"] = result.new_word_confidence(question)
-    if applied is not None:
-        record |= applied.block(result) | {"response": applied.shown(result)}
-    if parts is not None and record["response"] == result.text:  # not of an answer that is held back
-        try:
-            record["parts"] = [part.to_dict() for part in result.parts(parts)]
-        except OverBudget as error:
-            record["parts_refused"] = str(error)
-    return record
 
 
 def _loaded(choice: ModelChoice) -> STC:

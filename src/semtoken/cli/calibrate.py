@@ -21,8 +21,6 @@ from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from semtoken.calibration import Calibrator, Report
     from semtoken.calibration.fingerprint import Fingerprint
     from semtoken.calibration.labels import AnswerRecord
@@ -136,7 +134,9 @@ def calibrate(
     if by is not None and by not in as_methods(choice.methods):
         choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
     if promise == "selective":
-        missing = shortage(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
+        missing = shortage(
+            sum(answer.correct is not None or bool(answer.references) for answer in answers), alpha, delta
+        )
         if missing:
             tell(missing)
     known = Fingerprint(task=task)
@@ -215,10 +215,6 @@ def _check_target(output: Path, *, overwrite: bool) -> None:
 
     if (output / NAME).exists() and not overwrite:
         raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --force.")
-
-
-def _can_be_labelled(answer: AnswerRecord) -> bool:
-    return answer.correct is not None or bool(answer.references)
 
 
 def _answered(
@@ -359,12 +355,20 @@ def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequen
 
 
 def _show(calibrator: Calibrator, report: Report) -> None:
+    from rich.table import Table
     from rich.text import Text
 
     from semtoken.calibration.labels import PRODUCT
 
     out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
-    out.print(_reliability_table(report))
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name in ("chance given", "right", "95 % interval", "answers"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for b in report.bins:
+        bar = "█" * round(20 * b.right)
+        table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
+    out.print(table)
     gain = report.log_loss_gain
     verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
     out.print(
@@ -374,17 +378,3 @@ def _show(calibrator: Calibrator, report: Report) -> None:
     )
     if calibrator.threshold is not None:
         out.print(Text(calibrator.threshold.statement, style="bold"), soft_wrap=True)
-
-
-def _reliability_table(report: Report) -> Table:
-    """The reliability plot in text."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    for name in ("chance given", "right", "95 % interval", "answers"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for b in report.bins:
-        bar = "█" * round(20 * b.right)
-        table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
-    return table

@@ -175,13 +175,13 @@ def _report(clusters: TokenClusters) -> None:
     if seconds := report.get("seconds"):
         parts = [f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"]
         total = seconds.get("total", sum(seconds.values()))
-        out.print(f"{total:.1f} seconds" + (f" ({', '.join(parts)})" if parts else "") + _peak(report))
+        peak = report.get("peak_memory")
+        out.print(
+            f"{total:.1f} seconds"
+            + (f" ({', '.join(parts)})" if parts else "")
+            + (f"; at most {peak / 2**30:.1f} GiB of memory." if peak else ".")
+        )
     err.print(clusters.signature, style="dim", soft_wrap=True, markup=False)
-
-
-def _peak(report: Mapping[str, Any]) -> str:
-    peak = report.get("peak_memory")
-    return f"; at most {peak / 2**30:.1f} GiB of memory." if peak else "."
 
 
 def _sizes(cut: Mapping[str, Any]) -> Table:

@@ -116,7 +116,8 @@ def compare(
     if not choice.verbose:
         quiet_libraries()
     for path in (csv, markdown, json):
-        _check_writable(path)
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InvalidInput(f"{path} cannot be written: there is no directory {path.absolute().parent}.")
     of_model = {
         "name": choice.model,
         "backend": choice.backend,
@@ -211,12 +212,6 @@ def run_in_memory(
         with quiet_metrics():
             results = collect(run)
             return build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
-
-
-def _check_writable(path: Path | None) -> None:
-    """Refuse before the work begins what would fail after it."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise InvalidInput(f"{path} cannot be written: there is no directory {path.absolute().parent}.")
 
 
 def _show(made: BenchReport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -114,13 +114,9 @@ def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: P
 
     with replacing_file(target) as file:
         for i, answer in enumerate(answers):
-            file.write(dump_json(_record(answer, labels.get(i))) + b"\n")
-
-
-def _record(answer: AnswerRecord, correct: bool | None) -> dict[str, Any]:
-    score = answer.log_score
-    plain = {"log_score": None if score is None or score == float("-inf") else score}
-    return {**answer.record, **plain, "correct": correct}
+            score = answer.log_score
+            plain = {"log_score": None if score is None or score == float("-inf") else score}
+            file.write(dump_json({**answer.record, **plain, "correct": labels.get(i)}) + b"\n")
 
 
 def _progress(labels: Mapping[int, bool], total: int) -> str:

@@ -85,10 +85,7 @@ class ExactGaps:
         """The largest gap between a row of one set and a row of the other."""
         if len(one) * len(other) <= FEW_PAIRS:
             return float(self._exact(np.repeat(one, len(other)), np.tile(other, len(one))).max())
-        return float(self._exact(*self._farthest(one, other)).max())
-
-    def _farthest(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
-        """The pairs of rows that may be the farthest, from products of pieces of both."""
+        # The pairs of rows that may be the farthest, from products of pieces of both.
         rows, size = self._tiles.rows, self._tiles.size
         most, found = np.float32(0), []
         for a in range(0, len(one), size):
@@ -100,7 +97,7 @@ class ExactGaps:
                 found.append((one[a + i], other[b + j], gap[i, j]))
         first, second, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
         near_most = far >= most - 2 * self.slack
-        return first[near_most], second[near_most]
+        return float(self._exact(first[near_most], second[near_most]).max())
 
     def _exact(self, one: Ints, other: Ints) -> NDArray[np.float64]:
         """Gaps of pairs of rows, the same to the last digit from both sides."""

@@ -249,7 +249,7 @@ def equal_rows(rows: Rows) -> NDArray[np.int64]:
     loops = compiled_loops()
     code = np.zeros(rows.n, np.uint64)
     for part in rows.parts:
-        loops.hash_rows(_words(part), np.uint64(part.shape[1]), code)
+        loops.hash_rows(part.view({2: np.uint16, 4: np.uint32}[part.dtype.itemsize]), np.uint64(part.shape[1]), code)
     _, first, group = np.unique(code, return_index=True, return_inverse=True)
     leader = first[group]
     for row in np.flatnonzero(leader != np.arange(rows.n)):  # different rows may share a code, though hardly ever
@@ -258,8 +258,3 @@ def equal_rows(rows: Rows) -> NDArray[np.int64]:
     if rows.metric == "cosine" and rows.zero.any():
         leader[rows.zero] = np.flatnonzero(rows.zero)[0]
     return leader
-
-
-def _words(part: Array) -> Array:
-    """The bits of a matrix as unsigned numbers, without a copy."""
-    return part.view({2: np.uint16, 4: np.uint32}[part.dtype.itemsize])

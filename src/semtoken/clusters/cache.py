@@ -117,7 +117,11 @@ def find(
             and origin.commit is not None
             and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
         )
-        if not same_weights or _key(config) != _key_facts(settings, vocabulary):
+        if not same_weights or _key(config) != {
+            "settings": settings.facts(),
+            "fingerprint": vocabulary.fingerprint,
+            "neutral": neutral_hash(vocabulary),
+        }:
             continue
         try:
             clusters = TokenClusters.from_pretrained(path)
@@ -216,12 +220,4 @@ def _key(config: Mapping[str, Any]) -> dict[str, Any]:
         "settings": _settings_of(config["provenance"]),
         "fingerprint": vocabulary.get("fingerprint"),
         "neutral": vocabulary.get("neutral"),
-    }
-
-
-def _key_facts(settings: ClusterSettings, vocabulary: Vocabulary) -> dict[str, Any]:
-    return {
-        "settings": settings.facts(),
-        "fingerprint": vocabulary.fingerprint,
-        "neutral": neutral_hash(vocabulary),
     }

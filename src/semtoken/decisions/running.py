@@ -287,7 +287,14 @@ def ask_again(
     for how, others in variants.items():
         if others and most:
             place = target.with_suffix(f".{how.split()[-1]}.jsonl")
-            _run_some(source, place, others, options, ask, most)
+            # The first items alone.
+            some = place.with_suffix(".items.jsonl")
+            with source.open("rb") as lines, some.open("wb") as file:
+                file.writelines(islice(lines, most))
+            try:
+                DecisionJob(some, place, others, options).run(ask)
+            finally:
+                some.unlink()
             found[how] = read_decisions(place)
     return AskedAgain(read_decisions(target), found)
 
@@ -313,19 +320,6 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
 def _in_other_order(question: Choice) -> Choice:
     half = (len(question.options) + 1) // 2
     return replace(question, choices=[*question.options[half:], *question.options[:half]])
-
-
-def _run_some(
-    source: Path, target: Path, questions: Mapping[str, Question], options: ReadingOptions, ask: Asker, most: int
-) -> None:
-    """The first items alone."""
-    some = target.with_suffix(".items.jsonl")
-    with source.open("rb") as lines, some.open("wb") as file:
-        file.writelines(islice(lines, most))
-    try:
-        DecisionJob(some, target, questions, options).run(ask)
-    finally:
-        some.unlink()
 
 
 @dataclass(frozen=True)

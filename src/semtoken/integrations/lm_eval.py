@@ -110,7 +110,8 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
         answers: dict[int, str] = {}
         for settings, numbers in _groups([request.args[1] for request in requests]):
             contexts = [requests[number].args[0] for number in numbers]
-            stops = _stops(settings)
+            until = settings.get("until") or ()
+            stops = tuple(text for text in ([until] if isinstance(until, str) else until) if text)
 
             def keep(
                 place: int,
@@ -316,11 +317,6 @@ def _groups(settings: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, An
     for number, each in enumerate(settings):
         groups.setdefault(repr(sorted(each.items())), (each, []))[1].append(number)
     return list(groups.values())
-
-
-def _stops(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    until = settings.get("until") or ()
-    return tuple(text for text in ([until] if isinstance(until, str) else until) if text)
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

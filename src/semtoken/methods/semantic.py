@@ -127,7 +127,9 @@ def semantic_clusters(
         rows = indices(unique_text_index_per_sample, "unique_text_index_per_sample", below=len(labels)).tolist()
     texts = list(dict.fromkeys(rows))  # each text once, in order of first appearance
     class_of = dict(zip(texts, traverse(texts, same), strict=True))
-    return _by_first_appearance([class_of[row] for row in rows])
+    classes = [class_of[row] for row in rows]
+    number = {c: n for n, c in enumerate(dict.fromkeys(classes))}
+    return [number[c] for c in classes]
 
 
 def _classes(g: Any) -> dict[str, Any]:
@@ -286,11 +288,6 @@ def _last_match_wins(texts: Sequence[int], same: _Same) -> list[int]:
             if same(text, texts[j]):
                 classes[j] = classes[i]
     return classes
-
-
-def _by_first_appearance(classes: Sequence[int]) -> list[int]:
-    number = {c: n for n, c in enumerate(dict.fromkeys(classes))}
-    return [number[c] for c in classes]
 
 
 @method(

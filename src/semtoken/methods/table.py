@@ -75,15 +75,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(_methods)
 """Every method by name: STC with its ablations, then the methods it is compared with, family by family."""
 
 
-def _enter(entry: Method) -> None:
-    if entry.name in _methods:
-        raise TypeError(f"There are two methods called {entry.name!r}.")
-    place = {family: number for number, family in enumerate(FAMILIES)}
-    entries = sorted([*_methods.values(), entry], key=lambda one: place.get(one.family, len(place)))
-    _methods.clear()
-    _methods.update({one.name: one for one in entries})
-
-
 def withdraw(name: str) -> None:
     """Remove a method from the table, such as one that was tried and does not work."""
     _methods.pop(name, None)
@@ -138,7 +129,12 @@ def method(
             arguments=arguments,
             monotone=monotone,
         )
-        _enter(entry)
+        if entry.name in _methods:
+            raise TypeError(f"There are two methods called {entry.name!r}.")
+        place = {family: number for number, family in enumerate(FAMILIES)}
+        entries = sorted([*_methods.values(), entry], key=lambda one: place.get(one.family, len(place)))
+        _methods.clear()
+        _methods.update({one.name: one for one in entries})
         return function
 
     return enter

@@ -194,7 +194,9 @@ def resolve(model: str | Path) -> ModelSource:
         return ModelSource(name, str(almanac_path()), almanac_clusters_path())
     path = Path(name).expanduser()
     if path.suffix.lower() == GGUF_SUFFIX:
-        return _gguf(name, path)
+        if not path.is_file():
+            raise ModelError(f"There is no file '{name}'. Give the path of a GGUF file, a directory or a hub id.")
+        return ModelSource(name, str(path.with_suffix(GGUF_SUFFIX)) if path.suffix != GGUF_SUFFIX else str(path))
     if path.is_dir():
         check_folder(path)
     if name not in CATALOGUE or path.is_dir():
@@ -232,12 +234,6 @@ def check_folder(folder: Path) -> None:
             raise ModelError(f"{path} is larger than {MOST_JSON // 2**20} MiB, so {folder} is not loaded.")
     check_config(folder)
     check_normalizer(folder)
-
-
-def _gguf(name: str, path: Path) -> ModelSource:
-    if not path.is_file():
-        raise ModelError(f"There is no file '{name}'. Give the path of a GGUF file, a directory or a hub id.")
-    return ModelSource(name, str(path.with_suffix(GGUF_SUFFIX)) if path.suffix != GGUF_SUFFIX else str(path))
 
 
 def quantization_of(folder: Path) -> str | None:

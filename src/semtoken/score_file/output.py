@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -211,7 +211,11 @@ class OutputFile:
         InvalidInput
             Another run is writing to it, or it cannot be written.
         """
-        with self._locked(), _open_to_append(self.path) as file:
+        busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
+        with (
+            locked(self.path.with_name(f".{self.path.name}.lock"), busy, remove=True),
+            _open_to_append(self.path) as file,
+        ):
             kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
             with writing_errors(self.path):
                 file.truncate(sum(length for length, _ in kept))
@@ -220,10 +224,6 @@ class OutputFile:
                 replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
             with _open_to_append(self.settings_path) as noted:
                 yield LineWriter(self.path, file, noted)
-
-    def _locked(self) -> AbstractContextManager[None]:
-        busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
-        return locked(self.path.with_name(f".{self.path.name}.lock"), busy, remove=True)
 
     def remove(self) -> None:
         """Delete the file of lines, with the settings and checksums beside it."""

@@ -191,7 +191,12 @@ def step_bounds(
     bounds = _bounds(scorer, lists, neutrality=neutrality, rounding=rounding)
     for i, step in enumerate(steps):
         if step.listed.stands_for and not bounds.certain[i]:
-            each = [step._replace(listed=_as_if(step.listed, token)) for token in _one_a_cluster(scorer, step.listed)]
+            # Tokens that it may be and that differ in what they count: one a cluster, one of all alone in theirs.
+            members = ((token, scorer.cluster_of(token)) for token in step.listed.stands_for)
+            each = [
+                step._replace(listed=_as_if(step.listed, token))
+                for token in list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
+            ]
             sets = [prefixes[i]] * len(each)
             columns = step_lists(each, sets, scorer.vocabulary.size)
             found = _bounds(scorer, columns, neutrality=neutrality, rounding=rounding)
@@ -250,12 +255,6 @@ def _usual_sums(
     missing = 0.0 if listed.complete else max(1.0 - listed.total, 0.0) + off
     upper = lower + min(missing, max(unseen, 0) * listed.smallest)
     return lower, upper, 0.0 if listed.complete and off <= ROUNDING else off
-
-
-def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
-    """Tokens that it may be and that differ in what they count: one a cluster, and one of all that are alone in it."""
-    members = ((token, scorer.cluster_of(token)) for token in step.stands_for)
-    return list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
 
 
 def _as_if(step: ListedStep, token: int) -> ListedStep:

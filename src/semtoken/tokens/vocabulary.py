@@ -195,17 +195,6 @@ class Vocabulary:
         if self.byte_errors != "run":
             errors = "replace" if self.byte_errors == "replace" else "semtoken.each"
             return b"".join(map(self._contribution, parts, range(len(parts)))).decode("utf-8", errors)
-        return self._join_runs(parts)
-
-    def _contribution(self, token: int, position: int) -> bytes:
-        # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
-        if position == 0 and not self.broken[token] and not self.byte_tokens[token]:
-            text = self.texts[token].encode("utf-8", "surrogatepass")
-            piece = self.pieces[token]
-            return piece if piece[:1] == b" " and piece[1:] == text else text
-        return self.pieces[token]
-
-    def _join_runs(self, parts: Sequence[int]) -> str:
         out: list[str] = []
         run = bytearray()
         for position, token in enumerate(parts):
@@ -217,6 +206,14 @@ class Vocabulary:
             out.append(self._contribution(token, position).decode("utf-8", "replace"))
         return "".join([*out, decode_run(bytes(run))])
 
+    def _contribution(self, token: int, position: int) -> bytes:
+        # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
+        if position == 0 and not self.broken[token] and not self.byte_tokens[token]:
+            text = self.texts[token].encode("utf-8", "surrogatepass")
+            piece = self.pieces[token]
+            return piece if piece[:1] == b" " and piece[1:] == text else text
+        return self.pieces[token]
+
     def offsets(self, token_ids: Sequence[int]) -> list[tuple[int, int]]:
         """Character range of each token in `decode(token_ids)`.
 
@@ -225,7 +222,12 @@ class Vocabulary:
         token_ids = self.checked_ids(token_ids)
         length = len(self.decode(token_ids))
         parts = self.parts(token_ids)
-        spans = self._spans(parts)
+        # Character range of each part in `_join(parts)`.
+        alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
+        pieces = [
+            None if position in alone else self._contribution(token, position) for position, token in enumerate(parts)
+        ]
+        spans = character_ranges(pieces, "semtoken.each" if self.byte_errors == "each" else "replace")
         skipped = (spans[-1][1] if spans else 0) - length
         ranges: list[tuple[int, int]] = []
         position, last = 0, 0
@@ -237,14 +239,6 @@ class Vocabulary:
             last = end
             ranges.append((max(start - skipped, 0), max(end - skipped, 0)))
         return ranges
-
-    def _spans(self, parts: Sequence[int]) -> list[tuple[int, int]]:
-        """Character range of each part in `_join(parts)`."""
-        alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
-        pieces = [
-            None if position in alone else self._contribution(token, position) for position, token in enumerate(parts)
-        ]
-        return character_ranges(pieces, "semtoken.each" if self.byte_errors == "each" else "replace")
 
     def _in_broken_runs(self, parts: Sequence[int]) -> frozenset[int]:
         """Positions of the byte tokens in runs that are broken somewhere: each is a character of its own."""

@@ -55,7 +55,11 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
     for cell in results.cells:
         if cell.log_score is None or judge not in cell.judgements:
             continue
-        known = _fingerprint_of(results, cell)
+        # What the run tells of where the scores of a cell come from.
+        models = [one for one in results.settings.get("models", ()) if isinstance(one, Mapping)]
+        model: Mapping[str, Any] = next((one for one in models if one.get("label", one.get("name")) == cell.model), {})
+        raw = "raw" if model.get("backend", "transformers") == "transformers" else None
+        known = Fingerprint(signature=cell.signature, distribution=raw, scores="exact", model=model.get("name"))
         try:
             calibrator.fingerprint.require_same(known)
         except CalibratorMismatch as error:
@@ -72,14 +76,6 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
         f"{results.path} holds no log scores of STC with verdicts of {judge!r}, so a calibrator cannot be applied. Run "
         "it again with this release: `semtoken bench run` takes up where it was."
     )
-
-
-def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
-    """What the run tells of where the scores of a cell come from."""
-    models = [one for one in results.settings.get("models", ()) if isinstance(one, Mapping)]
-    model: Mapping[str, Any] = next((one for one in models if one.get("label", one.get("name")) == cell.model), {})
-    raw = "raw" if model.get("backend", "transformers") == "transformers" else None
-    return Fingerprint(signature=cell.signature, distribution=raw, scores="exact", model=model.get("name"))
 
 
 def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:

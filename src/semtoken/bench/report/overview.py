@@ -183,7 +183,10 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
     yield f"{_capital(about)} has the highest AUROC on {first} {of}."
     if held[0].reference == HEADLINE:
-        yield from _which_number(held)
+        # What the headline is, and where it is STC.
+        same = sum(STC in cell.methods and _is_reference(cell.methods[STC]) for cell in held)
+        where = "" if not same else f" On {same} of {len(held)} it ranks as STC does."
+        yield f"{HEADLINE_SAID}{where}"
     others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_reference is not None]
     if others:
         verdicts = Counter(one.verdict for m in others if (one := m.quality["auroc"].to_reference) is not None)
@@ -196,7 +199,14 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     yield from _best_rival(held)
     yield from _baseline(held)
     yield from _few(cells)
-    yield from _cost(held)
+    # What the reference adds to the greedy generation.
+    percents = [cell.methods[cell.reference].percent for cell in held]
+    known = [value for value in percents if not math.isnan(value)]
+    if known:
+        yield (
+            f"{_capital(spoken(held[0].reference))} adds {amount(statistics.median(known))} % to the time of the "
+            f"greedy generation{' (median)' if len(known) > 1 else ''}."
+        )
 
 
 def _capital(text: str) -> str:
@@ -207,13 +217,6 @@ def _is_reference(method: MethodFigures) -> bool:
     """Whether a method ranks exactly as the reference does, on every resample."""
     tested = [one.to_reference for one in method.quality.values()]
     return all(one is not None and one.difference.low == one.difference.high == 0 for one in tested)
-
-
-def _which_number(held: Sequence[CellFigures]) -> Iterator[str]:
-    """What the headline is, and where it is STC."""
-    same = sum(STC in cell.methods and _is_reference(cell.methods[STC]) for cell in held)
-    where = "" if not same else f" On {same} of {len(held)} it ranks as STC does."
-    yield f"{HEADLINE_SAID}{where}"
 
 
 def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
@@ -263,21 +266,20 @@ def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
             )
 
 
-def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
-    """What the reference adds to the greedy generation."""
-    percents = [cell.methods[cell.reference].percent for cell in held]
-    known = [value for value in percents if not math.isnan(value)]
-    if known:
-        yield (
-            f"{_capital(spoken(held[0].reference))} adds {amount(statistics.median(known))} % to the time of the "
-            f"greedy generation{' (median)' if len(known) > 1 else ''}."
-        )
-
-
 def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resamples: int) -> Iterator[str]:
     """Sentences on what limits the figures, and on what is missing in them."""
     yield from results.notes
-    yield from _missing(results, cells, judge)
+    # Cells and methods that others have.
+    measured = {(cell.model, cell.dataset) for cell in cells}
+    for cell in results.cells:
+        if (cell.model, cell.dataset) not in measured:
+            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
+            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
+    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
+    wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
+    for found in cells:
+        if lacking := [name for name in wanted if name not in found.methods]:
+            yield f"{found.title}: not there are {', '.join(lacking)}."
     if limit := results.settings.get("limit"):
         yield f"Of each data set a random part was asked, {limit:,} questions at most."
     yield (
@@ -290,17 +292,3 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
     )
     if judge != results.primary_judge:
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
-
-
-def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> Iterator[str]:
-    """Cells and methods that others have."""
-    measured = {(cell.model, cell.dataset) for cell in cells}
-    for cell in results.cells:
-        if (cell.model, cell.dataset) not in measured:
-            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
-            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
-    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
-    wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
-    for found in cells:
-        if lacking := [name for name in wanted if name not in found.methods]:
-            yield f"{found.title}: not there are {', '.join(lacking)}."

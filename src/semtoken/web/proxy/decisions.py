@@ -136,7 +136,9 @@ class TextQuestions:
 
     async def _masses(self, work: QuestionsUnderWay) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
-        shapes = self._shapes()
+        chosen = self._settings.decisions
+        by_name = {shape.name: shape for shape in served_shapes()}
+        shapes = [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
         for shape in shapes:
             if shape.path in self._absent and shape is not shapes[-1]:
                 continue
@@ -147,11 +149,6 @@ class TextQuestions:
         tried = " and ".join(shape.path for shape in shapes)
         message = f"The upstream has no route for decisions, and none at {tried} to ask them as texts."
         raise ApiError(502, message, kind="upstream_error", code="no_route")
-
-    def _shapes(self) -> list[type[Shape]]:
-        chosen = self._settings.decisions
-        by_name = {shape.name: shape for shape in served_shapes()}
-        return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
     async def _masses_by(self, shape: type[Shape], work: QuestionsUnderWay) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""

@@ -147,10 +147,6 @@ class ReplyScorer:
         if self._failed is None:
             self._failed = UnscoredChoice(code, reason)
 
-    def _seconds_left(self) -> float:
-        used = self.seconds + perf_counter() - self._begun
-        return max(0.0, self._scoring.settings.max_scoring_seconds - used)
-
     def _check_budget(self) -> None:
         if self.seconds > self._scoring.settings.max_scoring_seconds:
             self.fail("budget", "Scoring took too long (--max-scoring-seconds).")
@@ -316,7 +312,8 @@ class ReplyScorer:
         how, options, applied = self._scoring, self._asked.options, self._scoring.calibrator
         try:
             result, refused = self._attempt(lambda: self._with_methods(score(), choice))
-            left = self._seconds_left()
+            used = self.seconds + perf_counter() - self._begun
+            left = max(0.0, self._scoring.settings.max_scoring_seconds - used)
             block = self._attempt(
                 lambda: score_block(result, how.scorer, options, applied, scores_refused=refused, part_seconds=left)
             )

@@ -13,7 +13,7 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
-from semtoken.decisions import Inquiry, InquiryAnswers
+from semtoken.decisions import Inquiry
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.deciding import PreparedInquiry, prepare
 from semtoken.decisions.questions import READ_AS_USUAL
@@ -164,7 +164,9 @@ class DecisionAnswering:
             found = await until_gone(request.receive, self._worker.answers(prepared))
             if found is None:
                 raise ApiError(499, "The client left.")
-            return JSONResponse(self._reply(wire, asked, prepared, found))
+            options = prepared.inquiry.options
+            more = blocks_of(self._calibrators.current, found.answers, options)
+            return JSONResponse(wire.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens))
         except WireError as error:
             return wire.refusal(error)
         except InvalidInput as error:
@@ -186,10 +188,3 @@ class DecisionAnswering:
             own = copy.deepcopy(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else tokenizer
             self._prompts = _Prompts(own, backend.vocabulary, backend.max_length)
         return self._prompts
-
-    def _reply(
-        self, wire: WireFormat, asked: DecisionRequest, prepared: PreparedInquiry, found: InquiryAnswers
-    ) -> dict[str, Any]:
-        options = prepared.inquiry.options
-        more = blocks_of(self._calibrators.current, found.answers, options)
-        return wire.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens)
