@@ -79,10 +79,36 @@ def test_it_refuses_before_it_begins(arguments: list[str], words: str) -> None:
 
 def test_a_cross_encoder_that_cannot_be_loaded_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setattr("semtoken.cli.compare.run_in_memory", None)  # nothing is begun
+    monkeypatch.setattr("semtoken.cli.compare.kept_run", None)  # nothing is begun
     done = command("--methods", "perplexity,token_sar")
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
     assert "pip install 'semtoken[similarity]'" in done.output and "--methods perplexity\n" in done.output
+
+
+STOPPING = """
+from pathlib import Path
+
+def spread(log_probs):
+    here = Path(__file__).parent
+    if (here / "cache" / "compare").exists() and not (here / "go").exists():  # not when it is tried before the run
+        raise KeyboardInterrupt
+    return float(-min(log_probs))
+"""
+
+
+def test_what_is_done_is_kept_when_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mine.py").write_text(STOPPING)
+    arguments = ["--limit", "4", "--methods", f"{tmp_path / 'mine.py'}:spread"]
+    stopped = command(*arguments)
+    assert stopped.exit_code == 130, stopped.output
+    (kept,) = (tmp_path / "cache" / "compare").iterdir()
+    assert kept.name in stopped.output and "greedy: 4 of 4 questions" in stopped.output
+    (tmp_path / "go").touch()
+    done = command(*arguments)
+    assert done.exit_code == 0 and "4 questions" in done.output, done.output
+    assert "greedy: 4" not in done.output  # not asked again
+    assert not kept.exists()
 
 
 def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

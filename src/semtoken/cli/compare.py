@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json as jsons
 import math
+import shutil
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from semtoken.cli.options import ForceOption, MaxNewTokensOption, ScoresOption
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
 from semtoken.support.extras import quiet_libraries
+from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
     from semtoken.bench.report.cell_figures import CellFigures
@@ -97,8 +99,9 @@ def compare(
 ) -> None:
     """Compare the headline with STC and fifteen other methods on questions whose answers are known.
 
-    This is `semtoken bench run` and `bench report` on one model and one set of questions, in a temporary folder: the
-    same prompts, presets, judges, tests and tables. Use `bench run` for more models, and for runs that can be resumed.
+    This is `semtoken bench run` and `bench report` on one model and one set of questions: the same prompts, presets,
+    judges, tests and tables. Only these are kept, unless it is stopped: then the same command goes on from there. Use
+    `bench run` for more models.
     The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95 % intervals), the
     difference to the headline on the same answers, and the seconds that the method needs on top of the greedy ones.
     With --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was
@@ -150,7 +153,7 @@ def compare(
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
     _require_similarity(settings)
-    made = run_in_memory(settings, _calibrator(calibrator, settings), scores)
+    made = kept_run(settings, _calibrator(calibrator, settings), scores)
     _show(made)
     for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
         if path is not None:
@@ -187,10 +190,8 @@ def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | N
     return found
 
 
-def run_in_memory(
-    settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None
-) -> BenchReport:
-    """Do a run in a temporary folder; returns its report.
+def kept_run(settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None) -> BenchReport:
+    """Do a run in the cache, where one of the same settings that was stopped goes on; returns its report.
 
     Raises
     ------
@@ -204,14 +205,20 @@ def run_in_memory(
     from semtoken.bench.report.content import build_report
     from semtoken.bench.run import require_all_done, run_benchmark
 
-    with TemporaryDirectory(prefix="semtoken-") as folder:
-        run = Path(folder) / "compare"
+    run = cache_root() / "compare" / sha256(settings.model_dump_json().encode()).hexdigest()[:16]
+    tell("The time left is shown while it runs. Ctrl-C keeps what is done, and the same command goes on from there.")
+    try:
         with run_bars() as bars:
-            failures = run_benchmark(settings, run, watcher=bars)
-        require_all_done(failures)
+            require_all_done(run_benchmark(settings, run, watcher=bars))
         with quiet_metrics():
             results = collect(run)
-            return build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
+            made = build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
+    except BaseException:
+        if run.exists():
+            tell(f"What is done is kept in {run}: the same command goes on from there.", style="yellow")
+        raise
+    shutil.rmtree(run)
+    return made
 
 
 def _show(made: BenchReport) -> None:
