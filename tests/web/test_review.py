@@ -70,7 +70,7 @@ def test_a_person_labels_the_sample_and_sees_nothing_twice(start: Callable[..., 
     assert [one["id"] for one in asked(url, "bob").json()["items"]] == ["entry-0"]
     doubtful = asked(url, "ann", "doubtful").json()
     assert [one["id"] for one in doubtful["items"]] == [f"entry-{i}" for i in (1, 3, 5, 7)]
-    assert (doubtful["labels"], doubtful["sampled"]) == (5, 6)
+    assert (doubtful["labels"], doubtful["sampled"], doubtful["answers"]) == (5, 6, 10)
 
 
 def test_one_can_undo_the_own_labels_only(start: Callable[..., str]) -> None:

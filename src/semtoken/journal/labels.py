@@ -290,26 +290,6 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
     return [answer_of(one.row, one.given) for one in alike] + rest
 
 
-@dataclass(frozen=True)
-class SampleProgress:
-    """How many answers the random sample holds, and how many labels people have given."""
-
-    sampled: int
-    """Answers in the random sample."""
-    labels: int
-    """Labels of all people, of answers in the sample and of others."""
-
-
-def progress(journal: Journal) -> SampleProgress:
-    """Count the answers in the random sample, and the labels that people gave to any answer."""
-    count = sa.select(sa.func.count())
-    with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        return SampleProgress(
-            sampled=connection.execute(count.select_from(entries).where(entries.c.sampled)).scalar_one(),
-            labels=connection.execute(count.select_from(labels)).scalar_one(),
-        )
-
-
 def agreement(journal: Journal) -> LabelAgreement:
     """Compute how often people agree, over all answers that two or more have labelled."""
     told = sa.case((labels.c.correct, 1), else_=0)

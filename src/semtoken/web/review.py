@@ -47,12 +47,13 @@ def _next(journal: Journal, reviewer: str, queue: str | None) -> dict[str, Any]:
     if name not in get_args(labels.QueueName):
         raise ApiError(400, f"There is no queue {name[:40]!r}.", param="queue")
     rows = labels.queue(journal, reviewer, name)  # type: ignore[arg-type]
-    progress, agreed = labels.progress(journal), labels.agreement(journal)
+    size = journal.size()
     return {
         "items": [{field: row[field] for field in SHOWN} for row in rows],
-        "labels": progress.labels,
-        "sampled": progress.sampled,
-        "agreement": agreed.sentence,
+        "labels": size.labels,
+        "sampled": size.sampled,
+        "answers": size.entries,
+        "agreement": labels.agreement(journal).sentence,
     }
 
 

@@ -130,6 +130,6 @@ export function Review() {
           : html`<p class="card">${S.review.empty[queue]}</p>`}
       </div>
       <div class="row"><button onClick=${undo}>${S.review.undo} <span class="keys">(u)</span></button> <span role="status">${last}</span></div>
-      <p class="note">${S.review.count(facts.labels, facts.sampled)} ${facts.agreement}</p>`}
+      <p class="note">${S.review.count(facts.labels, facts.sampled, facts.answers)} ${facts.agreement}</p>`}
   </div>`;
 }
