@@ -135,6 +135,8 @@ def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> No
         (['{"log_score": NaN}\n'], ("line 1", "NaN")),
         ([], ("no answers",)),
         ([{"correct": True}], ("'question' or 'log_score'", "line 1")),
+        ([{"log_score": -0.3, "right": 1}], ("'correct' is missing", "'log_score', 'right'", "--label")),
+        ([{"question": "a", "response": "b"}], ("'answers' to judge by", "'question', 'response'")),
     ],
 )
 def test_files_that_cannot_be_used(

@@ -94,7 +94,7 @@ main()
     [
         (("serve",), ["serve", "--port", "0"]),
         (("serve",), ["proxy", "--upstream", "http://127.0.0.1:9", "--port", "0"]),
-        (("serve",), ["doctor", "--base-url", "http://127.0.0.1:9"]),
+        (("serve",), ["doctor", "http://127.0.0.1:9"]),
         (("transformers",), ["ask", "Who?", "--device", "cpu"]),
         (("transformers",), ["demo"]),
         (("bench", "serve"), ["bench", "run", "--model", "almanac", "--dataset", "almanac-dev", "--out", "DIR"]),

@@ -366,7 +366,7 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_a_file_without_scores_is_scored_and_then_shown: ("score FILE -o scored.jsonl",),
     test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("view - -o page.html",),
     test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads: (
-        "doctor --base-url URL",
+        "doctor URL",
         "proxy --upstream URL --tokenizer MODEL --read-with MODEL",
         "proxy --upstream URL --token-ids",
     ),

@@ -58,7 +58,7 @@ def proxied(upstream: str, clusters: Path, log: Path, *options: str) -> Iterator
 def examined(upstream: str) -> dict[str, Any]:
     """What `semtoken doctor` says of a server."""
     command = [sys.executable, "-c", "from semtoken.cli import main; main()", "doctor", "--json"]
-    command += ["--base-url", f"{upstream}/v1", "--tokenizer", "almanac"]
+    command += [f"{upstream}/v1", "--tokenizer", "almanac"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr[-4000:]}")

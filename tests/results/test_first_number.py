@@ -128,3 +128,14 @@ def test_a_table_of_scored_answers_begins_with_the_headline(tmp_path: Path) -> N
 
 def test_the_confidence_of_an_answer_is_that_of_its_headline() -> None:
     assert answer().confidence == answer().headline.confidence
+
+
+def test_a_number_that_says_nothing_makes_an_interval_and_no_blank_answer() -> None:
+    """A zero with an empty list: the answer is there, and so is its least sure part."""
+    empty = reply(SENTENCE, others={i: [(" or", -9.0)] for i in range(len(SENTENCE))})
+    step = empty["choices"][0]["logprobs"]["content"][5]
+    step |= {"logprob": 0.0, "top_logprobs": []}
+    [scored] = st.score_payload(empty, question=QUESTION)
+    assert scored.headline.sentence.startswith("Its least sure part is “Oslo”")
+    low, high = scored.headline.confidence_bounds or (None, None)
+    assert low == 0 and high is not None and high > 0.5

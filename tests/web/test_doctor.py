@@ -296,7 +296,7 @@ class TestCommand:
         return lambda *args: CliRunner().invoke(app, ["doctor", *map(str, args)], prog_name="semtoken")
 
     def test_table(self, doctor: Callable[..., Result], served: str) -> None:
-        result = doctor("--base-url", served, "--tokenizer", "almanac")
+        result = doctor(served, "--tokenizer", "almanac")
         assert result.exit_code == 0, result.output
         for words in ("/chat/completions", "50", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
             assert words in result.stdout
@@ -304,20 +304,20 @@ class TestCommand:
 
     def test_json_and_a_tokenizer(self, doctor: Callable[..., Result], sick: SickServer) -> None:
         for path in (almanac_path(), almanac_path() / "tokenizer.json"):
-            result = doctor("-u", sick(silent=False), "--tokenizer", path, "--json")
+            result = doctor(sick(silent=False), "--tokenizer", path, "--json")
             assert result.exit_code == 0, result.output
             assert json.loads(result.stdout)["tokenizer"]["fits"] is True
 
     def test_exit_status_of_a_server_that_is_of_no_use(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        result = doctor("-u", sick(silent=True))
+        result = doctor(sick(silent=True))
         assert result.exit_code == 3
         assert "asked for and left out" in result.stdout and "✗" in result.stdout
 
     @pytest.mark.parametrize(
         ("args", "words"),
         [
-            (("-u", "nowhere"), "The address must be like"),
-            (("-u", "http://127.0.0.1:9"), "cannot be reached"),
+            (("nowhere",), "The address must be like"),
+            (("http://127.0.0.1:9",), "cannot be reached"),
         ],
     )
     def test_errors(self, doctor: Callable[..., Result], args: tuple[str, ...], words: str) -> None:
@@ -327,12 +327,12 @@ class TestCommand:
 
     def test_what_is_no_tokenizer(self, doctor: Callable[..., Result], sick: SickServer, tmp_path: Path) -> None:
         (tmp_path / "tokenizer.json").write_text("{}")
-        result = doctor("-u", sick(), "--tokenizer", tmp_path)
+        result = doctor(sick(), "--tokenizer", tmp_path)
         assert result.exit_code == 1
         assert "cannot be read as a tokenizer" in result.stderr
 
     def test_the_vocabulary_of_a_folder_of_clusters(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        result = doctor("-u", sick(), "-t", almanac_clusters_path(), "--json")
+        result = doctor(sick(), "-t", almanac_clusters_path(), "--json")
         assert len(json.loads(result.stdout)["trials"]) == 3
 
     @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -340,6 +340,6 @@ class TestCommand:
         self, doctor: Callable[..., Result], sick: SickServer, options: tuple[str, ...]
     ) -> None:
         name = "almanac\x1b]0;owned\x07\x1b[2J\x9b2J\u202e"
-        result = doctor("--base-url", sick(models=(name,)), *options)
+        result = doctor(sick(models=(name,)), *options)
         assert "owned" in result.stdout
         assert not set(result.stdout + result.stderr) & set("\x1b\x07\x9b\u202e")

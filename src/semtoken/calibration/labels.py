@@ -411,6 +411,24 @@ def require_scores(answers: Sequence[AnswerRecord]) -> None:
         raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
 
 
+def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> None:
+    """Raise `InvalidInput` if no answer can be labelled.
+
+    Raises
+    ------
+    InvalidInput
+        None has the field of labels, and none has accepted answers to judge by; the message lists what there is.
+    """
+    if any(answer.correct is not None or answer.references for answer in answers):
+        return
+    fields = ", ".join(f"'{name}'" for name in answers[0].record)
+    raise InvalidInput(
+        f"No answer has a label: the field '{label}' is missing or empty in all {len(answers):,} of them, and none has "
+        f"'answers' to judge by. The first one has the fields {fields}. Name the right field with --label, or make "
+        "labels with `semtoken label`."
+    )
+
+
 def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
     """An answer from the plain values of a line or an entry; see `read_answers`.
 

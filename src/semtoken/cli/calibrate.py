@@ -118,7 +118,7 @@ def calibrate(
     - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
     from semtoken.calibration import Fingerprint
-    from semtoken.calibration.labels import read_answers
+    from semtoken.calibration.labels import read_answers, require_labels
     from semtoken.calibration.promises import shortage
 
     if learn and by is not None:
@@ -127,6 +127,8 @@ def calibrate(
     if (source is None) == (journal is None):
         raise InvalidInput("Name the file of labelled answers, or a journal with --journal; one of them.")
     answers = read_answers(_embedded(source), label) if source is not None else _sampled(str(journal))
+    if source is not None:
+        require_labels(answers, label)
     further = [] if unlabelled is None else read_answers(unlabelled, label)
     if learn and choice.backend != "transformers":
         by_engine = ",".join(dict.fromkeys([*as_methods(choice.methods), "max_token_entropy"]))

@@ -23,10 +23,10 @@ SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red"
 
 
 def doctor(
-    base_url: Annotated[
+    url: Annotated[
         str | None,
-        typer.Option(
-            "--base-url", "-u", envvar="OPENAI_BASE_URL", help="Address of the API, such as http://127.0.0.1:8000/v1."
+        typer.Argument(
+            metavar="[URL]", envvar="OPENAI_BASE_URL", help="Address of the API, such as http://127.0.0.1:8000/v1."
         ),
     ] = None,
     model: Annotated[
@@ -34,7 +34,7 @@ def doctor(
         typer.Option(
             "--model",
             "-m",
-            help="Name of the model there; default: the only one it lists. Without --base-url: a model to load here.",
+            help="Name of the model there; default: the only one it lists. Without URL: a model to load here.",
         ),
     ] = None,
     tokenizer: TokenizerOption = None,
@@ -57,8 +57,8 @@ def doctor(
 
     For example:
 
-    - `semtoken doctor --base-url http://127.0.0.1:8000/v1`
-    - `semtoken doctor -u https://api.openai.com/v1 -m gpt-4o --tokenizer openai/gpt-oss-20b --json`
+    - `semtoken doctor http://127.0.0.1:8000/v1`
+    - `semtoken doctor https://api.openai.com/v1 -m gpt-4o --tokenizer openai/gpt-oss-20b --json`
     - `semtoken doctor --model smollm2`: in which ways a model of transformers can be read
     - `semtoken doctor --report`, for the report of a problem: no texts, keys or paths
     """
@@ -67,13 +67,13 @@ def doctor(
 
         typer.echo(installation_report())
         return
-    if base_url is None and model is not None:
+    if url is None and model is not None:
         _examine_model(model, revision, as_json)
         return
-    if base_url is None:
+    if url is None:
         raise InvalidInput(
-            "Give the address of an API with --base-url, a model with --model, or --report for facts on this "
-            "installation."
+            "Give the address of an API, such as http://127.0.0.1:8000/v1, or a model with --model. --report prints "
+            "facts on this installation."
         )
     from semtoken.scoring.token_sources import as_tokens
     from semtoken.web.doctor import examine
@@ -86,7 +86,7 @@ def doctor(
                 shown.update(f"looking at {what}")
 
         found = examine(
-            base_url,
+            url,
             model,
             vocabulary=None if tokenizer is None else as_tokens(tokenizer, revision=revision),
             key_env=key_env,

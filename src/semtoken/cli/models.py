@@ -14,7 +14,7 @@ from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import ModelError, first_line_of
-from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, resolve
+from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, meant_by, resolve
 from semtoken.support.extras import quiet_libraries
 
 HUB_TIMEOUT = 10.0
@@ -56,7 +56,7 @@ def _check_on_hub(model: str, revision: str | None) -> None:
     except Exception as error:  # whatever the network and the HTTP client of the installed hub version raise
         reason = first_line_of(error)
         raise ModelError(
-            f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})."
+            f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason}). {meant_by(model)}"
         ) from error
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,16 @@ def catalogue_entry(name: str) -> CatalogueModel:
     if name not in CATALOGUE:
         raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
     return CATALOGUE[name]
+
+
+def meant_by(name: str) -> str:
+    """A sentence on the name that somebody who mistyped one may have meant.
+
+    >>> meant_by("smolm2")
+    "Did you mean 'smollm2'?"
+    """
+    near = get_close_matches(name, [ALMANAC, *CATALOGUE], n=1)
+    return f"Did you mean '{near[0]}'?" if near else "`semtoken fetch` lists the models that have a short name."
 
 
 FACTS = "semtoken.json"

@@ -256,7 +256,7 @@ def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: s
         return f"The engine gives no log-probabilities for this part ({kind.replace('_', ' ')})."
     return (
         f"The reply holds no log-probabilities. Ask for them ({ask}); if that was done, the server drops them without "
-        "a word, as `transformers serve` and some gateways do: `semtoken doctor --base-url URL` shows what an endpoint "
+        "a word, as `transformers serve` and some gateways do: `semtoken doctor URL` shows what an endpoint "
         "gives. `semtoken proxy --upstream URL --tokenizer MODEL --read-with MODEL` scores such answers with a model "
         "that reads them."
     )

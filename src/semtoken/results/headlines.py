@@ -76,7 +76,8 @@ def headline_of(
     n_tokens
         How many they are.
     log_score, log_score_bounds
-        Log of the product of what agrees with each, -inf for a blank answer, and bounds around the exact one.
+        Log of the product of what agrees with each, -inf for a blank answer and for one that may be impossible; bounds
+        around the exact one.
     question
         What was asked: phrases that it holds do not count. Without it all phrases do.
     """
@@ -86,9 +87,9 @@ def headline_of(
         product, low, high = log_product(after) if said.strip() else (-math.inf,) * 3
         given = None if log_score_bounds is None else (low, high)
         return headline_of(said, lambda: after, len(after), product, given, question)
-    if log_score == -math.inf or not is_sentence(text, n_tokens):
+    if not text.strip() or not is_sentence(text, n_tokens):
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
-        said = EMPTY_SAID if log_score == -math.inf else SHORT_SAID
+        said = SHORT_SAID if text.strip() else EMPTY_SAID
         return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
     places = new_phrases(_Said(text), question)
     logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
