@@ -202,6 +202,39 @@ def test_files_in_other_encodings_are_read(tmp_path: Path, encoding: str, indent
         assert [one.text for one in found.answers] == ["Zürich 東京"] * count and not found.refused
 
 
+def chunks_of_ollama() -> list[dict[str, Any]]:
+    """The chunks of a stream of Ollama's `/api/chat`, one a line in what it sends."""
+    steps = TORN["choices"][0]["logprobs"]["content"]
+    chunks = [{"model": "m", "message": {"content": one["token"]}, "done": False, "logprobs": [one]} for one in steps]
+    end: dict[str, Any] = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "stop"}
+    return [*chunks, end]
+
+
+def chunks_of_openai(name: str) -> list[dict[str, Any]]:
+    steps = TORN["choices"][0]["logprobs"]["content"]
+    shared = {"id": name, "object": "chat.completion.chunk", "model": "m"}
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}} for one in steps
+    ]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    return [shared | {"choices": [choice]} for choice in choices]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_lines_that_are_chunks_of_streams_are_joined(tmp_path: Path, encoding: str) -> None:
+    """Two streams of Ollama's, two of OpenAI's, a whole reply, and a stream that broke off."""
+    lines = [*chunks_of_ollama() * 2, *chunks_of_openai("a"), *chunks_of_openai("b"), SURE, *chunks_of_ollama()[:-1]]
+    path = tmp_path / "streams.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding=encoding)
+    found = check_replies([str(path)])
+    whole = sorted(one.response.text for one in found.answers)
+    assert whole == ["It is Ankara"] * 4 + ["Lima"]
+    [torn] = st.score_payload(TORN)
+    assert all(one.response.log_score == pytest.approx(torn.log_score) for one in found.answers if one.text != "Lima")
+    [broken] = found.refused
+    assert "ended before" in broken.reason
+
+
 def test_json_as_python_writes_it_is_read(tmp_path: Path) -> None:
     one = json.loads(json.dumps(TORN))
     one["choices"][0]["logprobs"]["content"][1]["top_logprobs"][2]["logprob"] = -math.inf

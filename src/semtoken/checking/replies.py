@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -96,9 +96,9 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
     ----------
     sources
         Paths; a folder stands for its files with the endings of replies, `-` for standard input. A file holds one reply
-        as JSON, replies as JSON lines, or a saved stream. A line may hold the reply under `response`, `reply`, `body`
-        or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files are read as they are.
-        The request may lie in a file beside the reply's, see `REQUEST`.
+        as JSON, replies or the chunks of streams as JSON lines, or server-sent events. A line may hold the reply under
+        `response`, `reply`, `body` or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files
+        are read as they are. The request may lie in a file beside the reply's, see `REQUEST`.
 
     Raises
     ------
@@ -180,9 +180,7 @@ def _of_file(where: str, name: str, file: IO[bytes]) -> Iterator[FoundReply]:
         else:  # one reply
             yield FoundReply(where, name, first, is_line=True)
             return
-        for number, line in enumerate(chain(begin, file), start=1):
-            if not line.isspace():
-                yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True)
+        yield from _of_lines(where, name, chain(begin, file))
         return
     try:
         text = decoded(first + file.read())
@@ -196,7 +194,7 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if not text or text.isspace():
         yield FoundReply(where, name, fault="It is empty.")
         return
-    if is_stream_text(text):
+    if is_stream_text(text) and not text.lstrip().startswith("{"):
         yield FoundReply(where, name, text)
         return
     whole = _parsed(text)
@@ -213,9 +211,43 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if not any(isinstance(_parsed(line), Mapping) for line in lines):  # one reply that is broken
         yield FoundReply(where, name, fault=NO_JSON)
         return
+    yield from _of_lines(where, name, (line.encode() for line in lines))
+
+
+def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:
+    """The replies of lines of JSON: one a line, or the chunks of a stream on lines that follow each other."""
+    chunks: list[Mapping[str, Any]] = []
+    first = 0
     for number, line in enumerate(lines, start=1):
-        if line.strip():
+        if not line or line.isspace():
+            continue
+        chunk = _chunk(line)
+        if chunks and (chunk is None or _stream_of(chunk) != _stream_of(chunks[0])):
+            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
+            chunks = []
+        if chunk is None or (not chunks and chunk.get("done") is True):
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True)
+            continue
+        first = first if chunks else number
+        chunks.append(chunk)
+        if chunk.get("done") is True:
+            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
+            chunks = []
+    if chunks:
+        yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
+
+
+def _chunk(line: bytes) -> Mapping[str, Any] | None:
+    """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
+    value = _parsed(line) if b'.chunk"' in line or b'"done"' in line else None
+    return value if isinstance(value, Mapping) and _stream_of(value) is not None else None
+
+
+def _stream_of(value: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """What the chunks of one stream share: OpenAI's their id, Ollama's their model; None for what is no chunk."""
+    if str(value.get("object")).endswith(".chunk"):
+        return "id", value.get("id")
+    return ("model", value.get("model")) if isinstance(value.get("done"), bool) else None
 
 
 def _parsed(text: str | bytes) -> Any:

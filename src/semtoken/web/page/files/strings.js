@@ -179,7 +179,7 @@ export const S = {
       doubtful: "There is no doubtful answer that nobody has labelled.",
       disagreement: "There is no disagreement that nobody has labelled.",
     },
-    count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. Its share is 5 % unless --journal-sample says otherwise; another share counts for answers from then on.`,
+    count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal-sample sets its share of the answers that follow (by default 5 %).`,
   },
 
   clear: "Clear",
