@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import transformers
 
 from tests import tiny
@@ -165,6 +167,27 @@ KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "LlavaNext": _with_grid,
     "AyaVision": _aya,
 }
+
+
+def that_writes(*pieces: str, sure: float = 12.0) -> tuple[Any, Any]:
+    """A Llava that answers everything with these pieces, each a token of its own, and its processor.
+
+    `sure` is the logit of the next piece; those of all other tokens are 0.
+    """
+    config, processor = _llava()
+    processor.tokenizer.add_tokens(list(pieces))
+    model = transformers.AutoModelForImageTextToText.from_config(config).float()
+    model.resize_token_embeddings(len(processor.tokenizer))
+    chain = [":", *pieces, processor.tokenizer.eos_token]  # ":" ends the prompt
+    ids = processor.tokenizer.convert_tokens_to_ids(chain)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight", "embed_tokens.weight", "lm_head.weight")):
+                weight.zero_()  # a token is read alone
+        for place, (token, following) in enumerate(itertools.pairwise(ids)):
+            model.get_input_embeddings().weight[token, place] = 1.0
+            model.get_output_embeddings().weight[following, place] = sure / TEXT["hidden_size"] ** 0.5
+    return model.eval(), processor
 
 
 def image_model(kind: str) -> tuple[Any, Any]:

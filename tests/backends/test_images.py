@@ -14,8 +14,8 @@ from PIL import Image
 
 import semtoken as st
 from semtoken.backends.transformers import TransformersBackend
-from semtoken.backends.transformers.images import MOST_BYTES, read_image
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.files.images import MOST_BYTES, read_image
 from tests import tiny
 from tests.backends.image_models import KINDS, image_model
 

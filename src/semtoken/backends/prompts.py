@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from semtoken.backends.base import Decoding, Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.files.images import has_images
 from semtoken.support.inputs import listed, whole
 from semtoken.support.text import last_of_user
 from semtoken.tokens.vocabulary import Vocabulary
@@ -31,7 +32,6 @@ __all__ = [
     "encode_responses",
     "encode_text",
     "end_token_ids",
-    "has_images",
     "in_batches_by_length",
     "is_ids",
     "newline_ids",
@@ -117,15 +117,6 @@ def question_of(prompt: Prompt) -> str:
     return last_of_user(prompt)
 
 
-def has_images(prompt: Any) -> bool:
-    """Whether a prompt is a list of messages, one of which holds an image."""
-    if not isinstance(prompt, list | tuple):
-        return False
-    contents = (one.get("content") for one in prompt if isinstance(one, Mapping))
-    parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
-    return any(isinstance(part, Mapping) and part.get("type") in ("image", "image_url") for part in parts)
-
-
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
     """The text the model sees: the prompt itself, or chat messages through the tokenizer's template.
 
@@ -157,6 +148,8 @@ def _check_characters(text: str, name: str) -> None:
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
+    if has_images(messages):
+        raise InvalidInput(f"Prompt {number} has an image, and only text is read here. Leave images out.")
     if not getattr(tokenizer, "chat_template", None):
         raise InvalidInput(
             f"Prompt {number} is a list of chat messages, but the tokenizer has no chat template. "

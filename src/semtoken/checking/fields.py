@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from semtoken.calibration.labels import AnswerRecord
 from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
 from semtoken.checking.questions import question_of
 from semtoken.errors import InvalidInput, OverBudget
+from semtoken.files.images import image_files
 from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import parse_json, read_file
 from semtoken.parts import Part
@@ -45,6 +47,23 @@ def read_schema(path: Path) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise InvalidInput(f"{path} holds no JSON Schema: that is an object, such as {{'properties': ...}}.")
     return schema
+
+
+EXTRACT = "Give what stands in this document as one JSON object that follows this JSON Schema, and nothing else."
+"""How a model is asked for the fields of a scan."""
+
+
+def scan_records(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A record for each image of a folder, to be scored: its name as `id`, and `messages` that ask for its fields.
+
+    Raises
+    ------
+    InvalidInput
+        The folder holds no images.
+    """
+    wanted = {"type": "text", "text": f"{EXTRACT}\n{json.dumps(schema, ensure_ascii=False)}"}
+    parts = [(path.name, {"type": "image", "path": path.name}) for path in image_files(folder)]
+    return [{"id": name, "messages": [{"role": "user", "content": [image, wanted]}]} for name, image in parts]
 
 
 def field_records(

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +40,10 @@ def ask(
     choice: ModelChoice,
     max_new_tokens: MaxNewTokensOption = 64,
     batch_size: BatchSizeOption = 8,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option("--image", exists=True, dir_okay=False, help="An image to ask about; may be repeated."),
+    ] = None,
     raw_prompt: Annotated[bool, typer.Option("--raw-prompt", help="Send the text to the model as it is.")] = False,
     tokens: Annotated[
         bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
@@ -66,11 +71,14 @@ def ask(
     - `semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"`
     - `semtoken ask --also --model smollm2 "What is the capital of Australia?"`
     - `semtoken ask --parts number "When did the second world war end?"`
+    - `semtoken ask --image scan.png --model path/to/an/image-text/model "What is the total?"`
     - `cat questions.txt | semtoken ask - --json > answers.jsonl`
     - `semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"`
     """
     if also and as_json:
         raise typer.BadParameter("--also is for people; leave out --json.", param_hint="--also")
+    if image and (also or raw_prompt):
+        raise typer.BadParameter("leave out --also and --raw-prompt: they read text only.", param_hint="--image")
     asked = _read(questions)
     stc = choice.load(calibrator=calibrator) if calibrator is not None else _loaded(choice)
     applied = use_calibrator(stc, calibrator, choice.model, abstain_text)
@@ -89,16 +97,22 @@ def ask(
                     record["parts"] = [part.to_dict() for part in result.parts(parts)]
                 except OverBudget as error:
                     record["parts_refused"] = str(error)
+            if image:
+                record["messages"] = prompts[number]
             typer.echo(json_line(record))
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
-    prompts = [asking.prompt(question) for question in asked]
+    seen = [{"type": "image", "path": str(one)} for one in image or ()]
+    prompts: list[Any] = [
+        [{"role": "user", "content": [*seen, {"type": "text", "text": one}]}] if seen else asking.prompt(one)
+        for one in asked
+    ]
     answers = stc.generate(
         prompts,
         max_new_tokens,
         batch_size=batch_size,
-        stop_at_newline=asking.stop_at_newline,
+        stop_at_newline=asking.stop_at_newline and not image,
         on_result=None if also else show,
     )
     for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True) if also else ()):

@@ -155,7 +155,7 @@ def check(
         _show_fields([row for row in rows if row["error"] is None], top, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            _write_fields(rows, page_rows(checked), top, output, _name_of_sources(sources))
+            _write_fields(rows, page_rows(checked), top, output, _name_of_sources(sources), questions)
         return
     shown = checked.answers[:top]
     _show_answers(shown, checked)
@@ -166,7 +166,7 @@ def check(
             f"the accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. {next_step}"
         )
     if output is not None:
-        _write(checked, shown, output, sources)
+        _write(checked, shown, output, sources, questions)
         unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
         tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
 
@@ -281,16 +281,32 @@ def _name_of_sources(sources: Sequence[str]) -> str:
     return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
 
 
-def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path, sources: Sequence[str]) -> None:
+def _write_page(output: Path, name: str, rows: list[dict[str, Any]], questions: Path | None) -> None:
+    """Write rows as a page of that name, with the images of a file of questions."""
+    from semtoken.cli.view import tell_lost
+    from semtoken.files.safe_files import replace_text
+    from semtoken.web.page import static_page
+    from semtoken.web.page.images import rows_with_images_of
+
+    rows, lost = (rows, 0) if questions is None else rows_with_images_of(rows, questions)
+    replace_text(output, static_page({name: rows}))
+    tell_lost(lost)
+
+
+def _write(
+    checked: CheckedReplies,
+    shown: Sequence[CheckedAnswer],
+    output: Path,
+    sources: Sequence[str],
+    questions: Path | None,
+) -> None:
     from semtoken.checking import tables
     from semtoken.files.record_files import write_records
     from semtoken.files.safe_files import replace_text
 
     match output.suffix.lower():
         case ".html":
-            from semtoken.web.page import static_page
-
-            replace_text(output, static_page({_name_of_sources(sources): tables.page_rows(checked)}))
+            _write_page(output, _name_of_sources(sources), tables.page_rows(checked), questions)
         case ".md":
             replace_text(output, tables.markdown(checked, shown))
         case _:
@@ -322,7 +338,12 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
 
 
 def _write_fields(
-    rows: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]], top: int, output: Path, name: str
+    rows: Sequence[Mapping[str, Any]],
+    documents: list[dict[str, Any]],
+    top: int,
+    output: Path,
+    name: str,
+    questions: Path | None,
 ) -> None:
     """Write the fields as a table, as Markdown, or as a page with their documents, of that `name`."""
     from semtoken.checking.tables import markdown_of_fields
@@ -331,9 +352,7 @@ def _write_fields(
 
     match output.suffix.lower():
         case ".html":
-            from semtoken.web.page import static_page
-
-            replace_text(output, static_page({name: documents}))
+            _write_page(output, name, documents, questions)
         case ".md":
             replace_text(output, markdown_of_fields(rows, top))
         case _:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,9 +43,9 @@ def score(
         Path,
         typer.Argument(
             metavar="INPUT",
-            dir_okay=False,
             allow_dash=True,
-            help="Questions or prompts: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input.",
+            help="Questions or prompts: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input. With "
+            "--schema also a folder of images.",
         ),
     ],
     output: Annotated[
@@ -95,11 +97,13 @@ def score(
 
     Each record has `question`, `prompt` (continued as it stands) or `messages`. With `response` (text or token ids)
     that text is scored; without, an answer is generated greedily. Other fields are carried through; scores of an
-    earlier command are replaced. A run that was interrupted, even killed, continues when you give the same command
-    again, and ends with the very lines of an undisturbed run.
+    earlier command are replaced. `messages` may hold images, as in transformers' chat templates: `{"type": "image",
+    "path": "scan.png"}`, relative to the file. A run that was interrupted, even killed, continues when you give the
+    same command again, and ends with the very lines of an undisturbed run.
 
     With --schema the answers are read as JSON. A table then has a row for each document and field: value, confidence,
-    what else was likely, and a decision; the scored lines lie beside it.
+    what else was likely, and a decision; the scored lines lie beside it. Of a folder of images each is a document, of
+    which the model is asked for JSON that follows the schema.
 
     For example:
 
@@ -107,19 +111,25 @@ def score(
     - `semtoken score questions.jsonl --questions --tokens`
     - `semtoken score answers.csv -o scored.parquet --batch-size 16`
     - `semtoken score invoices.jsonl --schema invoice.schema.json -o fields.csv`
+    - `semtoken score scans/ --schema invoice.schema.json -o fields.csv --model path/to/an/image-text/model`
     - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
     - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
     """
-    from semtoken.files.record_files import STANDARD, as_file
+    from semtoken.files.record_files import STANDARD
     from semtoken.score_file import ScoringJob
 
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
     if str(source) != STANDARD and not source.exists():
         raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
+    if source.is_dir() and (schema is None or output is None or executor == "ray"):
+        raise typer.BadParameter(
+            "A folder of images is read with --schema, into a table that --output names, by this process.",
+            param_hint="INPUT",
+        )
     if executor == "ray" and keeping.journal is not None:
         raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
-    with as_file(source) as readable, keeping.keeper("score", model=choice.model) as keeper:
+    with _lines_of(source, schema) as readable, keeping.keeper("score", model=choice.model) as keeper:
         lines = target if schema is None else _lines_beside(target, source, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
@@ -135,6 +145,8 @@ def score(
             parts=None if schema is not None else parts,
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
+            images=source if source.is_dir() else Path() if str(source) == STANDARD else None,
+            name="standard input" if str(source) == STANDARD else str(source),
         )
         scoring = _Scoring(choice, generation, questions, calibrator, states, schema, str(source), keeper)
         if executor == "ray":
@@ -150,6 +162,22 @@ def score(
             _run(job, scoring)
         if schema is not None:
             _conclude_fields(lines, target)
+
+
+@contextmanager
+def _lines_of(source: Path, schema: Path | None) -> Iterator[Path]:
+    """The file of a source; of a folder of images a temporary one, which asks for the fields of each."""
+    from semtoken.checking.fields import read_schema, scan_records
+    from semtoken.files.record_files import as_file, write_records
+
+    if not source.is_dir() or schema is None:
+        with as_file(source) as file:
+            yield file
+        return
+    asked = scan_records(source, read_schema(schema))
+    with TemporaryDirectory() as folder:
+        write_records(Path(folder) / "scans.jsonl", asked)
+        yield Path(folder) / "scans.jsonl"
 
 
 def _schema_settings(schema: Path | None) -> dict[str, Any]:

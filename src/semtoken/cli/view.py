@@ -14,6 +14,7 @@ from semtoken.cli.options import ByOption, ForceOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import STANDARD, as_file, read_rows
 from semtoken.files.safe_files import replace_text
+from semtoken.support.text import with_noun
 
 Rows = list[dict[str, Any]]
 
@@ -41,6 +42,7 @@ def view(
     - `semtoken view smollm2.jsonl gemma3.jsonl -o compared.html`
     """
     from semtoken.web.page import static_page
+    from semtoken.web.page.images import rows_with_images
 
     files: dict[str, Rows] = {}
     info: dict[str, Any] = {}
@@ -54,6 +56,8 @@ def view(
                 by = by or info["calibrator"]["by"]
             if by is not None:
                 _rank(rows, file, by)
+        rows, lost = rows_with_images(rows, path.parent)
+        tell_lost(lost)
         name = "standard input" if str(path) == STANDARD else path.name
         files[str(path) if name in files else name] = rows
     if by is not None:
@@ -62,6 +66,12 @@ def view(
     replace_text(output, html)
     answers = sum(len(_scored(rows)) for rows in files.values())
     tell(f"The page is {output} ({answers:,} answers, {len(html) / 1e3:.0f} kB). Open it in a browser.")
+
+
+def tell_lost(images: int) -> None:
+    """Say how many images the page lacks."""
+    if images:
+        tell(f"Warning: the page lacks {with_noun(images, 'image')}, which cannot be read.", style="yellow")
 
 
 def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of,
 from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
 from semtoken.results import ScoredResponse
-from semtoken.score_file.lines import HEADLINE_FIELDS, PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
+from semtoken.score_file.lines import HEADLINE_FIELDS, PART_FIELDS, RESULT_FIELDS, BadLine, Item, placed, read_items
 from semtoken.score_file.output import (
     LineWriter,
     OutputFile,
@@ -113,6 +113,10 @@ class ScoringJob:
         Whether to start from the beginning, whatever the output holds.
     annotate
         Gives further fields of a line from its scored answer, such as chance and decision of a calibrator.
+    images
+        The folder to which paths of images are relative. None: that of the source.
+    name
+        What messages call the source; its path by default.
     """
 
     source: Path
@@ -124,6 +128,17 @@ class ScoringJob:
     skip_bad_lines: bool = False
     overwrite: bool = False
     annotate: Annotate | None = None
+    images: Path | None = None
+    name: str = ""
+
+    def items(self) -> Iterator[Item | BadLine]:
+        """The records of the source."""
+        folder = self.source.parent if self.images is None else self.images
+        return (placed(item, folder, self.target.parent) for item in read_items(self.source))
+
+    @property
+    def _called(self) -> str:
+        return self.name or str(self.source)
 
     @property
     def lines(self) -> OutputFile:
@@ -163,12 +178,12 @@ class ScoringJob:
         if self._is_table:
             # Find out before the work whether the fields of the input can become columns.
             if format_of(self.target) == PARQUET:
-                carried = (dict(item.record) for item in read_items(self.source) if isinstance(item, Item))
+                carried = (dict(item.record) for item in self.items() if isinstance(item, Item))
                 schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
             if self.target.exists():
                 return self._check_finished_table(total)
         self.lines.check_settings(self.all_settings)
-        return Progress(total, self.lines.check_lines(read_items(self.source)))
+        return Progress(total, self.lines.check_lines(self.items()))
 
     def check_input(self) -> int:
         """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInput`."""
@@ -181,18 +196,18 @@ class ScoringJob:
     def _count_lines(self) -> int:
         total = 0
         bad: list[BadLine] = []
-        for item in read_items(self.source):
+        for item in self.items():
             total += 1
             if isinstance(item, BadLine):
                 bad.append(item)
         if bad and not self.skip_bad_lines:
             others = f" {len(bad) - 1:,} more lines cannot be used." if len(bad) > 1 else ""
             raise InvalidInput(
-                f"Line {bad[0].number} of {self.source}: {bad[0].reason}.{others} Correct the file, or leave such "
+                f"Line {bad[0].number} of {self._called}: {bad[0].reason}.{others} Correct the file, or leave such "
                 "lines out with --skip-bad-lines. Nothing was scored in this run."
             )
         if not total:
-            raise InvalidInput(f"{self.source} holds no lines.")
+            raise InvalidInput(f"{self._called} holds no lines.")
         return total
 
     def _check_finished_table(self, total: int) -> Progress:
@@ -209,7 +224,7 @@ class ScoringJob:
                 f"{self.target} is complete with {rows:,} lines, the input now has {total:,}. Choose another output, "
                 "or start from the beginning with --force."
             )
-        if facts["input"] != digest_of_items(read_items(self.source)):
+        if facts["input"] != digest_of_items(self.items()):
             raise InvalidInput(
                 f"{self.target} was made from another input. Choose another output, or start from the beginning with "
                 "--force."
@@ -249,7 +264,7 @@ class ScoringJob:
         with self.lines.appending(self.all_settings, overwrite=self.overwrite) as output:
             yield output
         if self._is_table:
-            facts = {"settings": self.all_settings, "input": digest_of_items(read_items(self.source))}
+            facts = {"settings": self.all_settings, "input": digest_of_items(self.items())}
             write_table(self.lines.path, self.target, facts)
             self.lines.remove()
 
@@ -269,7 +284,7 @@ class ScoringJob:
     def _scored_batches(self, score: ScoreItems, done: int) -> Iterator[list[bytes]]:
         """The lines of output that are still missing, batch by batch."""
         first = done - done % self.batch_size  # the batch that was interrupted is computed whole again
-        items = islice(read_items(self.source), first, None)
+        items = islice(self.items(), first, None)
         while batch := list(islice(items, self.batch_size)):
             yield self.scored_batch(score, batch)[max(done - first, 0) :]
             first += len(batch)
@@ -298,8 +313,8 @@ class ScoringJob:
                 reason = str(fault).replace("Prompt 0 ", "the prompt ").replace("Response 0 ", "the response ")
                 if not self.skip_bad_lines:
                     raise InvalidInput(
-                        f"Line {item.number} of {self.source}: {reason} Correct the file, or leave such lines out with "
-                        "--skip-bad-lines. Lines already written are kept."
+                        f"Line {item.number} of {self._called}: {reason} Correct the file, or leave such lines out "
+                        "with --skip-bad-lines. Lines already written are kept."
                     ) from fault
                 outcomes.append(BadLine(item.number, reason))
         if not any(isinstance(outcome, BadLine) for outcome in outcomes):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from semtoken.errors import InvalidInput
+from semtoken.files.images import has_images, image_parts, path_of, with_paths
 from semtoken.files.record_files import Record, kind_of, read_records
 from semtoken.results.generation import STATE_FIELDS
 from semtoken.support.inputs import place
@@ -80,6 +82,28 @@ def read_items(path: str | Path) -> Iterator[Item | BadLine]:
         The file cannot be read.
     """
     return map(item_of, read_records(place(path, "path")))
+
+
+def placed(item: Item | BadLine, folder: Path, output: Path) -> Item | BadLine:
+    """An item with images: its prompt has their paths as they are opened, its record has them relative to the output.
+
+    Parameters
+    ----------
+    item
+        The item as it stands in its file.
+    folder
+        What relative paths in it are relative to.
+    output
+        The folder of the output.
+    """
+    if isinstance(item, BadLine) or not has_images(item.prompt):
+        return item
+    prompt = with_paths(item.prompt, lambda path: str(folder / path))
+    opened = [path_of(part) for part in image_parts(prompt)]
+    if lacking := [path for path in opened if path and not os.path.isfile(path)]:
+        return BadLine(item.number, f"there is no image file {lacking[0]}")
+    kept = with_paths(item.prompt, lambda path: path if os.path.isabs(path) else os.path.relpath(folder / path, output))
+    return replace(item, prompt=prompt, record={**item.record, "messages": kept})
 
 
 def item_of(record: Record) -> Item | BadLine:

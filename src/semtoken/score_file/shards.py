@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeAlias
 
 from semtoken.executors import Executor
 from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import replace_text
-from semtoken.score_file import Annotate, OnProgress, Progress, ScoreItems, ScoringJob, read_items
+from semtoken.score_file import Annotate, OnProgress, Progress, ScoreItems, ScoringJob
 
 Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]
 """Loads a model, and gives what scores with it and what it adds to a line; sent to other processes."""
@@ -76,7 +75,7 @@ class ScoringWork(LinesWork):
         """Load the model; returns the function that scores one shard."""
         score, annotate = loader()
         job = replace(self.job, annotate=annotate)
-        source = InputLines(partial(read_items, job.source))
+        source = InputLines(job.items)
 
         def make(shard: int) -> None:
             items = source.lines(shard * self.size, self.size)

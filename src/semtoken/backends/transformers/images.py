@@ -1,17 +1,13 @@
-"""Messages with images: read safely, and turned into a model's inputs by its own processor."""
+"""Messages with images, turned into a model's inputs by its own processor."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from semtoken.errors import BackendError, InvalidInput, one_line_of
+from semtoken.files.images import read_image
 from semtoken.support.extras import require
 from semtoken.support.inputs import shown
 
@@ -19,15 +15,8 @@ require("torch", extra="transformers")
 
 import torch  # noqa: E402
 
-MOST_BYTES = 20_000_000
-"""The largest image file that is read."""
-MOST_PIXELS = 40_000_000
-"""The largest image that is unpacked: a small file can hold a picture that fills the memory."""
 MOST_IMAGES = 16
 """The most images that a prompt may have."""
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-SOURCES = ("image", "path", "url", "image_url")
-DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
 
 
 class ImagePrompt(list[int]):
@@ -47,70 +36,6 @@ class ImagePrompt(list[int]):
                 tensor = torch.cat([tensor, torch.tensor([rest], dtype=tensor.dtype)], dim=1)
             found[name] = tensor.to(device)
         return found
-
-
-def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
-    """The picture of a part of a message, as a PIL image in RGB.
-
-    Parameters
-    ----------
-    part
-        `{"type": "image"}` with "image" (a PIL image), "path", or "url" (a data URL, or the path of a file), or
-        `{"type": "image_url", "image_url": {"url": ...}}`.
-    files
-        Whether files of this machine may be read; otherwise data URLs only.
-
-    Raises
-    ------
-    InvalidInput
-        The part holds no image that can be read, one that is too large, or the address of one: nothing is fetched.
-    """
-    require("PIL", extra="images")
-    from PIL import Image, ImageOps
-
-    given = next((part[name] for name in SOURCES if part.get(name) is not None), None)
-    if isinstance(given, Mapping):
-        given = given.get("url")
-    if isinstance(given, Image.Image):
-        _check_size(given)
-        return ImageOps.exif_transpose(given).convert("RGB")
-    if not isinstance(given, str | Path):
-        raise InvalidInput(f"An image must be a PIL image, a path or a data URL, got {shown(given)}.")
-    try:
-        picture = Image.open(BytesIO(_bytes(str(given), files)), formats=FORMATS)
-        _check_size(picture)
-        return ImageOps.exif_transpose(picture).convert("RGB")
-    except InvalidInput:
-        raise
-    except Exception as error:  # of a damaged file, decoders raise anything
-        what = "The image" if len(str(given)) > 200 or not files else f"The image {given}"
-        raise InvalidInput(f"{what} cannot be read as one of {', '.join(FORMATS)}.") from error
-
-
-def _check_size(picture: Any) -> None:
-    width, height = picture.size
-    if width * height > MOST_PIXELS:
-        raise InvalidInput(f"An image has {width:,} x {height:,} pixels; at most {MOST_PIXELS:,} are read. Scale it.")
-
-
-def _bytes(given: str, files: bool) -> bytes:
-    if found := DATA_URL.match(given):
-        if len(given) > MOST_BYTES * 4 // 3 + 100:
-            raise InvalidInput(f"An image file may have {MOST_BYTES:,} bytes at most.")
-        try:
-            return base64.b64decode(given[found.end() :], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise InvalidInput("The data URL of an image is no base64.") from error
-    if not files:
-        raise InvalidInput("Give images as data URLs (data:image/png;base64,...): no address or file is read.")
-    if re.match(r"[a-z][a-z0-9+.-]+:", given, re.IGNORECASE):
-        raise InvalidInput(f"The address {shown(given)} of an image is not fetched: save it, and give its path.")
-    path = Path(given)
-    if not path.is_file():
-        raise InvalidInput(f"There is no image file {given}.")
-    if path.stat().st_size > MOST_BYTES:
-        raise InvalidInput(f"The image {given} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read.")
-    return path.read_bytes()
 
 
 def encode_messages(processor: Any, messages: Any, number: int, *, files: bool = True) -> list[int]:

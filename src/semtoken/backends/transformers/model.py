@@ -19,7 +19,6 @@ from semtoken.backends.prompts import (
     encode_responses,
     end_ids,
     end_token_ids,
-    has_images,
     in_batches_by_length,
     is_ids,
     newline_ids,
@@ -57,6 +56,7 @@ from semtoken.errors import (
     VocabularyMismatch,
     one_line_of,
 )
+from semtoken.files.images import has_images
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, as_rows

@@ -17,11 +17,11 @@ from semtoken.backends.prompts import (
     encode_prompt,
     encode_response,
     end_ids,
-    has_images,
     is_ids,
     prompt_text,
 )
 from semtoken.errors import InvalidInput
+from semtoken.files.images import has_images
 from semtoken.payloads import PayloadChoice
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC

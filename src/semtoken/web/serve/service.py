@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from semtoken.backends.base import Decoding
-from semtoken.backends.prompts import encode_text, has_images, is_ids, prompt_text
+from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.learned_number import LEARNED
 from semtoken.errors import SemtokenError
+from semtoken.files.images import has_images
 from semtoken.observers.method_scores import MethodScores, readable_with
 from semtoken.parts.budget import MAX_SECONDS
 from semtoken.probing import disputed, with_choices

@@ -1,7 +1,7 @@
 // The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { calibrationOf, confidenceOf, level, shown, unbroken } from "./helpers.js";
+import { calibrationOf, confidenceOf, imagesOf, level, shown, unbroken } from "./helpers.js";
 
 // Marks beyond the few weakest teach the eye to pass over them.
 const MOST_MARKED = 5;
@@ -241,6 +241,12 @@ function withDoubts(answer, question) {
   return [question, answer.text.trim(), ...lines].filter(Boolean).join("\n\n").replaceAll("\u00a0", " ");
 }
 
+// An image that was asked about; a click shows it in its own size.
+function Scan({ source }) {
+  const [whole, setWhole] = useState(false);
+  return html`<div class="scan"><button aria-pressed=${whole} onClick=${() => setWhole(!whole)}><img src=${source} alt=${S.scan} /></button></div>`;
+}
+
 let panels = 0;
 // `promised`: the promise stands elsewhere on the screen.
 export function Card({ answer, question, title, compared, promised }) {
@@ -268,6 +274,7 @@ export function Card({ answer, question, title, compared, promised }) {
   return html`<article class="card" ref=${card} onKeyDown=${(event) => event.key === "Escape" && open !== null && close()}>
     ${title && html`<p class="dim">${title}</p>`}
     ${question && html`<h2 dir="auto">${question}</h2>`}
+    ${imagesOf(answer).map((source) => html`<${Scan} source=${source} />`)}
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
     ${answer.doubt && html`<p><strong dir="auto">${unbroken(answer.doubt)}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}

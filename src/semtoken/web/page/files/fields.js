@@ -17,7 +17,7 @@ function fieldRow(row, part, number) {
   const doubt = rival ? S.alsoLikely(rival, share) : undefined;
   const notes = fieldNotes(part);
   const shown = `${S.fieldConfidence(part).replace(/\.$/, "")}${notes && ` (${notes})`}.`;
-  const { text, tokens, disputes, competing } = row;
+  const { text, tokens, disputes, competing, images } = row;
   return {
     id: `${document}#${part.path}`,
     document,
@@ -36,7 +36,7 @@ function fieldRow(row, part, number) {
     doubt: S.fieldDoubt({ ...part, rival, rival_probability: share }),
     label: null,
     ...chance,
-    card: { text, tokens, disputes, competing, parts: missing ? [] : [part], doubt, shown, question: promptOf(row) },
+    card: { text, tokens, disputes, competing, images, parts: missing ? [] : [part], doubt, shown, question: images ? "" : promptOf(row) },
   };
 }
 

@@ -124,7 +124,7 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
       label(visible[current], value);
     }
   };
-  const line = ({ place, marks, risk, label: given, card, fields, doubt, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
+  const line = ({ place, marks, risk, label: given, card, fields, doubt, images, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
   const header = (key, text, number) => {
     const active = order.key === key;
     const direction = active ? (order.down ? "descending" : "ascending") : "none";

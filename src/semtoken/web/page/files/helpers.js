@@ -41,8 +41,11 @@ export const promptOf = (row) => {
   const prompt = row.question ?? row.prompt ?? row.messages ?? "";
   if (!Array.isArray(prompt)) return typeof prompt === "string" ? prompt : JSON.stringify(prompt);
   const content = (prompt.filter((one) => one?.role === "user").at(-1) ?? prompt.at(-1))?.content ?? "";
-  return Array.isArray(content) ? content.map((piece) => piece?.text ?? "").join("\n") : String(content);
+  return Array.isArray(content) ? content.map((piece) => piece?.text).filter(Boolean).join("\n") : String(content);
 };
+
+// Images of what was asked about: only those that are in the page.
+export const imagesOf = (row) => (Array.isArray(row.images) ? row.images : []).filter((url) => typeof url === "string" && url.startsWith("data:image/"));
 
 // The number on top of an answer, in [0, 1], higher for surer ones; nothing in files that have none.
 export const confidenceOf = (row) => row.headline?.confidence ?? row.headline_confidence;

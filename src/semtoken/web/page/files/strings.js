@@ -115,6 +115,7 @@ export const S = {
   keys: "Select a row with the arrow keys; y marks it right, n wrong.",
   labelsNext: (n) => `${some(n, "label")} given. Save them, then run: semtoken calibrate labelled.jsonl -o calibrator`,
   right: "right",
+  scan: "The image that was asked about. Press to see it larger.",
   wrong: "wrong",
 
   wordingsWhy: "Ask the same thing in two ways. If the answers differ, look it up.",

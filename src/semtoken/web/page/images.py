@@ -1,0 +1,69 @@
+"""Images of scored answers as a page shows them: small, and inside the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from semtoken.checking.questions import IDS
+from semtoken.errors import InvalidInput
+from semtoken.files.images import has_images, image_parts, path_of, read_image, small_url, with_images, with_paths
+from semtoken.files.record_files import read_rows
+
+LARGEST = 300_000
+"""Bytes that one image takes at most, where there are few."""
+TOGETHER = 12_000_000
+"""Bytes that all images take together, as far as they can be made so small."""
+
+Rows = list[dict[str, Any]]
+
+
+def rows_with_images(rows: Rows, folder: Path) -> tuple[Rows, int]:
+    """Rows whose `messages` hold images, with these as data URLs under `images`; and how many cannot be read.
+
+    Parameters
+    ----------
+    rows
+        Scored answers.
+    folder
+        What paths of images are relative to.
+    """
+    urls, lost = _small_urls([row.get("messages") for row in rows], folder)
+    found = [
+        row | {"images": own, "messages": with_images(row["messages"], _without_pixels)} if own else row
+        for row, own in zip(rows, urls, strict=True)
+    ]
+    return found, lost
+
+
+def _without_pixels(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "image", "path": path_of(part)}
+
+
+def rows_with_images_of(rows: Rows, questions: Path) -> tuple[Rows, int]:
+    """As `rows_with_images`, where a file of questions or request bodies holds the messages, by the ids of the rows."""
+    asked: dict[str, Any] = {}
+    for _, _, fields in read_rows(questions):
+        name = next((fields[name] for name in IDS if fields.get(name) is not None), None)
+        asked[str(name)] = (fields.get("body") or fields).get("messages")
+    urls, lost = _small_urls([asked.get(row["id"]) for row in rows], questions.parent)
+    return [row | {"images": own} if own else row for row, own in zip(rows, urls, strict=True)], lost
+
+
+def _small_urls(conversations: Sequence[Any], folder: Path) -> tuple[list[list[str]], int]:
+    """The images of each conversation as data URLs, and how many could not be read."""
+    shown = [
+        list(image_parts(with_paths(one, lambda path: str(folder / path)))) if has_images(one) else []
+        for one in conversations
+    ]
+    share, lost = min(LARGEST, TOGETHER // max(sum(map(len, shown)), 1)), 0
+    found: list[list[str]] = []
+    for parts in shown:
+        found.append([])
+        for part in parts:
+            try:
+                found[-1].append(small_url(read_image(part), share))
+            except InvalidInput:
+                lost += 1
+    return found, lost

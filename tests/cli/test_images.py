@@ -1,0 +1,199 @@
+"""Images from the command line: `score`, `ask`, a folder of scans to a table and a page, images that are refused."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semtoken import STC
+from tests import browsers
+from tests.backends.image_models import that_writes
+from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+
+WRITTEN = '{"total": 12.5, "seller": "Paris"}'
+PIECES = ('{"total": ', "12.5", ', "seller": ', '"Paris"', "}")
+SCHEMA = {
+    "properties": {"total": {"type": "number"}, "seller": {"type": "string"}, "paid": {"type": "boolean"}},
+    "required": ["total", "seller", "paid"],
+}
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An image-text model in a folder, which always writes the same JSON and is not sure of it."""
+    folder = tmp_path_factory.mktemp("models") / "reader"
+    for part in that_writes(*PIECES, sure=7.0):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    """A folder with scans of 1,700 x 2,200 pixels, which differ, and notes beside them."""
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for name in ("a.png", "b.JPG"):
+        noise = draw.integers(0, 255, (220, 170, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((1700, 2200)).save(folder / name)
+    (folder / "notes.txt").write_text("no image")
+    (tmp_path / "invoice.schema.json").write_text(json.dumps(SCHEMA))
+    return folder
+
+
+def asked(path: object, text: str = "What is the total?") -> list[dict[str, Any]]:
+    image = {"type": "image", "path": str(path)}
+    return [{"role": "user", "content": [image, {"type": "text", "text": text}]}]
+
+
+def test_score_reads_images_beside_its_file(semtoken: RunCommand, reader: str, scans: Path, tmp_path: Path) -> None:
+    rows = [{"messages": asked("scans/a.png")}, {"messages": asked(scans / "b.JPG"), "response": WRITTEN}]
+    source = write_lines(tmp_path / "in.jsonl", rows)
+    (tmp_path / "out").mkdir()
+    command = ("score", source, "-o", tmp_path / "out" / "scored.jsonl", "--model", reader)
+    assert semtoken(*command).exit_code == 0
+    written = read_lines((tmp_path / "out" / "scored.jsonl").read_text())
+    stc = STC.from_pretrained(reader)
+    [first] = stc.generate([asked(scans / "a.png")], 256)
+    [second] = stc.score([asked(scans / "b.JPG")], [WRITTEN])
+    assert [line["log_score"] for line in written] == pytest.approx([first.log_score, second.log_score], abs=1e-5)
+    assert first.text == WRITTEN
+    assert written[0]["messages"] == asked("../scans/a.png")  # relative to the output
+    assert written[1]["messages"] == asked(scans / "b.JPG")
+    assert "nothing to do" in semtoken(*command).stderr
+    page = tmp_path / "page.html"
+    assert "2 answers" in semtoken("view", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
+    assert page.read_text().count("data:image/jpeg;base64,") == 2
+    (scans / "a.png").unlink()
+    assert "lacks 1 image" in semtoken("view", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"no image", "cannot be read as one of PNG"),
+        (None, "9,000 x 9,000 pixels"),
+    ],
+)
+def test_images_that_are_refused(
+    semtoken: RunCommand, reader: str, scans: Path, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    bad = tmp_path / "bad.png"
+    if content is None:
+        Image.new("1", (9_000, 9_000)).save(bad)
+    else:
+        bad.write_bytes(content)
+    source = write_lines(tmp_path / "in.jsonl", [{"messages": asked("scans/a.png")}, {"messages": asked("bad.png")}])
+    assert_told(semtoken("score", source, "--model", reader), "Line 2 of", said)
+    result = semtoken("score", source, "--model", reader, "--skip-bad-lines", "-o", tmp_path / "skipped.jsonl")
+    assert result.exit_code == 0
+    assert said in read_lines((tmp_path / "skipped.jsonl").read_text())[1]["error"]
+    assert_told(semtoken("ask", "--image", bad, "--model", reader, "Who?"), said)
+
+
+def test_images_that_are_not_there(semtoken: RunCommand, scans: Path, reader: str, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.jsonl", [{"messages": asked("scans/c.png")}])
+    assert_told(semtoken("score", source, "--model", "no-such-model"), "Line 1 of", "there is no image file", "c.png")
+    write_lines(source, [{"messages": asked("http://127.0.0.1:1/a.png")}])
+    assert_told(semtoken("score", source, "--model", reader), "Line 1 of", "is not fetched")
+
+
+def test_ask_about_an_image(semtoken: RunCommand, reader: str, scans: Path) -> None:
+    result = semtoken("ask", "--image", scans / "a.png", "--model", reader, "What is the total?", "--json")
+    [line] = read_lines(result.stdout)
+    [expected] = STC.from_pretrained(reader).generate([asked(scans / "a.png")], 64)
+    assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-5)
+    [again] = read_lines(semtoken("score", "-", "--model", reader, stdin=result.stdout).stdout)
+    [expected] = STC.from_pretrained(reader).score([asked(scans / "a.png")], [WRITTEN])
+    assert again["log_probability"] == pytest.approx(expected.log_probability, abs=1e-5)
+    assert_told(semtoken("ask", "--image", scans / "a.png", "What is the total?"), "has an image", "only text")
+
+
+def test_a_folder_of_scans_to_a_table_and_a_page(
+    semtoken: RunCommand, reader: str, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = semtoken("score", "scans", "--schema", "invoice.schema.json", "-o", "fields.csv", "--model", reader)
+    assert result.exit_code == 0, result.output
+    assert "6 fields in fields.csv, 6 to be checked. A page: semtoken view fields.jsonl -o page.html" in result.stderr
+    rows = (tmp_path / "fields.csv").read_text()
+    assert all(
+        re.search(f"{name},{path}", rows) for name in ("a.png", "b.JPG") for path in ("/total", "/seller", "/paid")
+    )
+    assert semtoken("view", "fields.jsonl", "-o", "page.html").exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    images = [
+        Image.open(io.BytesIO(base64.b64decode(url))) for url in re.findall('data:image/jpeg;base64,([^"]+)', page)
+    ]
+    assert len(images) == 2
+    assert all(
+        max(image.size) <= 1600 and image.size[0] / image.size[1] == pytest.approx(1700 / 2200, abs=0.01)
+        for image in images
+    )
+    assert len(page) < 1_000_000
+
+
+@pytest.mark.parametrize(("options", "said"), [((), "--schema"), (("--schema", "invoice.schema.json"), "--output")])
+def test_a_folder_needs_a_schema_and_a_table(
+    semtoken: RunCommand, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = semtoken("score", "scans", *options)
+    assert result.exit_code == 2 and said in result.stderr
+    (tmp_path / "empty").mkdir()
+    told = semtoken("score", "empty", "--schema", "invoice.schema.json", "-o", "fields.csv")
+    assert_told(told, "empty holds no image")
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    with browsers.chromium() as found:
+        yield found
+
+
+def test_the_page_shows_the_scan_beside_a_field_and_asks_for_nothing(
+    semtoken: RunCommand, reader: str, scans: Path, tmp_path: Path, browser: Any
+) -> None:
+    schema = tmp_path / "invoice.schema.json"
+    (scans / "<img src=x onerror=alert(1)>.png").write_bytes((scans / "a.png").read_bytes())
+    semtoken("score", scans, "--schema", schema, "-o", tmp_path / "fields.csv", "--model", reader)
+    semtoken("view", tmp_path / "fields.jsonl", "-o", tmp_path / "page.html")
+    page = browser.new_page()
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(request.url) if not request.url.startswith("data:") else None)
+    page.on("pageerror", lambda error: seen.append(str(error)))
+    page.on("dialog", lambda dialog: seen.append(dialog.message))
+    page.goto((tmp_path / "page.html").as_uri())
+    for row in range(9):
+        page.locator("tbody tr[aria-current]").nth(row).click()
+        shown = page.locator(".scan img")
+        assert shown.count() == 1
+        assert shown.evaluate("image => image.complete && image.naturalWidth > 300")
+    page.locator(".scan button").click()
+    assert page.locator(".scan img").evaluate("image => image.clientWidth === image.naturalWidth")
+    assert seen == [(tmp_path / "page.html").as_uri()]
+
+
+def test_pages_of_saved_replies_show_the_images_of_their_questions(
+    semtoken: RunCommand, scans: Path, tmp_path: Path
+) -> None:
+    examples = Path(__file__).parents[2] / "examples" / "extraction"
+    replies = read_lines((examples / "replies.jsonl").read_text())[:2]
+    names = [str(reply["id"]) for reply in replies]
+    saved = write_lines(tmp_path / "replies.jsonl", replies)
+    rows = [{"id": names[0], "messages": asked("scans/a.png")}, {"id": names[1], "question": "And here?"}]
+    questions = write_lines(tmp_path / "questions.jsonl", rows)
+    for schema in ((), ("--schema", examples / "invoice.schema.json")):
+        page = tmp_path / f"page{len(schema)}.html"
+        result = semtoken("check", saved, "--questions", questions, "-o", page, *schema)
+        assert result.exit_code == 0, result.output
+        assert page.read_text().count("data:image/jpeg;base64,") == 1
