@@ -25,7 +25,8 @@ from semtoken.cli.app import app
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
-from semtoken.web.doctor.examination import compare_temperatures, find_most
+from semtoken.web.doctor.examination import find_most
+from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
 from tests.web.servers import Received, raw_upstream, running
 from tests.web.sick_server import Faults, sick_app
@@ -67,7 +68,7 @@ class TestServe:
         assert of_serve.best == "chat"
         assert of_serve.tokens is not None
         assert (of_serve.tokens.bytes, of_serve.tokens.ids) == (True, "always")
-        assert of_serve.distribution == "raw"
+        assert of_serve.numbers.distribution == "raw"
         assert of_serve.streaming is not None
         assert (of_serve.streaming.streams, of_serve.streaming.log_probs, of_serve.streaming.complete) == (True,) * 3
         assert of_serve.tokenizer is not None and of_serve.tokenizer.fits and of_serve.tokenizer.enough
@@ -93,7 +94,7 @@ class TestFaults:
         found = examine(sick(), vocabulary=almanac_clusters)
         page = found.page("chat")
         assert page is not None and page.most == 20 and page.format == "openai-chat"
-        assert found.usable and found.distribution == "raw"
+        assert found.usable and found.numbers.distribution == "raw"
         assert found.tokens is not None and (found.tokens.bytes, found.tokens.ids) == (True, None)
         assert found.page("completions") is not None
 
@@ -128,17 +129,17 @@ class TestFaults:
 
     def test_scaled_by_the_temperature(self, sick: SickServer) -> None:
         found = examine(sick(scaled=True))
-        assert (found.distribution, found.distribution_reason) == ("processed", "divided by the temperature")
+        assert (found.numbers.distribution, found.numbers.reason) == ("processed", "divided by the temperature")
         assert "follow the temperature" in said(found, "note")
 
     def test_not_repeatable(self, sick: SickServer) -> None:
         found = examine(sick(noisy=True))
-        assert found.distribution == "unknown"
+        assert found.numbers.distribution == "unknown"
         assert "not repeatable" in said(found, "note")
 
     def test_zeros(self, sick: SickServer) -> None:
         found = examine(sick(zeros=True))
-        assert found.only_zeros and not found.usable
+        assert found.numbers.only_zeros and not found.usable
         assert "Every token is said to have probability 1" in said(found, "bad")
 
     def test_silent_streams(self, sick: SickServer) -> None:
@@ -150,7 +151,7 @@ class TestFaults:
     def test_fields_under_new_names(self, sick: SickServer) -> None:
         found = examine(sick(new_names=True))
         assert found.page("chat").most == 20  # type: ignore[union-attr]
-        assert (found.distribution, found.distribution_reason) == ("unknown", "the server takes no temperature")
+        assert (found.numbers.distribution, found.numbers.reason) == ("unknown", "the server takes no temperature")
         assert found.usable
 
     def test_clusters_of_another_tokenizer(self, sick: SickServer) -> None:

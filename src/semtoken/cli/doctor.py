@@ -42,6 +42,9 @@ def doctor(
         str, typer.Option(help="Environment variable with the key, if one is needed.")
     ] = "OPENAI_API_KEY",
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the server may be silent.")] = 60.0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Send two requests alone: which engine it is and what its numbers are.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object, nothing else.")] = False,
     revision: RevisionOption = None,
     report: Annotated[
@@ -50,15 +53,17 @@ def doctor(
 ) -> None:
     """Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?
 
-    About thirty short requests find out which endpoints answer, how many log-probabilities per token they give, whether
-    tokens come with ids and bytes, whether the numbers follow the temperature, whether streams carry them, whether the
-    tokenizer is the one that is named, and how wide the intervals are. Exit status: 0 if answers can be scored, 3 if
-    not, 1 if the server could not be examined.
+    About thirty short requests find out which engine it is and which endpoints answer, how many log-probabilities per
+    token they give, whether tokens come with ids and bytes, whether the numbers follow the temperature and how exact
+    they are, whether streams carry them, whether the tokenizer is the one that is named, and how wide the intervals
+    are; where a setting of the engine gives better numbers, the report names it. Exit status: 0 if answers can be
+    scored, 3 if not, 1 if the server could not be examined.
 
     For example:
 
     - `semtoken doctor http://127.0.0.1:8000/v1`
     - `semtoken doctor https://api.openai.com/v1 -m gpt-4o --tokenizer openai/gpt-oss-20b --json`
+    - `semtoken doctor http://127.0.0.1:8000/v1 --quick`: two requests alone
     - `semtoken doctor --model smollm2`: in which ways a model of transformers can be read
     - `semtoken doctor --report`, for the report of a problem: no texts, keys or paths
     """
@@ -91,6 +96,7 @@ def doctor(
             vocabulary=None if tokenizer is None else as_tokens(tokenizer, revision=revision),
             key_env=key_env,
             timeout=timeout,
+            quick=quick,
             progress=progress,
         )
     if as_json:
@@ -163,15 +169,17 @@ def _counts(page: Page) -> str:
 def _facts(found: Diagnosis) -> Table:
     table = _table("", "")
     table.show_header = False
+    if found.best is not None:
+        table.add_row("engine", untrusted(f"{found.engine.name} (by {found.recognised_by})"))
+        table.add_row("numbers", untrusted(f"{found.numbers.distribution} ({found.numbers.reason})"))
     if found.tokens is not None:
         ids = {"always": "yes", "on request": f"on request ({', '.join(found.tokens.id_fields)})", None: "no"}
         table.add_row("token ids", ids[found.tokens.ids])
         table.add_row("token bytes", "yes" if found.tokens.bytes else "no")
-        table.add_row("distribution", untrusted(f"{found.distribution} ({found.distribution_reason})"))
     if found.streaming is not None:
         carried = "with log-probabilities" if found.streaming.log_probs else "without log-probabilities"
         table.add_row("streams", carried if found.streaming.streams else "no")
-    table.add_row("log-probabilities of prompts", ", ".join(found.prompt_log_probs) or "no")
+        table.add_row("log-probabilities of prompts", ", ".join(found.prompt_log_probs) or "no")
     if found.tokenizer is not None:
         fits = "fits" if found.tokenizer.fits else "another one"
         table.add_row("tokenizer", f"{fits} ({found.tokenizer.n_tokens} tokens compared)")

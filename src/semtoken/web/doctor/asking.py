@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -24,10 +24,11 @@ MISSING_PAGE = (404, 405, 501)
 
 @dataclass(frozen=True)
 class HttpReply:
-    """What the server answered: its status and its body, in which the key is never shown."""
+    """What the server answered: its status, its body, in which the key is never shown, and its headers."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -114,11 +115,11 @@ class Connection:
         """Ask for a stream; returns the reply with the pieces in which its body came."""
         with self._explain_failures(), self._open_stream("POST", self.base_url + path, body) as reply:
             pieces = list(self._pieces(reply))
-        return self._without_key(reply.status_code, b"".join(pieces)), pieces
+        return self._without_key(reply, b"".join(pieces)), pieces
 
     def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> HttpReply:
         with self._explain_failures(), self._open_stream(method, url, body) as reply:
-            return self._without_key(reply.status_code, b"".join(self._pieces(reply)))
+            return self._without_key(reply, b"".join(self._pieces(reply)))
 
     def _open_stream(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         return self._client.stream(method, url, json=body)
@@ -131,9 +132,10 @@ class Connection:
                 raise BackendError(f"{self.base_url} sent more than {LONGEST_REPLY // 2**20} MiB for one short reply.")
             yield piece
 
-    def _without_key(self, status: int, body: bytes) -> HttpReply:
+    def _without_key(self, reply: Any, body: bytes) -> HttpReply:
         """An answer in which the key does not stand, whatever the server sends back."""
-        return HttpReply(status, body.replace(self._key.encode(), b"[key]") if self._key else body)
+        shown = body.replace(self._key.encode(), b"[key]") if self._key else body
+        return HttpReply(reply.status_code, shown, reply.headers)
 
     @contextmanager
     def _explain_failures(self) -> Iterator[None]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from semtoken.results import Distribution
 from semtoken.support.text import number
+from semtoken.web.doctor.numbers import Numbers
+from semtoken.web.doctor.recognition import ANY, Known
 
 Level = Literal["good", "note", "bad"]
 Ids = Literal["always", "on request"]
@@ -129,10 +130,11 @@ class Diagnosis:
     best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
     tokens: TokenNaming | None = None
-    only_zeros: bool = False
-    """Whether every token of an answer is said to be certain."""
-    distribution: Distribution = "unknown"
-    distribution_reason: str = "there are no log-probabilities"
+    engine: Known = ANY
+    recognised_by: str = "nothing that it says of itself"
+    """What the engine was known by."""
+    numbers: Numbers = field(default_factory=Numbers)
+    """What the log-probabilities are."""
     streaming: Streaming | None = None
     prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
@@ -159,7 +161,6 @@ class Diagnosis:
 
 FEW = 20  # log-probabilities a token below which intervals are wide
 WIDE = 0.2
-MORE = {"vllm": " To get more, start vLLM with --max-logprobs 20 or above."}
 SILENT = (
     "Requests for log-probabilities are taken and the log-probabilities left out without a word ({paths}), as "
     "`transformers serve` and some gateways do."
@@ -172,6 +173,10 @@ NOTHING = (
 ZEROS = (
     "Every token is said to have probability 1: the engine reports no log-probabilities (some do so under speculative "
     "decoding)."
+)
+DRAFTED = (
+    "{n} tokens come with the log-probability 0 and no list, as those that llama-server takes from a draft: no answer "
+    "gets a narrow interval. Start the engine without speculative decoding (llama-server: --spec-type none)."
 )
 NO_NAMES = (
     "Tokens come without ids and bytes: pieces of characters cannot be told apart, and an answer that holds some (most "
@@ -212,10 +217,10 @@ def _counts(best: Page, found: Diagnosis) -> Iterator[Finding]:
     if best.most >= FEW:
         yield Finding("good", f"{said}: semtoken can score its answers, with an interval.")
     else:
-        change = MORE.get((best.format or "").rpartition("-")[0], "")
-        yield Finding("note", f"{said} and no more: answers can be scored, but the intervals are wide.{change}")
+        wide = f"{said} and no more: answers can be scored, but the intervals are wide"
+        yield Finding("note", _with_change(wide, found.engine.more))
     yield from _silence(found, "note")
-    if found.only_zeros:
+    if found.numbers.only_zeros:
         yield Finding("bad", ZEROS)
 
 
@@ -226,9 +231,11 @@ def _silence(found: Diagnosis, level: Level) -> Iterator[Finding]:
 
 
 def _tokenizer(found: Diagnosis) -> Iterator[Finding]:
-    if found.tokenizer is None:
+    if found.tokenizer is None and found.trials:
         yield Finding("note", "Give --tokenizer to see whether it fits; intervals are narrower with it.")
-    elif not found.tokenizer.fits:
+    if found.tokenizer is None:
+        return
+    if not found.tokenizer.fits:
         misfits = ", ".join(found.tokenizer.misfits[:3])
         yield Finding(
             "bad",
@@ -277,14 +284,37 @@ def _names(found: Diagnosis) -> Iterator[Finding]:
         yield Finding("note", NO_NAMES)
 
 
+def _with_change(said: str, change: str) -> str:
+    """A sentence with the setting to change, if there is one."""
+    return f"{said}: {change}." if change else f"{said}."
+
+
 def _numbers(found: Diagnosis) -> Iterator[Finding]:
-    if found.distribution == "raw":
+    numbers = found.numbers
+    if numbers.distribution == "raw":
         yield Finding("good", "Log-probabilities are the model's own, before the temperature.")
-    elif found.distribution == "processed":
-        yield Finding("note", "Log-probabilities follow the temperature: ask at temperature 1 for the model's own.")
+    elif numbers.distribution == "processed":
+        yield Finding("note", _with_change("Log-probabilities follow the temperature", found.engine.raw or ANY.raw))
     else:
-        yield Finding("note", f"Whether log-probabilities follow the temperature is open: {found.distribution_reason}.")
-    streaming = found.streaming
+        yield Finding("note", f"Whether log-probabilities follow the temperature is open: {numbers.reason}.")
+    if numbers.above_one:
+        sums = "The probabilities of a list sum to more than 1, so that they are none (logits, perhaps)"
+        yield Finding("bad", _with_change(sums, found.engine.raw))
+    if numbers.unlisted:
+        yield Finding("bad", DRAFTED.format(n=numbers.unlisted))
+    if numbers.repeated:
+        twice = f"{numbers.repeated} listed tokens are named as another one of their list"
+        yield Finding("note", _with_change(twice, found.engine.names))
+    if numbers.impossible:
+        yield Finding("note", f"{numbers.impossible} listed tokens have no probability: a sampler excluded them.")
+    if numbers.off is not None:
+        yield Finding("note", f"Numbers are rounded: each may be {number(numbers.off)} nats off.")
+    if numbers.apart:
+        yield Finding("good", f"Two replies agree within {numbers.apart:.1g} nats at a token.")
+    yield from _streams(found.streaming)
+
+
+def _streams(streaming: Streaming | None) -> Iterator[Finding]:
     if streaming is None:
         return
     if not streaming.streams:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 from semtoken.engine_tokens import TopStep, check_shared_vocabulary
@@ -13,7 +11,6 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import score_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
-from semtoken.results import Distribution
 from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.asking import Asker, Connection, ProbeReply
@@ -27,6 +24,8 @@ from semtoken.web.doctor.diagnosis import (
     TriedCount,
     verdicts,
 )
+from semtoken.web.doctor.numbers import Numbers, judge
+from semtoken.web.doctor.recognition import recognise
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
@@ -34,8 +33,6 @@ ENOUGH = 20  # more log-probabilities are of little use, and some servers send m
 SHORT_PROMPT = "The capital of France is"
 MANY_TOKENS_PROMPT = "Write a sentence about the weather, with a café, a naïve question, 東京 and 🙂 in it."
 TRIAL_PROMPTS = ("What is the capital of France?", "Who wrote Hamlet?", "Name an animal that lives in the sea.")
-SENTINELS = -1000.0  # -9999 and the like are no log-probabilities
-SAME = 0.02  # log-probabilities of two runs of one server differ by less
 ID_FIELDS = ({"return_tokens_as_token_ids": True, "return_token_ids": True}, {"return_token_ids": True})
 
 
@@ -50,7 +47,7 @@ def look_at(asker: Asker, shape: type[Shape]) -> Page:
 
 
 def _try_count(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
-    reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top))
+    reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top, temperature=0.0))
     if reply.payload is None:
         return TriedCount(top, None, reply.reason)
     return TriedCount(top, max((len(step.top) for step in reply.steps), default=0))
@@ -92,55 +89,22 @@ def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenN
     return TokenNaming(spelled, None), plain
 
 
-def only_zeros(steps: Sequence[TopStep]) -> bool:
-    """Whether all tokens have a log-probability of 0 and their alternatives minus infinity, so that nothing is told."""
-    others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
-    certain = all(step.chosen.log_prob == 0 for step in steps)
-    return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)
-
-
 def count_to_ask(page: Page) -> int:
     """How many log-probabilities for each token to ask of this page in further tests."""
     accepted = [one.asked for one in page.tried if one.given and one.asked <= ENOUGH]
     return max((top for top in accepted if top > 0), default=1)
 
 
-def look_at_distribution(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Distribution, str]:
-    """Find out whether the log-probabilities change with the temperature, at the first token after one prompt."""
-    replies = [
-        asker.ask(shape, ProbeQuestion(SHORT_PROMPT, 1, count_to_ask(page), temperature, {"seed": 1}))
+def look_at_numbers(asker: Asker, top: int, shape: type[Shape]) -> tuple[Numbers, ProbeReply]:
+    """Ask the same at temperatures 1 and 0.5 and compare what came; also returns the first reply."""
+    one, half = (
+        asker.ask(shape, ProbeQuestion(MANY_TOKENS_PROMPT, 8, top, temperature, {"seed": 1}))
         for temperature in (1.0, 0.5)
-    ]
-    if not asker.takes_temperature:
-        return "unknown", "the server takes no temperature"
-    rows = [_by_name(reply.steps[:1]) for reply in replies]
-    return compare_temperatures(rows[0], rows[1])
-
-
-def _by_name(steps: Sequence[TopStep]) -> dict[object, float]:
-    """Log-probabilities of the listed tokens; sentinels left out."""
-    tokens = (token for step in steps for token in step.top)
-    return {(t.id, t.bytes, t.text): t.log_prob for t in tokens if t.log_prob > SENTINELS}
-
-
-def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]) -> tuple[Distribution, str]:
-    """Conclude from the same step at temperatures 1 and 0.5 which distribution the server shows.
-
-    Raw log-probabilities stay as they are. After division by the temperature the difference of any two is twice as
-    large at 0.5.
-    """
-    shared = sorted(set(at_1) & set(at_half), key=lambda name: -at_1[name])
-    if len(shared) < 2:
-        return "unknown", "too few alternatives to compare"
-    if all(abs(at_1[name] - at_half[name]) < SAME for name in shared):
-        return "raw", "equal at temperatures 1 and 0.5"
-    pairs = list(combinations(shared, 2))
-    scaled = all(
-        math.isclose(at_half[a] - at_half[b], 2 * (at_1[a] - at_1[b]), rel_tol=SAME, abs_tol=2 * SAME) for a, b in pairs
     )
-    if scaled:
-        return "processed", "divided by the temperature"
-    return "unknown", "different at temperatures 1 and 0.5, but not by the temperature: the server is not repeatable"
+    found = judge(one.steps, half.steps)
+    if not asker.takes_temperature:
+        found = replace(found, distribution="unknown", reason="the server takes no temperature")
+    return found, one
 
 
 def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
@@ -214,9 +178,10 @@ def examine(
     vocabulary: Tokens | None = None,
     key_env: str = "OPENAI_API_KEY",
     timeout: float = 30.0,
+    quick: bool = False,
     progress: Callable[[str], Any] = lambda _: None,
 ) -> Diagnosis:
-    """Examine an endpoint with some thirty short requests.
+    """Examine an endpoint with some thirty short requests, or with two.
 
     Parameters
     ----------
@@ -232,6 +197,9 @@ def examine(
         Environment variable that holds the key, if one is needed. It is sent to the server and shown nowhere.
     timeout
         Seconds that the server may be silent.
+    quick
+        Whether to send two requests alone, for 20 log-probabilities a token at temperatures 1 and 0.5, to the first of
+        the endpoints that answers: they tell what the numbers are, not how many there may be.
     progress
         Called with what is being looked at.
 
@@ -244,8 +212,11 @@ def examine(
     """
     with Connection(base_url, key_env=key_env, timeout=timeout) as connection:
         progress("models")
-        models = _models(connection)
+        models, owner = _models(connection)
         asker = Asker(connection, model if model is not None else _only(models))
+        if quick:
+            found = _in_two_requests(connection.base_url, models, owner, asker)
+            return replace(found, verdicts=verdicts(found))
         pages = []
         for shape in served_shapes():
             progress(shape.name)
@@ -254,13 +225,31 @@ def examine(
         good = {page.name for page in pages if page.most}
         best = next((shape for shape in served_shapes() if shape.below_v1 and shape.name in good), None)
         if best is not None:
-            found = _with_details(found, asker, best, vocabulary, progress)
+            found = _with_details(found, asker, best, owner, vocabulary, progress)
         found = replace(found, requests=asker.requests)
         return replace(found, verdicts=verdicts(found))
 
 
-def _models(connection: Connection) -> tuple[str, ...]:
-    """The models that the server lists; finds out whether the address lacks its `/v1`."""
+def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, asker: Asker) -> Diagnosis:
+    """What two requests to the first endpoint that answers tell."""
+    pages: list[Page] = []
+    for shape in served_shapes():
+        numbers, reply = look_at_numbers(asker, ENOUGH, shape)
+        if reply.payload is None:
+            reason = "no such endpoint" if reply.answer.missing else reply.reason
+            pages.append(Page(shape.name, shape.path, answers=False, reason=reason))
+            continue
+        given = max((len(step.top) for step in reply.steps), default=0)
+        tried = (TriedCount(ENOUGH, given),)
+        pages.append(Page(shape.name, shape.path, answers=True, format=reply.payload.format, tried=tried))
+        engine, by = recognise(reply.answer.headers, owner, reply.payload.format)
+        found = Diagnosis(base_url, asker.model, models, tuple(pages), engine=engine, recognised_by=by)
+        return replace(found, best=shape.name if given else None, numbers=numbers, requests=asker.requests)
+    return Diagnosis(base_url, asker.model, models, tuple(pages), requests=asker.requests)
+
+
+def _models(connection: Connection) -> tuple[tuple[str, ...], object]:
+    """The models that the server lists, and who owns the first; finds out whether the address lacks its `/v1`."""
     answer = connection.get("/models")
     if answer.missing and not connection.base_url.endswith("/v1"):
         connection.base_url += "/v1"
@@ -272,8 +261,9 @@ def _models(connection: Connection) -> tuple[str, ...]:
         )
     values = answer.values if answer.ok else None
     listed = values.get("data") if isinstance(values, dict) else None
-    named = (entry.get("id") for entry in listed or () if isinstance(entry, dict)) if isinstance(listed, list) else ()
-    return tuple(name for name in named if isinstance(name, str))
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    owner = entries[0].get("owned_by") if entries else None
+    return tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)), owner
 
 
 def _only(models: Sequence[str]) -> str:
@@ -284,7 +274,12 @@ def _only(models: Sequence[str]) -> str:
 
 
 def _with_details(
-    found: Diagnosis, asker: Asker, shape: type[Shape], vocabulary: Tokens | None, progress: Callable[[str], Any]
+    found: Diagnosis,
+    asker: Asker,
+    shape: type[Shape],
+    owner: object,
+    vocabulary: Tokens | None,
+    progress: Callable[[str], Any],
 ) -> Diagnosis:
     """What is known of the best page only."""
     page = found.page(shape.name)
@@ -292,8 +287,9 @@ def _with_details(
     progress("names of tokens")
     tokens, reply = look_at_tokens(asker, page, shape)
     steps: list[TopStep] = list(reply.steps)
-    progress("temperature")
-    distribution, reason = look_at_distribution(asker, page, shape)
+    progress("numbers")
+    numbers, first = look_at_numbers(asker, count_to_ask(page), shape)
+    engine, by = recognise(first.answer.headers, owner, page.format or "")
     progress("streams")
     streaming = look_at_streaming(asker, page, shape)
     progress("prompts")
@@ -307,9 +303,9 @@ def _with_details(
         found,
         best=shape.name,
         tokens=tokens,
-        only_zeros=only_zeros(reply.steps),
-        distribution=distribution,
-        distribution_reason=reason,
+        engine=engine,
+        recognised_by=by,
+        numbers=numbers,
         streaming=streaming,
         prompt_log_probs=prompts,
         tokenizer=None if known is None else look_at_tokenizer(steps, known),

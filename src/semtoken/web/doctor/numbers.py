@@ -1,0 +1,123 @@
+"""What two replies tell about their numbers: raw or processed, repeated or impossible entries, how exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from semtoken.engine_tokens import TopStep
+from semtoken.engine_tokens.precision import IN_FULL, Precision
+from semtoken.engine_tokens.top_steps import Name
+from semtoken.results import Distribution
+
+SENTINELS = -1000.0  # -9999 and the like are no log-probabilities
+SAME = 0.02  # log-probabilities of two runs of one server differ by less
+ABOVE_ONE = 1.001  # what the probabilities of a list may sum to
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the lists of two replies to one prompt, at temperatures 1 and 0.5, say of themselves."""
+
+    distribution: Distribution = "unknown"
+    reason: str = "there are no log-probabilities"
+    repeated: int = 0
+    """Entries that are named as another one of their list is."""
+    impossible: int = 0
+    """Entries without a probability: minus infinity, or a number that stands for it."""
+    unlisted: int = 0
+    """Chosen tokens with the log-probability 0 and no list, where others have one."""
+    only_zeros: bool = False
+    """Whether every chosen token is said to be certain."""
+    above_one: bool = False
+    """Whether the probabilities of a list sum to more than 1."""
+    off: float | None = None
+    """How far a number of -1 may be off by the way in which it is written, in nats; None if it is written in full."""
+    apart: float | None = None
+    """How far the same raw number is apart in the two replies, in nats; None if none can be compared."""
+
+
+def judge(at_1: Sequence[TopStep], at_half: Sequence[TopStep]) -> Numbers:
+    """Compare the steps of one prompt's answers at temperatures 1 and 0.5, as far as both begin alike.
+
+    Both answers are searched for repeated and impossible entries.
+    """
+    steps = (*at_1, *at_half)
+    shared = [(_by_name(a), _by_name(b)) for a, b in _while_alike(at_1, at_half)]
+    verdicts = [compare_temperatures(a, b) for a, b in shared]
+    told = [verdict for verdict in verdicts if verdict[0] != "unknown"] or verdicts or [("unknown", "no tokens came")]
+    kinds = {kind for kind, _ in told}
+    distribution, reason = told[0] if len(kinds) == 1 else ("unknown", "some tokens follow the temperature, others not")
+    gaps = [abs(a[name] - b[name]) for a, b in shared for name in a.keys() & b.keys()]
+    return Numbers(
+        distribution,
+        reason,
+        repeated=sum(len(step.names) - 1 - len(set(step.names[1:])) for step in steps),
+        impossible=sum(value <= SENTINELS for step in steps for value in step.log_probs[1:]),
+        unlisted=sum(step.log_probs == (0.0,) for step in steps) if any(step.top for step in steps) else 0,
+        only_zeros=only_zeros(steps),
+        above_one=any(_sum(step) > ABOVE_ONE for step in steps),
+        off=_off(steps),
+        apart=max(gaps) if gaps and distribution == "raw" else None,
+    )
+
+
+def _while_alike(one: Sequence[TopStep], other: Sequence[TopStep]) -> list[tuple[TopStep, TopStep]]:
+    """Pairs of steps that follow the same tokens: up to the first that were chosen differently, and these."""
+    pairs: list[tuple[TopStep, TopStep]] = []
+    for a, b in zip(one, other, strict=False):
+        pairs.append((a, b))
+        if a.names[0] != b.names[0]:
+            break
+    return pairs
+
+
+def _by_name(step: TopStep) -> dict[Name, float]:
+    """Log-probabilities of the listed tokens; sentinels and names that stand for several tokens are left out."""
+    names = step.names[1:]
+    pairs = zip(names, step.log_probs[1:], strict=True)
+    return {name: value for name, value in pairs if value > SENTINELS and names.count(name) == 1}
+
+
+def _sum(step: TopStep) -> float:
+    """The sum of the probabilities of the listed tokens."""
+    return math.fsum(math.exp(min(value, 1.0)) for value in step.log_probs[1:])
+
+
+def _off(steps: Sequence[TopStep]) -> float | None:
+    precision = Precision()
+    for step in steps:
+        precision.add(step.log_probs)
+    rounding = precision.rounding
+    if rounding == IN_FULL:
+        return None
+    return rounding.off + rounding.relative + (10.0 ** (1 - rounding.digits) if rounding.digits is not None else 0.0)
+
+
+def only_zeros(steps: Sequence[TopStep]) -> bool:
+    """Whether all tokens have a log-probability of 0 and their alternatives minus infinity, so that nothing is told."""
+    others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
+    certain = all(step.chosen.log_prob == 0 for step in steps)
+    return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)
+
+
+def compare_temperatures(at_1: dict[Name, float], at_half: dict[Name, float]) -> tuple[Distribution, str]:
+    """Conclude from the same step at temperatures 1 and 0.5 which distribution the server shows.
+
+    Raw log-probabilities stay as they are. After division by the temperature the difference of any two is twice as
+    large at 0.5.
+    """
+    shared = sorted(set(at_1) & set(at_half), key=lambda name: -at_1[name])
+    if len(shared) < 2:
+        return "unknown", "too few alternatives to compare"
+    if all(abs(at_1[name] - at_half[name]) < SAME for name in shared):
+        return "raw", "equal at temperatures 1 and 0.5"
+    pairs = list(combinations(shared, 2))
+    scaled = all(
+        math.isclose(at_half[a] - at_half[b], 2 * (at_1[a] - at_1[b]), rel_tol=SAME, abs_tol=2 * SAME) for a, b in pairs
+    )
+    if scaled:
+        return "processed", "divided by the temperature"
+    return "unknown", "different at temperatures 1 and 0.5, but not by the temperature: the server is not repeatable"

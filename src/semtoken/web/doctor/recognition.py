@@ -1,0 +1,67 @@
+"""Which engine answers, by what it says of itself, and the setting of it that gives better numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Known:
+    """An engine that the doctor knows, and what to change there; nothing where nothing can be changed."""
+
+    name: str
+    more: str = ""
+    """How to get more log-probabilities for each token."""
+    raw: str = ""
+    """How to get the model's own numbers, before temperature and samplers."""
+    names: str = ""
+    """How to tell tokens apart that are spelled alike."""
+
+
+VLLM = Known(
+    "vLLM",
+    "start vLLM with --max-logprobs 20 or above",
+    "start vLLM with --logprobs-mode raw_logprobs",
+    'ask with "return_tokens_as_token_ids": true',
+)
+LLAMA_SERVER = Known("llama-server", raw='leave "post_sampling_probs" out of the request')
+LLAMA_CPP_PYTHON = Known(
+    "llama-cpp-python", names="llama-server gives ids and bytes for the same file: serve the model with it"
+)
+SGLANG = Known("SGLang", raw="ask at temperature 1: SGLang divides by the temperature before it lists")
+OWNERS = {
+    "llamacpp": LLAMA_SERVER,
+    "vllm": VLLM,
+    "sglang": SGLANG,
+    "me": LLAMA_CPP_PYTHON,
+    "library": Known("Ollama"),
+    "semtoken": Known("semtoken serve"),
+}
+"""Engines by the `owned_by` of the models that they list."""
+FORMATS = {"llama-cpp-python": LLAMA_CPP_PYTHON, "llama-cpp": LLAMA_SERVER, "vllm": VLLM, "sglang": SGLANG}
+"""Engines by how the formats of their replies begin."""
+ANY = Known("the server", raw="ask at temperature 1 without top_p, top_k and penalties for the model's own")
+
+
+def recognise(headers: Mapping[str, str], owner: object, format: str) -> tuple[Known, str]:
+    """The engine, and what it goes by.
+
+    Parameters
+    ----------
+    headers
+        The headers of a reply, names in lower case.
+    owner
+        `owned_by` of the models that the server lists.
+    format
+        The format of a reply, as `semtoken.payloads` names it.
+    """
+    if any(name.startswith("x-litellm-") for name in headers):
+        version = headers.get("x-litellm-version", "")
+        return Known(f"LiteLLM {version}".strip()), "its headers; the engine behind it is not known"
+    if headers.get("server", "").startswith("llama.cpp"):
+        return LLAMA_SERVER, "its header"
+    if isinstance(owner, str) and owner in OWNERS:
+        return OWNERS[owner], f"its list of models, owned by {owner!r}"
+    found = next((engine for start, engine in FORMATS.items() if format.startswith(start)), None)
+    return (found, "the fields of its replies") if found else (ANY, "nothing that it says of itself")
