@@ -54,6 +54,16 @@ def test_make_clusters(
     assert TokenClusters.from_pretrained(tmp_path / "made").n_clusters == 60
 
 
+@pytest.mark.slow
+def test_small_model_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run_example(monkeypatch, "small_model_first.py")
+    statement, *lines = capsys.readouterr().out.splitlines()
+    assert statement.startswith("With confidence 90 %, at most 30 % of the answers that the two models give are wrong")
+    decided = [line.split()[:2] for line in lines]
+    assert len(decided) == 8 and ["first", "answer"] in decided
+    assert ["first", "abstain"] not in decided  # then the second one was asked
+
+
 def test_gate_of_recorded_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run_example(monkeypatch, "gate_a_tool_call.py", "--replies", EXAMPLES / "gate" / "replies.jsonl")
     shown = capsys.readouterr().out

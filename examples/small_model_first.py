@@ -1,0 +1,43 @@
+"""A small model answers; a large one is asked where the small one is not sure; one promise covers both.
+
+    python examples/small_model_first.py [SMALL LARGE]
+
+SMALL and LARGE are directories or hub ids. Without them both are the model that is built into semtoken, so that the
+script runs at once: the second one is then asked again in vain. The questions, their answers and who is right are the
+built-in ones, too.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import semtoken as st
+from semtoken.almanac.questions import Question, is_correct, load_questions
+from semtoken.cascade import Cascade, CascadeThreshold
+
+models = [st.STC.from_pretrained(name) for name in (sys.argv[1:3] or ["almanac", "almanac"])]
+draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked
+known, more = draw.sample(load_questions("dev"), 100), draw.sample(load_questions("test"), 220)
+options = {"batch_size": 32, "stop_at_newline": True}
+
+
+def answers(stc: st.STC, questions: list[Question]) -> list[st.ScoredResponse]:
+    """Short answers of one of the models."""
+    return stc.generate([question.prompt() for question in questions], 16, **options)
+
+
+def labels(scored: list[st.ScoredResponse]) -> list[bool]:
+    """Which answers to the labelled questions are right."""
+    return [is_correct(answer.text, question) for answer, question in zip(scored, known, strict=True)]
+
+
+small, large = (answers(stc, known) for stc in models)
+without_labels = tuple(answers(stc, more) for stc in models)
+threshold = CascadeThreshold.fit(small, labels(small), large, labels(large), unlabelled=without_labels, alpha=0.3)
+print(threshold.statement)
+
+asked = draw.sample(load_questions("test"), 8)
+cascade = Cascade(*models, threshold)
+for question, found in zip(asked, cascade.answer([one.prompt() for one in asked], 16, **options), strict=True):
+    print(f"{found.model:6}  {found.decision.action:7}  {question.question}  {found.response.text.strip()}")
