@@ -1,0 +1,122 @@
+"""How many files one passes through who follows an input to its result: a reader of the code goes the same way.
+
+Counted are the files of the package in which a function runs, each once. Helpers that know nothing of scores are left
+out: nobody has to open them to follow.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import semtoken
+from semtoken import TokenClusters, score_logits
+from semtoken.almanac import almanac_clusters_path
+from semtoken.bench.run import run_benchmark
+from semtoken.bench.settings import check_settings
+from semtoken.checking import check_replies
+from semtoken.files.safe_files import dump_json
+from semtoken.payloads import score_payload
+from semtoken.payloads.splice import load_json
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from tests.bench.runs import tiny_model, tiny_questions
+from tests.web.servers import answering, raw_upstream, response, running
+
+PACKAGE = Path(semtoken.__file__).parent
+REPLY = Path(__file__).parents[2] / "examples" / "replies" / "japan.json"
+HELPERS = ("support", "files", "errors.py", "choices.py")
+LONGEST = {"row": 13, "reply": 25, "check": 43, "proxy": 45, "bench run": 51}
+"""Files of each walk as they are; no change may make one longer. The aim is 15."""
+
+
+@contextmanager
+def walked() -> Iterator[set[str]]:
+    """The files in which functions run meanwhile, in this thread and in those that begin."""
+    found: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(str(PACKAGE)) and frame.f_code.co_name != "<module>":
+            found.add(str(Path(name).relative_to(PACKAGE)))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def length(walk: Callable[[], object]) -> list[str]:
+    """The files of a walk, once everything that is made at first use is there."""
+    walk()
+    with walked() as found:
+        walk()
+    return sorted(name for name in found if not name.startswith(HELPERS))
+
+
+@pytest.fixture(scope="module")
+def clusters() -> TokenClusters:
+    return TokenClusters.from_pretrained(PACKAGE / "models" / "clusters" / "smollm2")
+
+
+def test_a_row() -> None:
+    clusters = TokenClusters.from_pretrained(almanac_clusters_path())
+    rows = np.zeros((2, clusters.vocabulary.size), dtype=np.float32)
+    found = length(lambda: score_logits(rows, [5, 6], clusters))
+    assert len(found) <= LONGEST["row"], found
+
+
+def test_a_saved_reply() -> None:
+    reply = load_json(REPLY.read_bytes())["reply"]
+    found = length(lambda: score_payload(reply))
+    assert len(found) <= LONGEST["reply"], found
+
+
+def test_check() -> None:
+    found = length(lambda: check_replies([str(REPLY)]))
+    assert len(found) <= LONGEST["check"], found
+
+
+def test_a_whole_reply_through_the_proxy(clusters: TokenClusters) -> None:
+    body = dump_json(load_json(REPLY.read_bytes())["reply"])
+    with raw_upstream(answering(response(body))) as upstream:
+        with running(proxy_app(ProxySettings(upstream.url), clusters)) as first:
+            ask(first)
+        with walked() as found, running(proxy_app(ProxySettings(upstream.url), clusters)) as url:
+            ask(url)
+            found.clear()
+            assert ask(url)["choices"][0]["semtoken"]["n_tokens"] > 0
+    walk = sorted(name for name in found if not name.startswith(HELPERS))
+    assert len(walk) <= LONGEST["proxy"], walk
+
+
+def ask(url: str) -> dict[str, Any]:
+    """A question to a server at this address."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "What is the capital of Japan?"}]}
+    return dict(httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).raise_for_status().json())
+
+
+def test_bench_run(tmp_path: Path) -> None:
+    content: dict[str, Any] = {
+        "models": [{"name": str(tiny_model(tmp_path / "tiny")), "device": "cpu"}],
+        "datasets": [{"name": str(tiny_questions(tmp_path / "questions.jsonl")), "prompt": "Q: {question}\nA:"}],
+        "decoding": {"max_new_tokens": 4},
+        "methods": ["perplexity"],
+    }
+    settings = check_settings(content, "the test")
+    with walked() as found:
+        assert run_benchmark(settings, tmp_path / "run") == []
+    walk = sorted(name for name in found if not name.startswith(HELPERS))
+    assert len(walk) <= LONGEST["bench run"], walk
