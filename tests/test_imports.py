@@ -7,6 +7,7 @@ import graphlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -165,13 +166,22 @@ def test_the_package_is_seen_whole() -> None:
     assert "clusters.tables" in imported_by(SOURCE / "clusters" / "token_clusters.py")
 
 
-def test_a_class_name_stands_for_one_class() -> None:
+def names_of_types(tree: ast.Module) -> Iterator[str]:
+    """Names that a module gives to types: its classes, and to arrays as in `FloatArray = npt.NDArray[np.float64]`."""
+    yield from (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Subscript):
+            continue
+        if ast.unparse(node.value.value) in ("NDArray", "npt.NDArray"):
+            yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+
+
+def test_a_name_stands_for_one_type() -> None:
     """Two ideas under one name are hard to tell apart in a search, a traceback or a conversation."""
     homes: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef):
-                homes.setdefault(node.name, []).append(module_name(path))
+        for name in names_of_types(parsed(path)):
+            homes.setdefault(name, []).append(module_name(path))
     shared = {name: found for name, found in homes.items() if len(found) > 1}
     assert not shared, f"name one of them otherwise: {shared}"
 

@@ -23,7 +23,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.clusters.tables import STORED_TYPES, stored_tensors
 from semtoken.tokens.vocabulary import Vocabulary
 
-Array = npt.NDArray[np.float32]
+Float32Array = npt.NDArray[np.float32]
 WEIGHTS = "model.safetensors"
 
 
@@ -31,15 +31,15 @@ WEIGHTS = "model.safetensors"
 class Cache:
     """The keys and values of the tokens that were read: one array [T, heads, head size] for each layer."""
 
-    keys: list[Array] = field(default_factory=list)
-    values: list[Array] = field(default_factory=list)
+    keys: list[Float32Array] = field(default_factory=list)
+    values: list[Float32Array] = field(default_factory=list)
 
     @property
     def length(self) -> int:
         """T, how many tokens of keys and values the cache holds."""
         return len(self.keys[0]) if self.keys else 0
 
-    def add(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
+    def add(self, layer: int, keys: Float32Array, values: Float32Array) -> tuple[Float32Array, Float32Array]:
         """Append the keys and values of new tokens to a layer; returns the whole keys and values of that layer."""
         if layer == len(self.keys):
             self.keys.append(keys)
@@ -61,7 +61,7 @@ class Llama:
         The content of the checkpoint's `config.json`.
     """
 
-    def __init__(self, weights: dict[str, Array], config: dict[str, Any]) -> None:
+    def __init__(self, weights: dict[str, Float32Array], config: dict[str, Any]) -> None:
         self.weights, self.config = weights, config
         self.dtype = str(weights["lm_head.weight"].dtype)
         size = config["head_dim"]
@@ -74,7 +74,7 @@ class Llama:
         weights = {name: _tensor(file, entry) for name, entry in stored_tensors(file).items()}
         return cls(weights, json.loads((folder / "config.json").read_text(encoding="utf-8")))
 
-    def read(self, ids: Sequence[int], cache: Cache) -> Array:
+    def read(self, ids: Sequence[int], cache: Cache) -> Float32Array:
         """Read further tokens and add them to the cache; returns the logits after the last one, [V]."""
         x = self.weights["model.embed_tokens.weight"][list(ids)]
         positions = np.arange(cache.length, cache.length + len(ids))
@@ -84,15 +84,15 @@ class Llama:
             x = x + self._gated(self._norm(x, f"{name}.post_attention_layernorm"), f"{name}.mlp")
         return self._linear(self._norm(x[-1], "model.norm"), "lm_head")
 
-    def _linear(self, x: Array, name: str) -> Array:
+    def _linear(self, x: Float32Array, name: str) -> Float32Array:
         return x @ self.weights[f"{name}.weight"].T
 
-    def _norm(self, x: Array, name: str) -> Array:
+    def _norm(self, x: Float32Array, name: str) -> Float32Array:
         """Root mean square normalisation."""
-        scale: Array = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(self.config["rms_norm_eps"]))
+        scale: Float32Array = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(self.config["rms_norm_eps"]))
         return x / scale * self.weights[f"{name}.weight"]
 
-    def _attention(self, x: Array, layer: int, positions: npt.NDArray[np.int64], cache: Cache) -> Array:
+    def _attention(self, x: Float32Array, layer: int, positions: npt.NDArray[np.int64], cache: Cache) -> Float32Array:
         name, size = f"model.layers.{layer}.self_attn", self.config["head_dim"]
         queries, keys, values = (
             self._linear(x, f"{name}.{part}_proj").reshape(len(x), -1, size) for part in ("q", "k", "v")
@@ -105,20 +105,20 @@ class Llama:
         shares /= shares.sum(axis=-1, keepdims=True)
         return self._linear(np.einsum("hqk,khd->qhd", shares, values).reshape(len(x), -1), f"{name}.o_proj")
 
-    def _rotated(self, x: Array, positions: npt.NDArray[np.int64]) -> Array:
+    def _rotated(self, x: Float32Array, positions: npt.NDArray[np.int64]) -> Float32Array:
         """Rotary position embedding: pairs (i, i + size / 2) turned by position times frequency."""
         angles = positions[:, None, None] * self._frequencies
         cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
         left, right = np.split(x, 2, axis=-1)
         return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
-    def _gated(self, x: Array, name: str) -> Array:
+    def _gated(self, x: Float32Array, name: str) -> Float32Array:
         """The feed-forward layer: SiLU of the gate times the other half."""
         gate = self._linear(x, f"{name}.gate_proj")
         return self._linear(gate / (1 + np.exp(-gate)) * self._linear(x, f"{name}.up_proj"), f"{name}.down_proj")
 
 
-def _tensor(file: Path, entry: dict[str, Any]) -> Array:
+def _tensor(file: Path, entry: dict[str, Any]) -> Float32Array:
     """A tensor of a safetensors file; NumPy knows no bfloat16, so the library cannot read it for us."""
     shape, start = tuple(entry["shape"]), entry["start"] + entry["data_offsets"][0]
     stored = np.fromfile(file, STORED_TYPES[entry["dtype"]], count=math.prod(shape), offset=start)
@@ -179,6 +179,6 @@ class SmallBackend(OneByOne):
 
         return TokenClusters.from_pretrained(almanac_clusters_path())
 
-    def _begin(self) -> Callable[[Sequence[int]], Array]:
+    def _begin(self) -> Callable[[Sequence[int]], Float32Array]:
         cache = Cache()
         return lambda ids: self.model.read(ids, cache)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from semtoken.clustering.tiles import CpuTiles, resolve, tiles_on
 
 log = logging.getLogger(__name__)
 
-Ints: TypeAlias = NDArray[np.int64]
 
 SMALL_TILE, LARGE_TILE, TILE_ON_DEVICE = 1024, 1536, 8192
 """How many rows a block has: tiles of short rows should stay in the cache, long rows and devices want larger

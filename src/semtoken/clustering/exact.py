@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from semtoken.clustering.near import Graph, Level
 from semtoken.clustering.tiles import CLOSENESS, CpuTiles, Gaps
-
-Ints = NDArray[np.int64]
+from semtoken.support.arrays import IntArray
 
 ROUNDING = 4.0 * 2.0**-24
 """Error of a sum of d products in float32, as a part of sqrt(d) times their greatest sum. Measured errors are a quarter
@@ -30,11 +29,11 @@ CHUNK = 4096
 class Members:
     """The base clusters of every cluster, as chains: one that has merged is a part of the chain of the whole."""
 
-    first: Ints
+    first: IntArray
     """[2m] the first base cluster of each cluster."""
-    last: Ints
+    last: IntArray
     """[2m] the last base cluster of each cluster."""
-    following: Ints
+    following: IntArray
     """[m] the base cluster behind each in its chain, -1 for none."""
 
     @classmethod
@@ -73,7 +72,7 @@ class ExactGaps:
         self.refined = np.float32(CLOSENESS * 2 * least if close else 0.0)
         """Gaps below this one were computed from differences."""
 
-    def _rows(self, clusters: list[int]) -> Ints:
+    def _rows(self, clusters: list[int]) -> IntArray:
         level = self._level
         return np.concatenate([level.order[level.starts[c] : level.starts[c + 1]] for c in clusters])
 
@@ -81,7 +80,7 @@ class ExactGaps:
         """A bound on how far gaps that were computed in float32 are from the exact ones."""
         return np.where(gaps < self.refined, gaps * np.float32(2.0**-22), self.slack)
 
-    def between(self, one: Ints, other: Ints) -> float:
+    def between(self, one: IntArray, other: IntArray) -> float:
         """The largest gap between a row of one set and a row of the other."""
         if len(one) * len(other) <= FEW_PAIRS:
             return float(self._exact(np.repeat(one, len(other)), np.tile(other, len(one))).max())
@@ -99,7 +98,7 @@ class ExactGaps:
         near_most = far >= most - 2 * self.slack
         return float(self._exact(first[near_most], second[near_most]).max())
 
-    def _exact(self, one: Ints, other: Ints) -> NDArray[np.float64]:
+    def _exact(self, one: IntArray, other: IntArray) -> NDArray[np.float64]:
         """Gaps of pairs of rows, the same to the last digit from both sides."""
         return self._tiles.rows.float64_gaps(np.minimum(one, other), np.maximum(one, other))
 
@@ -114,7 +113,7 @@ class ExactGaps:
         exact = [self.between(own, self._rows(members.list_of(rival))) for rival in rivals]
         return int(min(zip(exact, rivals, strict=True), key=lambda pair: (pair[0], pair[1] != before, low[pair[1]]))[1])
 
-    def heights(self, gaps: Gaps, parts: Ints, members: Members, ends: Sequence[Any]) -> NDArray[np.float64]:
+    def heights(self, gaps: Gaps, parts: IntArray, members: Members, ends: Sequence[Any]) -> NDArray[np.float64]:
         """The gap between the two clusters of each merge, computed exactly wherever rounding could change the order.
 
         Parameters
@@ -158,7 +157,7 @@ class ExactGaps:
         return doubt
 
 
-def half_norms(tiles: CpuTiles, rows: Ints) -> tuple[float, float]:
+def half_norms(tiles: CpuTiles, rows: IntArray) -> tuple[float, float]:
     """The smallest and the largest |x|^2 / 2 among some rows."""
     if tiles.rows.metric == "cosine":
         return 0.5, 0.5

@@ -29,10 +29,10 @@ from semtoken.clustering.merges import by_first_appearance
 from semtoken.clustering.progress import Did, Monitor, run_all
 from semtoken.clustering.rows import Rows, compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, blocks_of
+from semtoken.support.arrays import IntArray
 
 log = logging.getLogger(__name__)
 
-Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 
 TILE = 1024
@@ -80,19 +80,19 @@ class _Nearest:
 
     gap: Floats
     """[n] half the squared distance."""
-    centre: Ints
+    centre: IntArray
     """[n] its number."""
 
 
-def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: int, monitor: Monitor) -> Ints:
+def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: int, monitor: Monitor) -> IntArray:
     """The cluster of each row."""
     n = tiles.rows.n
     blocks = [np.arange(b, min(b + TILE, n)) for b in range(0, n, TILE)]
 
-    def for_all(work: Callable[[Ints], None]) -> None:
+    def for_all(work: Callable[[IntArray], None]) -> None:
         """Call a function for blocks of rows, in threads."""
 
-        def job(block: Ints, did: Did) -> None:
+        def job(block: IntArray, did: Did) -> None:
             work(block)
             did(len(block))
 
@@ -127,16 +127,16 @@ def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: in
     return nearest.centre
 
 
-def _propose_seeds(gap: Floats, count: int, random: np.random.Generator) -> Ints:
+def _propose_seeds(gap: Floats, count: int, random: np.random.Generator) -> IntArray:
     """Rows drawn with probabilities that are proportional to their squared distances from the nearest seeds."""
     below = np.cumsum(gap, dtype=np.float64)
     found = np.searchsorted(below, random.random(count) * below[-1], side="right")
-    rows: Ints = np.minimum(found, np.flatnonzero(gap)[-1])  # rounding at the very end
+    rows: IntArray = np.minimum(found, np.flatnonzero(gap)[-1])  # rounding at the very end
     return rows
 
 
 def _choose_seeds(
-    nearest: _Nearest, proposed: Ints, gaps: Floats, first: int, draws: int, random: np.random.Generator
+    nearest: _Nearest, proposed: IntArray, gaps: Floats, first: int, draws: int, random: np.random.Generator
 ) -> list[int]:
     """At least one seed, and as many as the proposed rows lead to, whose distances are then taken into account."""
     loops = compiled_loops()
@@ -154,17 +154,17 @@ def _choose_seeds(
     return taken
 
 
-def _measure(tiles: CpuTiles, proposed: Ints, gaps: Floats, rows: Ints) -> None:
+def _measure(tiles: CpuTiles, proposed: IntArray, gaps: Floats, rows: IntArray) -> None:
     """Compute the gaps between proposed seeds and some rows."""
     gaps[:, rows[0] : rows[-1] + 1] = tiles.gaps([], _single(proposed), _single(rows), close=True)
 
 
-def _single(rows: Ints) -> Block:
+def _single(rows: IntArray) -> Block:
     """A block of rows each of which is a cluster."""
     return Block(0, rows, np.arange(len(rows) + 1))
 
 
-def _compare(tiles: CpuTiles, centres: Floats, moved: NDArray[np.bool_], nearest: _Nearest, rows: Ints) -> None:
+def _compare(tiles: CpuTiles, centres: Floats, moved: NDArray[np.bool_], nearest: _Nearest, rows: IntArray) -> None:
     """Find the nearest centres of some rows, now that some of the centres have moved."""
     part = slice(rows[0], rows[-1] + 1)
     right = tiles.rows.block(rows, left=False)
@@ -180,14 +180,14 @@ def _compare(tiles: CpuTiles, centres: Floats, moved: NDArray[np.bool_], nearest
     nearest.gap[part] = gap
 
 
-def _search(tiles: CpuTiles, centres: Floats, some: Ints, right: Floats, gap: Floats, centre: Ints) -> None:
+def _search(tiles: CpuTiles, centres: Floats, some: IntArray, right: Floats, gap: Floats, centre: IntArray) -> None:
     """Compare the nearest centres of the rows of a right factor with some others."""
     for b in range(0, len(some), TILE):
         numbers = some[b : b + TILE]
         compiled_loops().nearest_in_tile(tiles.product(centres[numbers], right), numbers, gap, centre)
 
 
-def _move(tiles: CpuTiles, centres: Floats, labels: Ints, touched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _move(tiles: CpuTiles, centres: Floats, labels: IntArray, touched: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Put the centres of some clusters where their mean rows are; which centres have moved."""
     order = np.argsort(labels, kind="stable")
     order = order[touched[labels[order]]]

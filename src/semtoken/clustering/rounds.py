@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ from semtoken.clustering.linkages import FoundMerges
 from semtoken.clustering.progress import Did, Job, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
-
-Ints: TypeAlias = NDArray[np.int64]
+from semtoken.support.arrays import IntArray
 
 PLACES = 16
 """How many near neighbours are remembered for every cluster."""
@@ -42,19 +41,19 @@ class Clusters(Protocol):
     def columns(self) -> list[slice]:
         """All slots, divided into ranges that one product computes."""
 
-    def cost(self, slots: Ints) -> Ints:
+    def cost(self, slots: IntArray) -> IntArray:
         """How many rows each of these slots contributes to a matrix product."""
 
-    def left(self, slots: Ints) -> Any:
+    def left(self, slots: IntArray) -> Any:
         """The left factor of `gaps` for these slots, which can be used for many columns."""
 
-    def gaps(self, left: Any, slots: Ints, columns: slice) -> Gaps:
+    def gaps(self, left: Any, slots: IntArray, columns: slice) -> Gaps:
         """The gaps [slots, columns] between clusters. Entries of empty slots have no meaning."""
 
-    def merge(self, keep: Ints, gone: Ints) -> None:
+    def merge(self, keep: IntArray, gone: IntArray) -> None:
         """Merge the clusters in the slots `gone` into those in the slots `keep`."""
 
-    def compact(self, used: Ints) -> None:
+    def compact(self, used: IntArray) -> None:
         """Keep only these slots, and renumber them from 0."""
 
 
@@ -81,11 +80,11 @@ class Lists:
             np.full(m, np.inf, np.float32),
         )
 
-    def take(self, slots: Ints) -> Lists:
+    def take(self, slots: IntArray) -> Lists:
         """The lists of some slots."""
         return Lists(self.near[slots], self.near_gap[slots], self.near_tie[slots], self.count[slots], self.bound[slots])
 
-    def forget(self, slots: Ints) -> None:
+    def forget(self, slots: IntArray) -> None:
         """Empty the lists of some slots."""
         self.count[slots] = 0
         self.bound[slots] = np.inf
@@ -106,7 +105,7 @@ class MeanRows:
         Rows of the table, and how many equal rows each stands for.
     """
 
-    def __init__(self, tiles: CpuTiles, nodes: Ints, weight: Ints) -> None:
+    def __init__(self, tiles: CpuTiles, nodes: IntArray, weight: IntArray) -> None:
         self._tiles = tiles
         self._weight = weight.astype(np.float64)
         self._mean = np.empty((len(nodes), tiles.rows.columns), np.float32)
@@ -120,15 +119,15 @@ class MeanRows:
         """See `Clusters.columns`."""
         return [slice(b, b + self._tiles.size) for b in range(0, len(self._mean), self._tiles.size)]
 
-    def cost(self, slots: Ints) -> Ints:
+    def cost(self, slots: IntArray) -> IntArray:
         """See `Clusters.cost`."""
         return np.ones(len(slots), np.int64)
 
-    def left(self, slots: Ints) -> NDArray[np.float32]:
+    def left(self, slots: IntArray) -> NDArray[np.float32]:
         """See `Clusters.left`."""
         return self._mean[slots]
 
-    def gaps(self, left: NDArray[np.float32], slots: Ints, columns: slice) -> Gaps:
+    def gaps(self, left: NDArray[np.float32], slots: IntArray, columns: slice) -> Gaps:
         """See `Clusters.gaps`."""
         gap = self._tiles.product(left, self._mean[columns])
         np.subtract(np.float32(1), gap, out=gap)
@@ -140,7 +139,7 @@ class MeanRows:
             gap[i, j] = exact
         return gap
 
-    def merge(self, keep: Ints, gone: Ints) -> None:
+    def merge(self, keep: IntArray, gone: IntArray) -> None:
         """See `Clusters.merge`."""
         apart = self._half_difference(keep, gone)
         a, b = self._weight[keep], self._weight[gone]
@@ -152,7 +151,7 @@ class MeanRows:
             k, g, s = keep[part], gone[part], share[part, None].astype(np.float32)
             self._mean[k] = (1 - s) * self._mean[k] + s * self._mean[g]
 
-    def compact(self, used: Ints) -> None:
+    def compact(self, used: IntArray) -> None:
         """See `Clusters.compact`."""
         for at in range(0, len(used), SOME):  # in place: used[i] >= i
             part = slice(at, min(at + SOME, len(used)))
@@ -160,7 +159,7 @@ class MeanRows:
         self._mean = self._mean[: len(used)]
         self._weight, self._spread = self._weight[used], self._spread[used]
 
-    def _half_difference(self, one: Ints, other: Ints) -> NDArray[np.float64]:
+    def _half_difference(self, one: IntArray, other: IntArray) -> NDArray[np.float64]:
         gap = np.zeros(len(one))
         compiled_loops().exact_gaps(self._mean, np.ones(len(self._mean)), one, other, gap)
         return gap
@@ -172,7 +171,7 @@ class WholeRows:
     A mean distance D is given as the gap that belongs to it, D^2 / 2 (euclidean).
     """
 
-    def __init__(self, tiles: CpuTiles, nodes: Ints, reduction: Literal["max", "mean"]) -> None:
+    def __init__(self, tiles: CpuTiles, nodes: IntArray, reduction: Literal["max", "mean"]) -> None:
         self._tiles = tiles
         self._reduction = reduction
         self._rows = nodes
@@ -183,16 +182,16 @@ class WholeRows:
         """See `Clusters.columns`."""
         return [slice(block.first, block.first + block.clusters) for block in self._blocks]
 
-    def cost(self, slots: Ints) -> Ints:
+    def cost(self, slots: IntArray) -> IntArray:
         """See `Clusters.cost`."""
         return self._starts[slots + 1] - self._starts[slots]
 
-    def left(self, slots: Ints) -> tuple[Block, list[Any]]:
+    def left(self, slots: IntArray) -> tuple[Block, list[Any]]:
         """See `Clusters.left`."""
         block = Block.of(slots, self._order, self._starts)
         return block, self._tiles.left(block)
 
-    def gaps(self, left: tuple[Block, list[Any]], slots: Ints, columns: slice) -> Gaps:
+    def gaps(self, left: tuple[Block, list[Any]], slots: IntArray, columns: slice) -> Gaps:
         """See `Clusters.gaps`."""
         block, factors = left
         other = self._blocks[int(np.searchsorted([b.first for b in self._blocks], columns.start))]
@@ -203,14 +202,14 @@ class WholeRows:
         gap: Gaps = (0.5 * mean**2).astype(np.float32)
         return gap
 
-    def merge(self, keep: Ints, gone: Ints) -> None:
+    def merge(self, keep: IntArray, gone: IntArray) -> None:
         """See `Clusters.merge`."""
         target = np.arange(len(self._starts) - 1)
         target[gone] = keep
         self._slot = target[self._slot]
         self._sort(len(target))
 
-    def compact(self, used: Ints) -> None:
+    def compact(self, used: IntArray) -> None:
         """See `Clusters.compact`."""
         self._slot = np.searchsorted(used, self._slot)
         self._sort(len(used))
@@ -219,14 +218,14 @@ class WholeRows:
         order = np.argsort(self._slot, kind="stable")
         self._order = self._rows[order]
         count = np.bincount(self._slot, minlength=slots)
-        self._starts: Ints = np.concatenate([[0], np.cumsum(count)])
+        self._starts: IntArray = np.concatenate([[0], np.cumsum(count)])
         self._blocks = blocks_of(self._order, self._starts, self._tiles.size)
 
 
 class Rounds:
     """The state of a run of hierarchical clustering: the clusters in slots, and the known neighbours of each."""
 
-    def __init__(self, clusters: Clusters, tiles: CpuTiles, low: Ints, weight: Ints) -> None:
+    def __init__(self, clusters: Clusters, tiles: CpuTiles, low: IntArray, weight: IntArray) -> None:
         m = len(low)
         self.clusters = clusters
         self.tiles = tiles
@@ -242,11 +241,11 @@ class Rounds:
         self.next_name = m
 
     @property
-    def used(self) -> Ints:
+    def used(self) -> IntArray:
         """Slots that hold a cluster."""
         return np.flatnonzero(self.name >= 0)
 
-    def look(self, slots: Ints, fresh: NDArray[np.bool_], threads: int, tell: Callable[[float], None]) -> None:
+    def look(self, slots: IntArray, fresh: NDArray[np.bool_], threads: int, tell: Callable[[float], None]) -> None:
         """Search the nearest clusters of some slots, and update the lists of all others with the fresh ones."""
         self.lists.forget(slots)
         scanned = self.name < 0
@@ -261,7 +260,7 @@ class Rounds:
         run_all(jobs, threads, tell)
 
     def _look(
-        self, slots: Ints, fresh: NDArray[np.bool_], scanned: NDArray[np.bool_], lock: threading.Lock, did: Did
+        self, slots: IntArray, fresh: NDArray[np.bool_], scanned: NDArray[np.bool_], lock: threading.Lock, did: Did
     ) -> None:
         loops = compiled_loops()
         left = self.clusters.left(slots)
@@ -276,7 +275,7 @@ class Rounds:
                     loops.offer_rows(gap, slots, fresh, columns.start, scanned, *state)
             did(len(slots) / len(ranges))
 
-    def mutual(self) -> tuple[Ints, Ints, Gaps]:
+    def mutual(self) -> tuple[IntArray, IntArray, Gaps]:
         """Pairs of slots that are each other's nearest, and their gaps; at least one pair."""
         used = self.used
         nearest = np.full(len(self.name), -1)
@@ -287,7 +286,7 @@ class Rounds:
             pair = used[[first]]
         return pair, nearest[pair], self.lists.near_gap[pair, 0]
 
-    def merge(self, one: Ints, other: Ints, gap: Gaps) -> tuple[NDArray[np.int64], Gaps, Ints]:
+    def merge(self, one: IntArray, other: IntArray, gap: Gaps) -> tuple[NDArray[np.int64], Gaps, IntArray]:
         """Merge pairs of slots. Returns the lowest rows of each pair's clusters [pairs, 2], the heights of the merges
         as gaps [pairs], and how many rows the merged clusters hold [pairs].
         """
@@ -307,7 +306,7 @@ class Rounds:
         self.lists.forget(gone)
         return named, height, self.weight[keep]
 
-    def unknown(self) -> Ints:
+    def unknown(self) -> IntArray:
         """The slots whose nearest cluster has to be searched again."""
         stale = np.empty(len(self.name), np.bool_)
         compiled_loops().drop_dead(self.alive, *self.lists.arrays(), stale)
@@ -325,7 +324,7 @@ class Rounds:
 def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monitor: Monitor) -> FoundMerges:
     """At least the `needed` lowest merges of the dendrogram (`late` others are known to happen at gap 1)."""
     pairs: list[NDArray[np.int64]] = []
-    sizes: list[Ints] = []
+    sizes: list[IntArray] = []
     gaps: list[Gaps] = [np.ones(late, np.float32)]
     slots = state.used
     fresh = np.zeros(len(slots), np.bool_)
@@ -359,7 +358,7 @@ def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monito
     return FoundMerges(found.pair[found.gap <= known_up_to], found.gap[found.gap <= known_up_to])
 
 
-def _runs(cost: Ints, size: int) -> list[slice]:
+def _runs(cost: IntArray, size: int) -> list[slice]:
     """Consecutive ranges whose cost is at most `size`, or that are single."""
     total = np.concatenate([[0], np.cumsum(cost)])
     runs = []
@@ -376,7 +375,7 @@ def _smallest(values: Gaps, rank: int) -> np.float32:
     return np.float32(np.partition(values, rank - 1)[rank - 1])
 
 
-def _sorted(pairs: list[NDArray[np.int64]], gaps: list[Gaps], sizes: list[Ints]) -> FoundMerges:
+def _sorted(pairs: list[NDArray[np.int64]], gaps: list[Gaps], sizes: list[IntArray]) -> FoundMerges:
     pair = np.concatenate(pairs or [np.empty((0, 2), np.int64)])
     gap = np.concatenate(gaps or [np.empty(0, np.float32)])
     size = np.concatenate(sizes or [np.empty(0, np.int64)])

@@ -24,7 +24,7 @@ from semtoken.errors import InvalidInput
 from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
 
-Array: TypeAlias = NDArray[Any]
+AnyArray: TypeAlias = NDArray[Any]
 
 CHUNK = 4096
 """How many rows are read at a time while the table is checked."""
@@ -54,7 +54,7 @@ class TableParts:
 class Rows:
     """A checked token table: raw parts, and for each row the factor by which it enters matrix products."""
 
-    parts: tuple[Array, ...]
+    parts: tuple[AnyArray, ...]
     scales: tuple[NDArray[np.float64], ...]
     """For each part, [n] the factors by which its rows are multiplied."""
     metric: Metric
@@ -159,7 +159,7 @@ def compiled_loops() -> Any:
     return _loops
 
 
-def _as_numpy(part: Any) -> Array:
+def _as_numpy(part: Any) -> AnyArray:
     """A NumPy view of an array or a tensor (bfloat16 as uint16), without importing torch."""
     if type(part).__module__.split(".")[0] == "torch":
         import torch  # already loaded: we were given one of its tensors
@@ -177,7 +177,7 @@ def _as_numpy(part: Any) -> Array:
     return np.ascontiguousarray(part)
 
 
-def _check_shape(part: Array, n: int) -> None:
+def _check_shape(part: AnyArray, n: int) -> None:
     if part.dtype not in (np.float32, np.float16, np.uint16):
         raise InvalidInput(
             f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
@@ -195,14 +195,14 @@ def _chunks(n: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
 
 
-def to_float32(part: Array) -> NDArray[np.float32]:
+def to_float32(part: AnyArray) -> NDArray[np.float32]:
     """Stored rows as float32; bfloat16, which is held as uint16, is the upper half of one."""
     if part.dtype == np.uint16:
         return (part.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return part.astype(np.float32, copy=False)
 
 
-def _norms(part: Array) -> NDArray[np.float64]:
+def _norms(part: AnyArray) -> NDArray[np.float64]:
     """Euclidean norms in float64, where neither the squares of 1e30 nor those of 1e-30 are lost."""
     if part.dtype == np.float16:
         wide: list[NDArray[np.float64]] = []
@@ -215,7 +215,7 @@ def _norms(part: Array) -> NDArray[np.float64]:
     return norms
 
 
-def _check_finite(parts: Sequence[Array], norms: Sequence[NDArray[np.float64]]) -> None:
+def _check_finite(parts: Sequence[AnyArray], norms: Sequence[NDArray[np.float64]]) -> None:
     bad = np.flatnonzero(~np.all([np.isfinite(norm) for norm in norms], axis=0))
     if len(bad) == 0:
         return
@@ -233,9 +233,9 @@ def _inverse(norm: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
 
 
-def _centre(parts: Sequence[Array], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+def _centre(parts: Sequence[AnyArray], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
     """Mean row, rounded to sixteenths of the largest norm so that small integers stay exact."""
-    means: list[Array] = []
+    means: list[AnyArray] = []
     for part, scale in zip(parts, scales, strict=True):
         total = np.zeros(part.shape[1])
         for rows in _chunks(len(part)):

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rows import Rows, compiled_loops
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import IntArray
 from semtoken.support.extras import require
 
 Gaps: TypeAlias = NDArray[np.float32]
-Array: TypeAlias = NDArray[np.int64]
 
 CLOSENESS = 2.0**-10
 """Gaps below this part of h(x) + h(y) are computed again from differences, because digits cancel in the product."""
@@ -185,7 +185,7 @@ class CpuTiles:
         self._monitor.add_gemm(time.thread_time() - begin, 2.0 * shape[0] * shape[1] * left.shape[1])
         return gap
 
-    def close_pairs(self, gap: Gaps, left_half: Gaps, right_half: Gaps, *, diagonal: bool) -> tuple[Array, Array]:
+    def close_pairs(self, gap: Gaps, left_half: Gaps, right_half: Gaps, *, diagonal: bool) -> tuple[IntArray, IntArray]:
         """The places (rows, columns) of gaps so small that float32 has lost their digits."""
         where: NDArray[np.uint32] = np.empty(gap.size, np.uint32)
         # Columns of a table; that of a single row is contiguous, and would be another type to compile for.
@@ -193,7 +193,7 @@ class CpuTiles:
         found = compiled_loops().find_close(gap, *halves, np.float32(CLOSENESS), diagonal, where)
         return (where[:found] >> 16).astype(np.int64), (where[:found] & 65535).astype(np.int64)
 
-    def _refine(self, gap: Any, left: Any, right: Any, p: Array, q: Array, *, diagonal: bool) -> None:
+    def _refine(self, gap: Any, left: Any, right: Any, p: IntArray, q: IntArray, *, diagonal: bool) -> None:
         i, j = self.close_pairs(gap, left[:, -1], right[:, -2], diagonal=diagonal)
         if len(i):
             gap[i, j] = self.rows.exact_gaps(p[i], q[j])
@@ -201,13 +201,13 @@ class CpuTiles:
     def _zeros(self, rows: int, columns: int) -> Any:
         return np.zeros((rows, columns), np.float32)
 
-    def _maximum(self, gap: Any, row_starts: Array, column_starts: Array, result: Any) -> None:
+    def _maximum(self, gap: Any, row_starts: IntArray, column_starts: IntArray, result: Any) -> None:
         compiled_loops().segment_max(gap, row_starts, column_starts, result)
 
 
 def _cut(starts: NDArray[np.int64], part: slice) -> NDArray[np.int64]:
     """Cluster boundaries inside a part of a block; clusters outside of it become empty."""
-    cut: Array = np.clip(starts, part.start, part.stop) - part.start
+    cut: IntArray = np.clip(starts, part.start, part.stop) - part.start
     return cut
 
 

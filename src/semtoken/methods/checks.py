@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.support.arrays import FloatArray, real_numbers
+from semtoken.support.arrays import FloatArray, IntArray, real_numbers
 from semtoken.support.inputs import listed, shown
 
-IntArray = npt.NDArray[np.int64]
 Rows: TypeAlias = Sequence[npt.ArrayLike]
 """One array per sample, each with a length of its own."""
 

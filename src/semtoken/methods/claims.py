@@ -14,7 +14,6 @@ from semtoken.methods.checks import (
     CONTRADICTION,
     ENTAILMENT,
     NEUTRAL,
-    IntArray,
     Rows,
     booleans,
     log_probs,
@@ -23,7 +22,7 @@ from semtoken.methods.checks import (
     same_count,
 )
 from semtoken.methods.table import method
-from semtoken.support.arrays import is_tensor
+from semtoken.support.arrays import IntArray, is_tensor
 from semtoken.support.inputs import listed, one_of
 from semtoken.support.inputs import text as checked_text
 from semtoken.tokens.stopwords import english_stopwords

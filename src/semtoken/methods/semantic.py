@@ -14,7 +14,6 @@ from semtoken.methods.checks import (
     CONTRADICTION,
     ENTAILMENT,
     NEUTRAL,
-    IntArray,
     Rows,
     indices,
     log_sum_exp,
@@ -27,7 +26,7 @@ from semtoken.methods.checks import (
     total,
 )
 from semtoken.methods.table import method
-from semtoken.support.arrays import FloatArray
+from semtoken.support.arrays import FloatArray, IntArray
 from semtoken.support.inputs import one_of, real
 
 _Same = Callable[[int, int], bool]

@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from semtoken.parts.part import AnswerTokens, Ending, Equality, FloatArray, FoundPart, IdArray, Part
+from semtoken.parts.part import AnswerTokens, Ending, FoundPart, Part, PartEquality
+from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.tokens.scored_token import Flag, ScoredToken, TokenMark
 
 CERTAIN = -1e-7
@@ -118,7 +119,7 @@ def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float
     return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
 
 
-def _equality_of_rules(signature: str) -> Equality:
+def _equality_of_rules(signature: str) -> PartEquality:
     """The equality that the rules of an answer come nearest to, from the line that names them."""
     switches = signature.split("|")
     if "clustering:off" not in switches:
@@ -130,14 +131,14 @@ def _floats(values: Iterable[float]) -> FloatArray:
     return np.fromiter(values, dtype=np.float64)
 
 
-def _bounds(tokens: Sequence[ScoredToken]) -> dict[Equality, tuple[FloatArray, FloatArray]]:
+def _bounds(tokens: Sequence[ScoredToken]) -> dict[PartEquality, tuple[FloatArray, FloatArray]]:
     """Intervals around the masses where only the best tokens are known."""
-    known: dict[Equality, list[tuple[float, float] | None]] = {
+    known: dict[PartEquality, list[tuple[float, float] | None]] = {
         "surface": [token.log_surface_bounds for token in tokens],
         "meaning": [token.log_meaning_bounds for token in tokens],
     }
     values = {"surface": "log_surface_probability", "meaning": "log_meaning_probability"}
-    found: dict[Equality, tuple[FloatArray, FloatArray]] = {}
+    found: dict[PartEquality, tuple[FloatArray, FloatArray]] = {}
     for name, pairs in known.items():
         if any(pairs):
             points = ((getattr(token, values[name]),) * 2 for token in tokens)
@@ -228,10 +229,10 @@ def _known_end(answer: AnswerTokens, found: FoundPart, step: int) -> tuple[float
     return None if found.ending is None else answer.endings.get(found.ending, {}).get(step)
 
 
-def _masses(answer: AnswerTokens, equality: Equality, tokens: IdArray, side: int | None = None) -> FloatArray:
+def _masses(answer: AnswerTokens, equality: PartEquality, tokens: IdArray, side: int | None = None) -> FloatArray:
     """Log masses of some tokens: the values told, or one side of the intervals around them."""
 
-    def known(name: Equality, values: FloatArray) -> FloatArray:
+    def known(name: PartEquality, values: FloatArray) -> FloatArray:
         bounds = None if side is None else answer.bounds.get(name)
         return (values if bounds is None or side is None else bounds[side])[tokens]
 

@@ -14,7 +14,7 @@ from typing import Any
 from semtoken.errors import InvalidInput
 from semtoken.parts.budget import Budget
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
-from semtoken.parts.part import Ending, Equality, FoundPart
+from semtoken.parts.part import Ending, FoundPart, PartEquality
 from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored_token import Flag
 
@@ -95,7 +95,7 @@ def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any]
     )
 
 
-def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> Equality:
+def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> PartEquality:
     """The equality under which the confidence of a value is computed, by its type, its text and its schema."""
     if value.kind != "string":
         return "exact"

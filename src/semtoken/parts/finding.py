@@ -24,7 +24,7 @@ from semtoken.parts.fields import (
     subschema,
 )
 from semtoken.parts.json_values import find_json
-from semtoken.parts.part import AnswerTokens, Equality, FoundPart, Part, Parts
+from semtoken.parts.part import AnswerTokens, FoundPart, Part, PartEquality, Parts
 from semtoken.parts.prose import find_figures, find_phrases, find_references, find_sentences, find_words, negations
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
@@ -40,7 +40,7 @@ def parts_of(
     answer: AnswerWithTokens | AnswerTokens,
     by: PartKind | Finder = "phrase",
     *,
-    equality: Equality | None = None,
+    equality: PartEquality | None = None,
     schema: Any = None,
     keys: bool = False,
     containers: bool = False,
@@ -130,7 +130,7 @@ def _check_options(
     if not all(hasattr(answer, name) for name in ("text", "starts" if isinstance(answer, AnswerTokens) else "tokens")):
         raise InvalidInput(f"'answer' must be a scored answer, got {shown(answer)}.")
     if equality is not None:
-        one_of("equality", equality, get_args(Equality))
+        one_of("equality", equality, get_args(PartEquality))
     for name, value in (("language", language), ("text", text)):
         if value is not None:
             text_option(value, name)
@@ -261,7 +261,7 @@ def _missing(path: str, schema: Mapping[str, Any]) -> Part:
     return replace(_nothing(kind if isinstance(kind, str) else "field", path, "exact"), present=False)
 
 
-def _nothing(kind: str, path: str | None, equality: Equality) -> Part:
+def _nothing(kind: str, path: str | None, equality: PartEquality) -> Part:
     return Part(
         start=0,
         end=0,

@@ -7,16 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 from semtoken.tokens.scored_token import Flag
 
-FloatArray = npt.NDArray[np.float64]
-IdArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
-Equality = Literal["exact", "surface", "meaning", "mixed"]
+PartEquality = Literal["exact", "surface", "meaning", "mixed"]
 """What counts as the same token: itself only; any token of the same spelling up to case and blanks; any token that
 means the same by the paper's rules. `mixed`: digits exactly, the other tokens of the part by their spelling."""
 Aggregate = Literal["product", "weakest"]
@@ -38,7 +34,7 @@ class FoundPart:
     """One past the last character."""
     kind: str
     """`word`, `sentence`, `number`, `string` and so on."""
-    equality: Equality
+    equality: PartEquality
     aggregate: Aggregate = "product"
     path: str | None = None
     """JSON Pointer (RFC 6901) of a field; None for other parts."""
@@ -80,9 +76,9 @@ class AnswerTokens:
     """Whether a token's text holds a digit [n]."""
     forced: BoolArray
     """Whether a grammar left no choice [n]. Such tokens are left out of the aggregates and counted in `Part.forced`."""
-    prose: Equality = "meaning"
+    prose: PartEquality = "meaning"
     """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
-    bounds: Mapping[Equality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    bounds: Mapping[PartEquality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
     """Lower and upper log masses by equality, where only the best tokens of a step are known."""
     endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
     """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
@@ -138,8 +134,8 @@ class Part:
     token that ends the value also spells its end."""
     closing_token: int | None
     """Index of the token after the value, at which it is seen whether the value ends; None where there is none."""
-    equality: Equality
-    """What counted as the same token; see `Equality`."""
+    equality: PartEquality
+    """What counted as the same token; see `PartEquality`."""
     tokens: tuple[int, ...]
     """Indexes of its tokens in the answer's tokens, forced ones included."""
     neutral_share: float

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from semtoken.errors import OverBudget
 from semtoken.parts.answers import AnswerWithTokens, tokens_touching
 from semtoken.parts.budget import Budget
-from semtoken.parts.part import Equality, FoundPart
+from semtoken.parts.part import FoundPart, PartEquality
 from semtoken.support.extras import require
 from semtoken.support.inputs import text
 from semtoken.support.thinking import thinking_end
@@ -265,7 +265,7 @@ def find_figures(text: str) -> Iterator[FoundPart]:
     for match in _FIGURE.finditer(text):
         kind = match.lastgroup or "number"
         whole = match.group()
-        equality: Equality = "mixed" if any(map(str.isalpha, whole)) else "exact"
+        equality: PartEquality = "mixed" if any(map(str.isalpha, whole)) else "exact"
         ends_in_digit = whole[-1].isdigit()
         yield FoundPart(
             match.start(),

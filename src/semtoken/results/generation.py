@@ -21,8 +21,8 @@ from semtoken.errors import InvalidInput
 from semtoken.support.inputs import shown
 from semtoken.support.text import shortened
 
-FloatArray = npt.NDArray[np.floating[Any]]
-IntArray = npt.NDArray[np.integer[Any]]
+AnyFloats = npt.NDArray[np.floating[Any]]
+AnyIntegers = npt.NDArray[np.integer[Any]]
 
 DEPTH = 0.65
 """Depth of the layer whose states are read, two thirds up. One value serves all models; it was chosen on one of
@@ -35,7 +35,7 @@ STATE_FIELDS = ("state", "state_depth", "state_prompt", "state_weights", "state_
 class HiddenState:
     """The hidden state of a model where it chose the last token of an answer, with what makes it comparable."""
 
-    values: FloatArray
+    values: AnyFloats
     """[H] output of one layer at that position."""
     depth: float
     """Depth of the layer in (0, 1]: 0.5 is the middle layer, 1 the last one."""
@@ -140,66 +140,66 @@ class Generation:
 
     token_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "token"))
     """[n] each token decoded alone."""
-    log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
+    log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] log-probability of each token."""
-    top_ids: Sequence[IntArray] | None = field(default=None, metadata=_layout("int32", 2, "token", "arrays"))
+    top_ids: Sequence[AnyIntegers] | None = field(default=None, metadata=_layout("int32", 2, "token", "arrays"))
     """[n] arrays: ids of the best tokens of each step, the chosen one first."""
     top_texts: Sequence[Sequence[str]] | None = field(default=None, metadata=_layout("string", 2, "token"))
     """[n] lists: texts of the tokens in `top_ids`, each decoded alone."""
-    top_log_probs: Sequence[FloatArray] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
+    top_log_probs: Sequence[AnyFloats] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
     """[n] arrays: log-probabilities of the tokens in `top_ids`."""
 
     sample_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "sample"))
     """[M] sampled answers; the greedy one is not among them."""
     sample_token_ids: Sequence[Sequence[int]] | None = field(default=None, metadata=_layout("int32", 2, "sample"))
     """[M] lists: their tokens, terminators included."""
-    sample_log_probs: Sequence[FloatArray] | None = field(
+    sample_log_probs: Sequence[AnyFloats] | None = field(
         default=None, metadata=_layout("float64", 2, "sample", "arrays")
     )
     """[M] arrays: log-probabilities of the sampled tokens at temperature 1, whatever they were drawn with."""
 
-    p_true_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    p_true_log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[2] log P("True") and log P("False") after the question whether the greedy answer is true."""
-    nli_logits: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "sample", "array"))
+    nli_logits: AnyFloats | None = field(default=None, metadata=_layout("float64", 3, "sample", "array"))
     """[M, M, 3] logits of contradiction, neutral and entailment between samples, each read behind the question: the
     row's sample is the premise, the column's the hypothesis."""
-    similarity: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
+    similarity: AnyFloats | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
     """[M, M] similarity, in [0, 1], of every two samples, each read behind the question."""
-    token_similarity: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
+    token_similarity: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] similarity, in [0, 1], of the greedy answer to the same answer without each token; 1 for special tokens."""
-    sample_token_similarity: Sequence[FloatArray] | None = field(
+    sample_token_similarity: Sequence[AnyFloats] | None = field(
         default=None, metadata=_layout("float64", 2, "sample", "arrays")
     )
     """[M] arrays: what `token_similarity` is, for every sample."""
-    nli_chosen_to_alternative: Sequence[IntArray] | None = field(
+    nli_chosen_to_alternative: Sequence[AnyIntegers] | None = field(
         default=None, metadata=_layout("int8", 2, "token", "arrays")
     )
     """[n] arrays in the order of `top_ids`: NLI class (0 contradiction, 1 neutral, 2 entailment) with the chosen token
     as premise and the alternative as hypothesis."""
-    nli_alternative_to_chosen: Sequence[IntArray] | None = field(
+    nli_alternative_to_chosen: Sequence[AnyIntegers] | None = field(
         default=None, metadata=_layout("int8", 2, "token", "arrays")
     )
     """[n] arrays: the same with the alternative as premise and the chosen token as hypothesis."""
-    hidden_states: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
+    hidden_states: AnyFloats | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
     """[M, H] output of the middle layer at the position that chose the last token of each sample."""
 
-    token_entropies: FloatArray | None = field(default=None, metadata={"layout": PER_TOKEN})
+    token_entropies: AnyFloats | None = field(default=None, metadata={"layout": PER_TOKEN})
     """[n] entropy of the next-token distribution from which each token was chosen, in nats."""
-    uniform_divergences: FloatArray | None = field(default=None, metadata={"layout": PER_TOKEN})
+    uniform_divergences: AnyFloats | None = field(default=None, metadata={"layout": PER_TOKEN})
     """[n] divergence of the uniform distribution from the next-token distribution p of each step, KL(U || p), in
     nats."""
-    best_log_probs: Sequence[FloatArray] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
+    best_log_probs: Sequence[AnyFloats] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
     """[n] arrays: log-probabilities of the 20 best tokens of each step, best first, whether chosen or not."""
-    attention_to_previous: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "token", "array"))
+    attention_to_previous: AnyFloats | None = field(default=None, metadata=_layout("float64", 3, "token", "array"))
     """[n, L, heads] how much each head of each layer attends to the token before, where each token is chosen, in
     [0, 1]. The first entry is about the prompt and means nothing."""
-    new_word_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    new_word_log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[words] log confidence of each word that the answer adds to the question, by the preset `default`."""
-    phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    phrase_log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[phrases] log confidence of each phrase of the answer, by the preset `default`."""
-    new_phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    new_phrase_log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[phrases] the same of the phrases that the answer adds to the question; of all phrases where it adds none."""
-    answer_state: FloatArray | None = field(default=None, metadata=_layout("float32", 1, "", "array"))
+    answer_state: AnyFloats | None = field(default=None, metadata=_layout("float32", 1, "", "array"))
     """[H] hidden state at the position that chose the last token, of the layer at `DEPTH`; calibration can learn from
     it."""
 

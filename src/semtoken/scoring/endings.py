@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from semtoken.results import ValueEnds
-from semtoken.support.arrays import FloatArray, IdArray
-from semtoken.tokens.vocabulary import BoolArray, Vocabulary
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
+from semtoken.tokens.vocabulary import Vocabulary
 
 _DIGIT = frozenset(b"0123456789")
 _NUMBER = frozenset(b"0123456789.eE+-")

@@ -32,6 +32,7 @@ from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.support.arrays import (
+    BoolArray,
     FloatArray,
     IdArray,
     Rows,
@@ -41,7 +42,7 @@ from semtoken.support.arrays import (
     looks_like_probabilities,
 )
 from semtoken.support.inputs import one_of
-from semtoken.tokens.vocabulary import BoolArray, Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 ROWS_ON_DEVICE = 64  # rows on an accelerator that are read together

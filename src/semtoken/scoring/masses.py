@@ -8,8 +8,7 @@ import numpy as np
 
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.steps import ReducedSteps
-from semtoken.support.arrays import FloatArray, IdArray
-from semtoken.tokens.vocabulary import BoolArray
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 
 class PrefixSet(NamedTuple):

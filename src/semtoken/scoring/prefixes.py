@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from semtoken.support.arrays import IdArray
+from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.tokens.tokenizers import REPLACEMENT
-from semtoken.tokens.vocabulary import BoolArray, Vocabulary, clean_up_spaces, normalize
+from semtoken.tokens.vocabulary import Vocabulary, clean_up_spaces, normalize
 
 FIRST_WINDOW = 4  # tokens decoded at first; doubled until the prefix set is decided
 EAGER_LOOKS = 16  # tokens behind a step of an answer in progress at each of which it is looked at again

@@ -18,8 +18,7 @@ from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, WholeRow
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.steps import MASSES, ReducedSteps
-from semtoken.support.arrays import FloatArray, IdArray, columns_above, gather
-from semtoken.tokens.vocabulary import BoolArray
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray, columns_above, gather
 
 
 def reduce_rows(

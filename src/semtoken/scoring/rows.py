@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from semtoken.support.arrays import (
     HUGE,
+    BoolArray,
     FloatArray,
     IdArray,
     Rows,
@@ -30,7 +31,6 @@ from semtoken.support.arrays import (
     widened,
 )
 from semtoken.support.compiled import in_threads
-from semtoken.tokens.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from semtoken.choices import Equality, FunctionWords, Members, Preset
+from semtoken.support.arrays import BoolArray
 from semtoken.support.inputs import flag, one_of
-from semtoken.tokens.vocabulary import BoolArray, Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "paper": {"equality": "meaning"},

@@ -18,9 +18,9 @@ from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import KINDS, Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, Candidates, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
-from semtoken.support.arrays import IdArray, read_only
+from semtoken.support.arrays import BoolArray, IdArray, read_only
 from semtoken.tokens.tokenizers import REPLACEMENT
-from semtoken.tokens.vocabulary import BoolArray, Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 
 class StepTables(NamedTuple):

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from semtoken.scoring.rows import LISTED
 from semtoken.scoring.scorer import Scorer
-from semtoken.support.arrays import FloatArray, IdArray
-from semtoken.tokens.vocabulary import BoolArray
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 MASSES = ("own", "cluster", "cluster_neutral", "neutrals", "alike", "alike_apart", "alike_neutral", "meaning")
 """The masses of a step, in the order of `ReducedSteps.logs`:

@@ -19,8 +19,7 @@ from semtoken.engine_tokens.precision import ROUNDING, Rounding
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
-from semtoken.support.arrays import FloatArray, IdArray
-from semtoken.tokens.vocabulary import BoolArray
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 VERY_FEW = 8
 IN_FULL = Rounding()

@@ -21,10 +21,9 @@ from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
 from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
-from semtoken.support.arrays import IdArray
+from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
-from semtoken.tokens.vocabulary import BoolArray
 
 FEW = 64
 """Up to this many steps are scored one by one, more of them in arrays."""

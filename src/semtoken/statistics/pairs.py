@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.methods import token_text
-from semtoken.support.arrays import FloatArray
+from semtoken.support.arrays import FloatArray, IntArray
 
 Pair: TypeAlias = tuple[str, str]
 AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
@@ -51,7 +51,6 @@ def with_question(question: str | None, text: str) -> str:
     return f"{question.strip()} {text.strip()}".strip() if question is not None else text.strip()
 
 
-IntArray = npt.NDArray[np.int64]
 ENTAILMENT = 2
 
 

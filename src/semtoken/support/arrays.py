@@ -21,6 +21,8 @@ Rows: TypeAlias = Any
 """Logits of shape [n, columns]: a numpy array or a torch tensor on any device."""
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 HUGE = 2.0**20  # above it the logarithm of a sum loses digits to rounding
 FEW = 32  # so many numbers are added up faster as Python's own

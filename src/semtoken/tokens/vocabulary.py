@@ -20,11 +20,9 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
 from semtoken.support import inputs
-from semtoken.support.arrays import IdArray, as_ids
+from semtoken.support.arrays import BoolArray, IdArray, as_ids
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens
-
-BoolArray = npt.NDArray[np.bool_]
 
 ByteErrors = Literal["replace", "run", "each"]
 """How a decoder treats bytes that are not UTF-8: one U+FFFD for each broken character (byte-level BPE), for

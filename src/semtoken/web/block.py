@@ -26,7 +26,7 @@ MOST_PARTS = 10_000
 """Most parts that a block holds: each takes some 600 bytes, a hundred times its text and more."""
 NO_MODEL = "Only a server that runs the model itself can follow other meanings: semtoken serve."
 
-Parts: TypeAlias = PartKind | Literal["auto"]
+WantedParts: TypeAlias = PartKind | Literal["auto"]
 """`auto`: the fields of an answer that is JSON, the phrases of any other."""
 
 
@@ -36,7 +36,7 @@ class BlockOptions:
 
     tokens: bool = False
     """Whether to add the scores of every token."""
-    parts: Parts | None = None
+    parts: WantedParts | None = None
     """The kind of parts that are added with their confidence; None: no parts."""
     competing: int = 0
     """How many of the meanings that compete at each of the most doubtful steps are added."""
@@ -97,7 +97,7 @@ class ProbeResult:
     """Why the model could not be asked; None if it was."""
 
 
-def parts_wanted(result: ScoredResponse, wanted: Parts, seconds: float = MAX_SECONDS) -> list[Part]:
+def parts_wanted(result: ScoredResponse, wanted: WantedParts, seconds: float = MAX_SECONDS) -> list[Part]:
     """The parts of an answer of the requested kind; raises a `SemtokenError` if they are not found within `seconds`."""
     if wanted == "auto":
         wanted = "field" if is_json(result.text) else "phrase"

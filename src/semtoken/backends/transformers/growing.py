@@ -13,9 +13,8 @@ import numpy as np
 
 from semtoken.backends.prompts import PaddedBatch
 from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
-from semtoken.support.arrays import IdArray
+from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.extras import require
-from semtoken.tokens.vocabulary import BoolArray
 
 if TYPE_CHECKING:
     from semtoken.backends.transformers.model import TransformersBackend

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.backends.prompts import PaddedBatch
-from semtoken.support.arrays import IdArray
+from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.extras import require
-from semtoken.tokens.vocabulary import BoolArray
 
 require("torch", extra="transformers")
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken.support.arrays import IdArray
-from semtoken.tokens.vocabulary import BoolArray
+from semtoken.support.arrays import BoolArray, IdArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,7 +64,7 @@ class ImagePart(_Loose):
 
 
 Part: TypeAlias = Annotated[TextPart | RefusalPart | JsonPart | ImagePart, Field(discriminator="type")]
-Parts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS)]
+TextOrParts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS)]
 
 
 class InputMessage(_Loose):
@@ -72,7 +72,7 @@ class InputMessage(_Loose):
 
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
-    content: Parts
+    content: TextOrParts
 
 
 class FunctionCall(_Loose):
@@ -98,7 +98,7 @@ class ToolOutput(_Loose):
 
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
-    output: Parts
+    output: TextOrParts
 
 
 _ITEM: TypeAdapter[Any] = TypeAdapter(
@@ -110,7 +110,7 @@ class PredicateForm(StrictForm):
     """A question with the answer yes or no."""
 
     type: Literal["predicate"]
-    instructions: Parts
+    instructions: TextOrParts
     name: str | None = None
 
 
@@ -125,7 +125,7 @@ class ChoiceForm(StrictForm):
     """A question with the answer that is one of several options."""
 
     type: Literal["choice"]
-    instructions: Parts
+    instructions: TextOrParts
     choices: list[ChoiceValue] = Field(min_length=2, max_length=255)
     name: str | None = None
 
@@ -141,7 +141,7 @@ class ScoreForm(StrictForm):
     """A question with the answer that is one of several ordered levels."""
 
     type: Literal["score"]
-    instructions: Parts
+    instructions: TextOrParts
     levels: list[ScoreLevel] = Field(min_length=2, max_length=10)
     name: str | None = None
 
