@@ -62,8 +62,8 @@ def load_json(text: str | bytes) -> Any:
     return json.loads(text)
 
 
-def parse_reply(text: str | bytes) -> Any:
-    """Parse JSON text.
+def parse_reply(text: str | bytes, what: str = "The reply") -> Any:
+    """Parse JSON text, which messages call `what`.
 
     Raises
     ------
@@ -73,13 +73,11 @@ def parse_reply(text: str | bytes) -> Any:
     try:
         return load_json(text)
     except json.JSONDecodeError as error:
-        raise InvalidInput(
-            f"The reply is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-        ) from error
+        raise InvalidInput(f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
     except RecursionError:
-        raise InvalidInput("The reply is no usable JSON: it is nested too deeply.") from None
+        raise InvalidInput(f"{what} is no usable JSON: it is nested too deeply.") from None
     except ValueError as error:  # bytes that are no UTF-8, numbers of thousands of digits
-        raise InvalidInput(f"The reply is not JSON: {error}.") from error
+        raise InvalidInput(f"{what} is not JSON: {error}.") from error
 
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -272,7 +272,7 @@ class PayloadStream:
         if data.strip() == DONE:
             self._done = True
             return []
-        values = parse_reply(data)
+        values = parse_reply(data, "A chunk of the stream, which may have broken off there,")
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
         if sent.kind == "error":
