@@ -59,7 +59,7 @@ def ask(
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
 ) -> None:
-    """Ask a model; see its answer, how uncertain it is, and which words are.
+    """Ask a model; see its answer, how sure it is, and of which words it is not.
 
     A question is put into the form that the model knows: the almanac's own, the chat template of the tokenizer if it
     has one, else the paper's prompt with one example (answers end at a newline). --raw-prompt sends it untouched.

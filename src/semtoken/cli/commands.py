@@ -180,7 +180,7 @@ class CommandPlace(NamedTuple):
 
 GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
     "Ask and score": {
-        "ask": CommandPlace("ask", "ask", "Ask a model; see its answer, how uncertain it is, and which words are."),
+        "ask": CommandPlace("ask", "ask", "Ask a model; see its answer, how sure it is, and of which words it is not."),
         "score": CommandPlace("score", "score", "Score a file of prompts, or of prompts with responses, line by line."),
         "demo": CommandPlace(
             "demo", "demo", "See a small model answer: what it is sure of, what it doubts, and what else it considered."
@@ -208,12 +208,12 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
         "serve": CommandPlace(
             "serve",
             "serve",
-            "Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key semtoken.",
+            "Serve a model over an OpenAI-compatible API; every choice carries a confidence under the key semtoken.",
         ),
         "proxy": CommandPlace(
             "proxy",
             "proxy",
-            "Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under semtoken.",
+            "Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under semtoken.",
         ),
         "doctor": CommandPlace(
             "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"

@@ -147,9 +147,9 @@ def proxy(
     *,
     keeping: JournalChoice,
 ) -> None:
-    """Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under `semtoken`.
+    """Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under `semtoken`.
 
-    It asks the server for log-probabilities, adds the uncertainty with its interval, takes out what the client did not
+    It asks the server for log-probabilities, adds the confidence with its interval, takes out what the client did not
     ask for, and passes everything else through unchanged, streams included. If the server gives none, the model of
     --read-with reads the answer here. If an answer cannot be scored, it arrives with the reason. With --calibrator and
     --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded

@@ -72,7 +72,7 @@ def serve(
     ] = False,
     keeping: JournalChoice,
 ) -> None:
-    """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
+    """Serve a model over an OpenAI-compatible API; every choice carries a confidence under the key `semtoken`.
 
     Open the address in a browser to ask questions on a page. Programs use
     POST /v1/chat/completions and /v1/completions (streams, logprobs, n, stop, temperature, top_p, seed),
