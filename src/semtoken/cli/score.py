@@ -98,22 +98,21 @@ def score(
     Each record has `question`, `prompt` (continued as it stands) or `messages`. With `response` (text or token ids)
     that text is scored; without, an answer is generated greedily. Other fields are carried through; scores of an
     earlier command are replaced. `messages` may hold images, as in transformers' chat templates: `{"type": "image",
-    "path": "scan.png"}`, relative to the file. A run that was interrupted, even killed, continues when you give the
-    same command again, and ends with the very lines of an undisturbed run.
+    "path": "scan.png"}`, relative to the file. Give the same command again to go on with a run that was interrupted,
+    even killed.
 
-    With --schema the answers are read as JSON. A table then has a row for each document and field: value, confidence,
-    what else was likely, and a decision; the scored lines lie beside it. Of a folder of images each is a document, of
-    which the model is asked for JSON that follows the schema.
+    With --schema the answers are read as JSON, and a table gets a row for each document and field: value, confidence,
+    what else was likely, and a decision. Of a folder of images each is a document, and the model is asked for JSON.
 
     For example:
 
-    - `semtoken score prompts.jsonl -o scored.jsonl --model Qwen/Qwen2.5-3B`
+    - `semtoken score prompts.jsonl -o scored.jsonl --model smollm2`
     - `semtoken score questions.jsonl --questions --tokens`
     - `semtoken score answers.csv -o scored.parquet --batch-size 16`
     - `semtoken score invoices.jsonl --schema invoice.schema.json -o fields.csv`
-    - `semtoken score scans/ --schema invoice.schema.json -o fields.csv --model path/to/an/image-text/model`
+    - `semtoken score scans/ --schema invoice.schema.json -o fields.csv -m MODEL`
     - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
-    - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
+    - `semtoken ask --json "Who painted Guernica?" | semtoken score - -m smollm2`
     """
     from semtoken.files.record_files import STANDARD
     from semtoken.score_file import ScoringJob
