@@ -142,6 +142,15 @@ def test_steps_that_fall_are_refused(saved: Path) -> None:
         from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
+@pytest.mark.parametrize(("place", "score"), [(-1, 0.5), (-1, 1e-9), (0, 0.0), (5, -100.0)])
+def test_scores_above_zero_or_out_of_order_are_refused(saved: Path, place: int, score: float) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["scores"][place] = score
+    with pytest.raises(ArtifactError, match="outside their ranges"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
 def test_a_failed_save_leaves_the_old_file(saved: Path) -> None:
     before = saved.read_bytes()
     with pytest.raises(ValueError, match="not JSON compliant"):

@@ -68,3 +68,22 @@ def test_biases_are_where_the_loss_with_a_standard_normal_prior_has_no_slope() -
     expected = (np.exp(z) / np.exp(z).sum(1, keepdims=True)).sum(0)
     assert np.bincount(labels, minlength=3) - expected == pytest.approx(found.biases, abs=2e-3)
     assert max(map(abs, found.biases)) > 0.2
+
+
+def test_an_option_without_any_probability_counts_as_one_of_minus_fifty_nats() -> None:
+    """At a temperature of 50 that is one nat below an option that has all of it."""
+    found = OptionScale(50.0, (0.0, 0.0), 8)([0.0, 1.0])
+    share = np.exp(-1) / (1 + np.exp(-1))
+    assert found == pytest.approx([(8 * share + 1) / 10, (8 * (1 - share) + 1) / 10], rel=1e-12)
+
+
+def test_an_option_needs_five_labels_for_biases_and_temperatures_have_ends() -> None:
+    p, _ = world(40, 1.0, (0.0, 0.0))
+    assert OptionScale.fit(p, [0] * 35 + [1] * 5).missing == ""
+    few = OptionScale.fit(p, [0] * 36 + [1] * 4)
+    assert few.biases == (0.0, 0.0) and "'1' is right in 4, 1 missing" in few.missing
+    assert OptionScale.fit(p[:30], [0] * 25 + [1] * 5).n == 30
+    for temperature, n in ((0.0199, 1), (50.1, 1), (1.0, 0)):
+        with pytest.raises(InvalidInput):
+            OptionScale(temperature, (0.0,), n)
+    assert OptionScale(0.02, (0.0,), 1).temperature == 0.02

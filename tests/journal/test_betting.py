@@ -108,6 +108,8 @@ def test_levels_must_be_shares() -> None:
         find_change([True], 1.0)
     with pytest.raises(InvalidInput):
         wrong_share(3, 2)
+    with pytest.raises(InvalidInput):
+        wrong_share(-1, 2)
 
 
 def _upper_end_by_hand(wrong: int, n: int, level: float) -> float:

@@ -241,6 +241,18 @@ def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None
     assert json.loads(run("size", url, "--json"))["entries"] == 0
 
 
+def test_the_size_is_that_of_the_file_and_of_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = Journal.open(str(path))
+    journal.add(rows_of(entry(i, sampled=i % 3 == 0) for i in range(2, 30)))
+    for reviewer, number in (("ann", 3), ("bob", 3), ("ann", 4)):
+        add_label(journal, f"entry-{number}", reviewer, True)
+    size = journal.size()
+    journal.close()
+    assert (size.entries, size.sampled, size.labels, size.reviewers) == (28, 9, 3, 2)
+    assert (size.first, size.last, size.bytes) == (1.7e9 + 2, 1.7e9 + 29, path.stat().st_size)
+
+
 def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["journal", "show", str(tmp_path / "none.db")])
     assert done.exit_code == 1 and list(tmp_path.iterdir()) == []

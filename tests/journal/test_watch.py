@@ -100,6 +100,25 @@ def test_labelling_again_does_not_make_an_answer_new(journal: Journal) -> None:
     assert undo(journal, "me") == "entry-199", "the label that was given last, not the one of the newest answer"
 
 
+def test_a_clock_that_is_set_back_changes_no_order(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The label given last is the one that is taken back, and answers count in the order in which they came."""
+    applied = fitted()
+    filled(journal, applied, [True] * 60)
+    before = watch(journal)
+    for hours, number in enumerate((3, 1, 2)):
+        monkeypatch.setattr("semtoken.journal.labels.time.time", lambda hours=hours: 1.6e9 - 3600 * hours)
+        add_label(journal, f"entry-{number}", "me", False)
+    assert watch(journal).wrong == 3
+    assert [undo(journal, "me") for _ in range(3)] == ["entry-2", "entry-1", "entry-3"]
+    for number in (1, 2, 3):
+        add_label(journal, f"entry-{number}", "me", True)
+    assert watch(journal) == before
+    filled(journal, applied, [False] * 30, first=60, begin=1.5e9)
+    late = watch(journal)
+    assert (late.state, late.order, late.n) == ("broken", "draw", 90)
+    assert late.broken_since == 1.5e9 + DAY * 60
+
+
 def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> None:
     """Wrong answers that are labelled first look like a change, until the answers before them have labels."""
     applied = fitted()

@@ -14,7 +14,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LARGE = "numpy", "scipy.optimize", "scipy.stats", "pandas", "torch", "hypothesis", "typer", "httpx", "sqlalchemy"
+LARGE = (
+    *("numpy", "scipy.optimize", "scipy.stats", "pandas", "pyarrow.parquet", "sklearn.linear_model", "sqlalchemy"),
+    *("torch", "transformers.generation.utils", "transformers.models.llama.modeling_llama", "hypothesis.strategies"),
+    *("typer.testing", "httpx", "alembic.command", "jsonschema"),
+)
 """What the package needs and takes long to import."""
 
 

@@ -88,7 +88,9 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
         n = connection.execute(sa.select(entries.c.n).where(entries.c.id == entry)).scalar()
         if n is None:
             raise InvalidInput("There is no such answer in the journal; perhaps it was deleted.")
-        said = {"correct": correct, "at": time.time()}
+        last = connection.execute(sa.select(sa.func.max(labels.c.at)).where(labels.c.reviewer == name)).scalar()
+        # Behind the person's last one, which `undo` takes back, also where the clock was set back.
+        said = {"correct": correct, "at": max(time.time(), (last or 0.0) + 1e-6)}
         again = sa.update(labels).where(labels.c.entry == n, labels.c.reviewer == name).values(said)
         if connection.execute(again).rowcount == 0:
             connection.execute(sa.insert(labels).values(entry=n, reviewer=name, **said))
