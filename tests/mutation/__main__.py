@@ -25,7 +25,7 @@ import typer
 
 from tests.mutation.changes import Change, changes
 from tests.mutation.functions import functions
-from tests.mutation.processes import ROOT, load_libraries, run_tests
+from tests.mutation.processes import FEW_EXAMPLES, ROOT, load_libraries, run_tests
 from tests.mutation.reached import Reached
 
 PACKAGES = ("scoring", "calibration", "payloads", "parts", "journal", "decisions")
@@ -102,7 +102,12 @@ def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
         KEPT.mkdir(parents=True, exist_ok=True)
         output = KEPT / "now.json"
         output.write_text("{}")
-        run_tests(source, ["--maxfail=1000000", *missing], [Reached(source / "semtoken", output)], 7200)
+        run_tests(
+            source,
+            ["--maxfail=1000000", f"--hypothesis-profile={FEW_EXAMPLES}", *missing],
+            [Reached(source / "semtoken", output)],
+            7200,
+        )
         now = json.loads(output.read_text())
         for file in missing:
             _kept(file).write_text(json.dumps({test: one for test, one in now.items() if test.startswith(f"{file}::")}))
@@ -154,7 +159,7 @@ class _Trial:
         self.failed.unlink(missing_ok=True)
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         expected = sum(self.tests[test]["seconds"] for test in tests)
-        status = run_tests(self.source, files, [Chosen(set(tests), self.failed)], 60 + 10 * expected)
+        status = run_tests(self.source, files, [Chosen(set(tests), self.failed)], 30 + 4 * expected)
         return status, self.failed.read_text() if self.failed.exists() else ""
 
     def _chosen(self, file: Path, change: Change) -> list[str]:

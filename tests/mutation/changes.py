@@ -51,7 +51,7 @@ def changes(source: str) -> list[Change]:
 
 
 def _nodes(node: ast.AST, place: tuple[str, ...]) -> Iterator[tuple[ast.expr | ast.stmt, tuple[str, ...]]]:
-    """The nodes and where they stand, without annotations and the texts of messages."""
+    """The nodes and where they stand, without annotations, decorators and the texts of messages."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             place = (*place, node.name)
@@ -62,7 +62,7 @@ def _nodes(node: ast.AST, place: tuple[str, ...]) -> Iterator[tuple[ast.expr | a
     if isinstance(node, ast.Raise | ast.JoinedStr):
         return
     for name, value in ast.iter_fields(node):
-        if name not in ("annotation", "returns"):
+        if name not in ("annotation", "returns", "decorator_list"):
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, ast.AST):
                     yield from _nodes(one, place)

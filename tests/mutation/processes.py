@@ -20,6 +20,8 @@ LARGE = (
     *("typer.testing", "httpx", "alembic.command", "jsonschema"),
 )
 """What the package needs and takes long to import."""
+FEW_EXAMPLES = "few"
+"""A profile of Hypothesis with which tests call the functions that they always call, and end soon."""
 
 
 def load_libraries() -> None:
@@ -32,6 +34,9 @@ def load_libraries() -> None:
             continue
     if "semtoken" in sys.modules:
         raise RuntimeError("semtoken is loaded already, so that a child would not see the change.")
+    from hypothesis import settings
+
+    settings.register_profile(FEW_EXAMPLES, deadline=None, derandomize=True, max_examples=5)
 
 
 def run_tests(source: Path, files: Iterable[str], plugins: list[object], limit: float) -> int | None:

@@ -167,6 +167,18 @@ def test_no_spelling_of_the_path_shows_what_was_not_decided(strict: Any) -> None
     assert other.content == model.content == reply
 
 
+@pytest.mark.parametrize("changed", [{}, {"reasoning_content": "the secret", "refusal": "the secret"}])
+def test_why_an_answer_has_no_score_does_not_quote_one_that_is_withheld(strict: Any, changed: dict[str, str]) -> None:
+    token = {"token": "the secret", "logprob": -2.0, "bytes": list(b"the secret")}
+    message = {"role": "assistant", "content": "the secret", **changed}
+    choice = {"index": 0, "message": message, "logprobs": {"content": [{**token, "top_logprobs": [token]}]}}
+    reply = json.dumps({"object": "chat.completion", "choices": [choice]}).encode()
+    with raw_upstream(answering(response(reply))) as upstream, strict(1e9, upstream.url) as url:
+        said = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=30)
+    assert said.json()["choices"][0]["message"]["content"].startswith("I do not know.")
+    assert "secret" not in said.text and "could not be scored" in said.json()["choices"][0]["semtoken"]["reason"]
+
+
 def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:
     with strict(1e9) as url:
         stream = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60)

@@ -10,11 +10,14 @@ from semtoken.payloads.formats import HiddenFields, Place, Shape
 from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.payloads.stream import Continuation, Frame
 from semtoken.results.blocks import KEY
+from semtoken.web.block import reason_block
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """The block that each choice gets, by the choice's index."""
 Withheld = Callable[[Mapping[str, Any] | None], str | None]
 """The block of a choice -> the text to show in place of its answer; None: the answer itself."""
+UNDECIDED = "The answer could not be scored, so nothing was decided."
+"""Stands for the reason, which may quote the answer, where the answer is withheld."""
 HERE = "block"
 """Stands for a block in what is remembered of an edit."""
 
@@ -73,11 +76,12 @@ class Editor:
     def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:
         for place in reply.places:
             block = None if place.choice is None else blocks.get(place.choice)
+            other = None if self.withheld is None else self.withheld(block)
             if block is not None:
-                yield Put(place.path, KEY, block)
+                quotes = other is not None and "decision" not in block
+                yield Put(place.path, KEY, reason_block(UNDECIDED) if quotes else block)
             else:  # of an upstream that scores, too: its numbers must not stand among ours
                 yield Drop((*place.path, KEY))
-            other = None if self.withheld is None else self.withheld(block)
             if other is not None:
                 yield from self.shape.withholding(reply.json.value, place, other)
         if self.hidden is not None:
