@@ -14,10 +14,11 @@ from PIL import Image
 
 import semtoken as st
 from semtoken.backends.transformers import TransformersBackend
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import BackendError, InvalidInput, ModelError
 from semtoken.files.images import MOST_BYTES, read_image
 from tests import tiny
-from tests.backends.image_models import KINDS, image_model
+from tests.backends.image_models import KINDS, QUICK, image_model
+from tests.backends.plain_pass import off, ways
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
 
@@ -42,14 +43,20 @@ def plain(model: Any, processor: Any, messages: Any, ids: list[int], types: int)
     length = inputs["input_ids"].shape[1]
     inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([ids])], dim=1)
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-    if "token_type_ids" in inputs:
-        inputs["token_type_ids"] = torch.nn.functional.pad(inputs["token_type_ids"], (0, len(ids)), value=types)
+    for name in ("token_type_ids", "mm_token_type_ids"):
+        if name in inputs:
+            inputs[name] = torch.nn.functional.pad(inputs[name], (0, len(ids)), value=types)
+    if (mask := inputs.get("cross_attention_mask")) is not None:  # [1, T, images, tiles]: replies see what the end sees
+        inputs["cross_attention_mask"] = torch.cat([mask, mask[:, -1:].expand(-1, len(ids), -1, -1)], dim=1)
     with torch.no_grad():
         rows = model(**inputs).logits[0, length - 1 : -1, : len(processor.tokenizer)].double().log_softmax(-1)
     return float(rows[range(len(ids)), ids].sum())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SOME_SLOW = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", SOME_SLOW)
 def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
     model, processor = image_model(kind)
     stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
@@ -68,6 +75,29 @@ def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
     [found] = stc.backend.next_log_probs([asked()], continuations)
     expected = [plain(model, processor, asked(), ids, types) for ids in continuations]
     assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "PaliGemma"])
+def test_objects_without_a_processor_read_texts(kind: str) -> None:
+    model, processor = image_model(kind)
+    backend = TransformersBackend(model, processor.tokenizer)
+    for name, way in ways(backend, tokens=4, lengths=(9, 3, 5)).items():
+        assert off(backend, way) < 1e-3, name
+
+
+def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
+    model, processor = image_model("Llava")
+    stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
+
+    def fail(module: Any, args: Any, inputs: dict[str, Any]) -> None:
+        if inputs.get("pixel_values") is not None and inputs.get("past_key_values") is None:
+            raise IndexError("The shape of the mask [24] does not match")
+
+    model.register_forward_pre_hook(fail, with_kwargs=True)
+    assert stc.generate(["who is it"], max_new_tokens=2)
+    with pytest.raises(BackendError, match=r"not known which is right.*Prompts of text can be scored"):
+        stc.generate([asked()], max_new_tokens=2)
 
 
 @pytest.mark.parametrize("kind", ["Llava", "Gemma3"])
