@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,6 +56,18 @@ def test_every_command_explains_itself(semtoken: RunCommand, command: tuple[str,
     result = semtoken(*command, "--help")
     assert result.exit_code == 0
     assert f"semtoken {' '.join(command)}" in result.stdout
+
+
+@pytest.mark.parametrize("group", ["decide", "cluster", "bench", "journal"])
+def test_a_group_shows_an_example_and_its_commands(
+    semtoken: RunCommand, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = semtoken(group, "--help").stdout.splitlines()
+    commands = dict(commands_of(get_command(app)))
+    assert lines[1].startswith(f"For example: semtoken {group} ")
+    listed = {line.split()[0] for line in lines if re.match(r"  \S+  ", line)}
+    assert {path[1] for path in commands if path[0] == group} <= listed
 
 
 def test_help_fits_a_screen_and_has_an_example(semtoken: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:

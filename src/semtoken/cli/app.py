@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semtoken.cli.commands import CommandsOnDemand, print_commands
+from semtoken.cli.commands import GROUPS, CommandsOnDemand, print_commands
 from semtoken.cli.console import tell
 from semtoken.errors import MissingExtra, SemtokenError
 from semtoken.support.extras import all_that_is_missing, missing_extra
@@ -34,7 +34,9 @@ class Commands(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write what the commands are for, without the libraries that format Markdown: help is there at once."""
-        print_commands(self, ctx)
+        print_commands(
+            self, ctx, {title: {n: p.summary for n, p in places.items()} for title, places in GROUPS.items()}
+        )
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""

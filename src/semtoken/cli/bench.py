@@ -13,7 +13,7 @@ import typer
 
 from semtoken.cli.bench_run import run
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
-from semtoken.cli.commands import ShortHelp
+from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import counting, err, out, tell
 from semtoken.cli.lm_eval import lm_eval
 from semtoken.cli.options import ScoresOption, output_file
@@ -339,6 +339,7 @@ def _tell_spent(judges: Sequence[Judge]) -> None:
 
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="The paper's experiment on any model: answers, uncertainties, judgements, tables.",

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from semtoken.almanac import ALMANAC
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
-from semtoken.cli.commands import ShortHelp
+from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import err, out, phases, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import JsonOption, RevisionOption, VerboseOption
@@ -197,6 +197,7 @@ def _sizes(cut: Mapping[str, Any]) -> Table:
 
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     help="Make the clusters of a model's tokens; look into them, list and remove them.",
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
 if TYPE_CHECKING:
@@ -108,8 +108,18 @@ def examples_apart(help: str) -> tuple[str, list[str]]:
     return text.strip(), [one.replace("`", "") for one in examples if one]
 
 
-def print_commands(group: Any, ctx: Any) -> None:
-    """Print the help of the whole program: what it is for, its options, and each command with its summary."""
+class CommandGroup(TyperGroup):
+    """Commands that belong together, such as those of `decide`, with help in the form of all others."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write what the commands are for, the first one's first example before them."""
+        helps = {name: examples_apart(inspect.cleandoc(one.help or "")) for name, one in self.commands.items()}
+        summaries = {name: _plain(text.partition("\n\n")[0]) for name, (text, _) in helps.items()}
+        print_commands(self, ctx, {"Commands": summaries}, next(iter(helps.values()))[1][0])
+
+
+def print_commands(group: Any, ctx: Any, summaries: Mapping[str, Mapping[str, str]], example: str = "") -> None:
+    """Print the help of several commands: what they are for, the options, and by title each with its summary."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
@@ -117,14 +127,14 @@ def print_commands(group: Any, ctx: Any) -> None:
 
     console = Console(highlight=False, emoji=False)
     console.print(group.get_usage(ctx), markup=False, soft_wrap=True)
-    console.print()
+    console.print(f"For example: {example}\n" if example else "", markup=False)
     for paragraph in inspect.cleandoc(group.help or "").split("\n\n"):
-        console.print(Padding(Text(" ".join(paragraph.split()).replace("`", "")), (0, 2, 1, 2)))
-    for title, places in GROUPS.items():
+        console.print(Padding(Text(_plain(paragraph)), (0, 2, 1, 2)))
+    for title, commands in summaries.items():
         table = Table.grid(padding=(0, 2))
-        table.add_column(min_width=2 + max(map(len, PLACES)))
-        for name, place in places.items():
-            table.add_row(Text(f"  {name}", style="cyan"), Text(place.summary))
+        table.add_column(min_width=2 + max(len(name) for names in summaries.values() for name in names))
+        for name, summary in commands.items():
+            table.add_row(Text(f"  {name}", style="cyan"), Text(summary))
         console.print(title, style="bold")
         console.print(table)
     table = Table.grid(padding=(0, 2))
@@ -133,6 +143,10 @@ def print_commands(group: Any, ctx: Any) -> None:
             table.add_row(Text(f"  {record[0]}", style="cyan"), Text(record[1]))
     console.print("\nOptions", style="bold")
     console.print(table)
+
+
+def _plain(paragraph: str) -> str:
+    return " ".join(paragraph.split()).replace("`", "")
 
 
 def _two_columns(params: Sequence[Any], ctx: Any) -> Table:

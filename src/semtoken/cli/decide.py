@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.choices import Promise, Reading
-from semtoken.cli.commands import ShortHelp
+from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from semtoken.decisions.remote import Asker
     from semtoken.decisions.settings import DecisionSettings
 
-app = typer.Typer(no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server.")
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server."
+)
 
 AnswersArgument = Annotated[
     Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="What `semtoken decide run` wrote.")

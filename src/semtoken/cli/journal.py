@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.commands import ShortHelp
+from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import json_line, out, tell, untrusted
 from semtoken.cli.journal_options import VARIABLE
 from semtoken.cli.options import ForceOption, JsonOption, output_file
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from semtoken.journal.store import InUse, Journal
 
 
-app = typer.Typer(no_args_is_help=True, help="Look into a journal of scored answers, take it out, delete from it.")
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Look into a journal of scored answers, take it out, delete from it."
+)
 
 UrlArgument = Annotated[
     str,
@@ -145,7 +147,7 @@ def delete(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete entries with their labels, by age or by the person who asked; with both, only what is both.
+    """Delete entries with their labels, by age or by the person who asked; with both, only entries that meet both.
 
     It fails as long as a file of the journal still holds deleted texts, and says why. Files that you exported before
     keep their texts: delete those yourself.
