@@ -22,6 +22,10 @@ REPLACED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.Div,
     ast.Div: ast.Mult,
 }
+COMMUTATIVE = {"max", "min", "maximum", "minimum", "logaddexp", "union", "where"}
+"""Functions that take their first arguments in any order, as `where` of SQL does."""
+CHECKS = {"strict", "timeout", "check", "exist_ok", "parents", "missing_ok"}
+"""Named arguments that change no number."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ def changes(source: str) -> list[Change]:
 
 
 def _nodes(node: ast.AST, place: tuple[str, ...]) -> Iterator[tuple[ast.expr | ast.stmt, tuple[str, ...]]]:
-    """The nodes and where they stand, without annotations, decorators and the texts of messages."""
+    """The nodes and where they stand, without annotations, decorators, the texts of messages and what
+    changes no number.
+    """
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             place = (*place, node.name)
@@ -59,7 +65,9 @@ def _nodes(node: ast.AST, place: tuple[str, ...]) -> Iterator[tuple[ast.expr | a
             place = (name,)
     if isinstance(node, ast.expr | ast.stmt):
         yield node, place
-    if isinstance(node, ast.Raise | ast.JoinedStr):
+    if isinstance(node, ast.Raise | ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in CHECKS):
+        return
+    if isinstance(node, ast.Call) and _last_name(node.func) in ("sleep", "String"):
         return
     for name, value in ast.iter_fields(node):
         if name not in ("annotation", "returns", "decorator_list"):
@@ -86,11 +94,15 @@ def _changed(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Constant(value=int() as value):
             yield from (ast.Constant(value - 1), ast.Constant(value + 1))
         case ast.Constant(value=float() as value):
-            yield from (ast.Constant(value * 0.8), ast.Constant(value * 1.2))
-        case ast.Call(args=[first, second, *others]):
+            yield from (ast.Constant(value * 0.8 if value else -0.1), ast.Constant(value * 1.2 if value else 0.1))
+        case ast.Call(func=called, args=[first, second, *others]) if _last_name(called) not in COMMUTATIVE:
             starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
             if not starred and ast.dump(first) != ast.dump(second):
                 yield _with(node, args=[second, first, *others])
+
+
+def _last_name(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
 def _with(node: ast.AST, **fields: object) -> ast.AST:
