@@ -142,6 +142,21 @@ def test_steps_that_fall_are_refused(saved: Path) -> None:
         from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("alpha", 0.0), ("alpha", 1.0), ("n", 1), ("n_wrong", -1), ("uncertainty", -0.1), ("promise", "all")],
+)
+def test_thresholds_outside_their_ranges_are_refused(saved: Path, name: str, value: Any) -> None:
+    scores = -np.arange(1, 101) / 100
+    threshold = st.Threshold.fit(scores, [1] * 95 + [0] * 5, alpha=0.2)
+    st.Calibrator.load(saved.parent).save(saved.parent, threshold)
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["threshold"][name] = value
+    with pytest.raises(ArtifactError, match="threshold"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
 @pytest.mark.parametrize(("place", "score"), [(-1, 0.5), (-1, 1e-9), (0, 0.0), (5, -100.0)])
 def test_scores_above_zero_or_out_of_order_are_refused(saved: Path, place: int, score: float) -> None:
     values = json.loads(saved.read_bytes())

@@ -70,6 +70,24 @@ def test_intervals_of_masses_become_bounds() -> None:
     assert answer.bounds[1] == pytest.approx((0.0, 0.1 / 0.7))
 
 
+def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None:
+    """Masses .3 and .1 in one order; at most .02 and .06 in the other, at least nothing."""
+    answer = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.0, 0.0], high=[[0.3, 0.1], [0.02, 0.06]]))
+    assert answer.probabilities == pytest.approx(((0.75 + 0.25) / 2, (0.25 + 0.75) / 2))
+    assert answer.allowed_mass == pytest.approx(0.2) and answer.order_spread == pytest.approx(0.5)
+    assert answer.bounds is not None
+    assert answer.bounds[0] == pytest.approx((0.75 / 2, (0.75 + 1) / 2))
+    over = answer_from_masses(Predicate("?"), masses([0.9, 0.3]))  # rounding of a server's numbers
+    assert over.allowed_mass == 1.0 and over.probabilities == pytest.approx((0.75, 0.25))
+
+
+def test_confidence_is_zero_where_options_are_alike_or_the_best_level_is_not_the_middle() -> None:
+    assert confidence_of([0.25] * 4, ordered=False) == 0.0
+    # Level 0 is best; the mean distance from it is 1.3, of an even spread .6 x 2 + ... = 2/3.
+    assert confidence_of([0.4, 0.25, 0.35], ordered=True) == 0.0
+    assert confidence_of([0.8, 0.15, 0.05], ordered=True) == pytest.approx(1 - 0.25 / (2 / 3))
+
+
 def test_no_mass_at_all_is_no_number() -> None:
     answer = answer_from_masses(Predicate("?"), masses([0.0, 0.0]))
     assert answer.probabilities == () and answer.refusal is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.journal.spool import lines_of
+from semtoken.journal.spool import Spool, lines_of
 from semtoken.journal.store import Journal
 from semtoken.journal.writer import JournalWriter, adopt_left_behind
 from tests.journal.databases import can_run_postgres, postgres
@@ -264,3 +264,27 @@ def writing_process(of: int) -> int:
                     return int(child)
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_line_that_was_written_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool, first = Spool(tmp_path / "spool", 10**6), entry(1).line()
+    assert spool.append(first) is None and spool.waiting_bytes == len(first)
+    write = os.write
+    monkeypatch.setattr("semtoken.journal.spool.os.write", lambda file, line: write(file, line[:50]))
+    assert spool.append(entry(2).line()) == "disk"
+    monkeypatch.setattr("semtoken.journal.spool.os.write", write)
+    assert spool.append(entry(3).line()) is None
+    [file] = spool.take()
+    assert file.read_bytes() == first + entry(3).line()
+    assert spool.take() == [file] and spool.waiting_bytes == file.stat().st_size
+    spool.remove(file)
+    assert spool.waiting_bytes == 0 and spool.take() == []
+    spool.close()
+    assert not list((tmp_path / "spool").iterdir())
+
+
+def test_as_many_bytes_may_wait_as_were_allowed(tmp_path: Path) -> None:
+    lines = [entry(number).line() for number in (1, 2, 3)]
+    spool = Spool(tmp_path / "spool", len(lines[0]) + len(lines[1]))
+    assert [spool.append(line) for line in lines] == [None, None, "full"]
+    spool.close()

@@ -163,7 +163,7 @@ class _Trial:
         return status, self.failed.read_text() if self.failed.exists() else ""
 
     def _chosen(self, file: Path, change: Change) -> list[str]:
-        """The tests that call the changed function, files by their seconds, up to the limit."""
+        """The quickest tests that call the changed function, up to the limit, by file."""
         module = str(file.relative_to(self.source / "semtoken"))
         found = self._calling({f"{module}:{'.'.join(change.place[: k + 1])}" for k in range(len(change.place))})
         if len(found) < FEW and change.place:  # of a module or a class, compiled, or remembered
@@ -172,23 +172,20 @@ class _Trial:
             found = {
                 test for test, called in self.reached.items() if any(one.startswith(f"{module}:") for one in called)
             }
-        by_file: dict[str, list[str]] = defaultdict(list)
-        for test in found:
-            by_file[test.partition("::")[0]].append(test)
-        chosen: list[str] = []
+        chosen: dict[str, list[str]] = defaultdict(list)
         left = self.most
-        for tests in sorted(by_file.values(), key=self._seconds):
-            left -= self._seconds(tests)
+        for test in sorted(found, key=self._seconds):
+            left -= self._seconds(test)
             if left < 0 and chosen:
                 break
-            chosen += tests
-        return chosen
+            chosen[test.partition("::")[0]].append(test)
+        return [test for tests in sorted(chosen.values(), key=lambda t: sum(map(self._seconds, t))) for test in tests]
 
     def _calling(self, functions: set[str]) -> set[str]:
         return {test for test, called in self.reached.items() if functions & called}
 
-    def _seconds(self, tests: list[str]) -> float:
-        return sum(float(self.tests[test]["seconds"]) for test in tests)
+    def _seconds(self, test: str) -> float:
+        return float(self.tests[test]["seconds"])
 
 
 def _naming(package: Path, name: str) -> set[str]:

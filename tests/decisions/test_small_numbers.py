@@ -1,0 +1,100 @@
+"""Small numbers around decisions, by hand: bounds from a list, lengths of requests, usage, sizes, defaults."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.deciding import _Size, shared_size
+from semtoken.decisions.lookups import _of_list
+from semtoken.decisions.prompts import plain_tokens
+from semtoken.decisions.remote import asked_texts
+from semtoken.decisions.settings import DecisionLimits, DecisionSettings
+from semtoken.decisions.wire import openai, sglang
+from semtoken.decisions.wire.extension import DecisionRequest
+from semtoken.errors import InvalidInput
+from semtoken.payloads.formats import served_shapes
+from tests.tiny import byte_level_bpe
+
+
+def test_an_unlisted_token_has_at_most_what_is_left_and_what_the_last_one_has() -> None:
+    ids = np.array([3, 5, 9])
+    low, high = _of_list(np.array([5, 2]), np.log([0.5, 0.3]), ids)
+    assert low.tolist() == [-math.inf, math.log(0.5), -math.inf]
+    assert np.exp(high) == pytest.approx([0.2, 0.5, 0.2])
+    low, high = _of_list(np.array([5, 2]), np.log([0.5, 0.1]), ids)
+    assert np.exp(high) == pytest.approx([0.1, 0.5, 0.1])
+    assert np.exp(_of_list(np.array([5]), np.array([0.0]), ids)[1]) == pytest.approx([0.0, 1.0, 0.0], abs=1e-12)
+
+
+def test_as_many_tokens_are_asked_for_as_an_answer_can_need() -> None:
+    chat = next(shape for shape in served_shapes() if shape.path.endswith("/chat/completions"))
+    for question, reading, length in (
+        (Predicate("So?"), "labels", 1),
+        (Predicate("So?"), "words", 1),
+        (Choice("Which?", ["red", "green"]), "labels", 1),
+        (Choice("Which?", ["red", "green"]), "words", 5),
+        (Score("How?", ["low", "high"]), "labels", 1),
+    ):
+        for text in asked_texts("x", [question], ReadingOptions(reading)).texts:  # type: ignore[arg-type]
+            body = text.request(chat, "a state", top=7, model="m")
+            assert body["max_tokens"] == length and body["temperature"] == (1.0 if length == 1 else 0.0)
+
+
+def test_what_replies_say_of_their_tokens() -> None:
+    questions = (Predicate("So?"),)
+    request = DecisionRequest("openai", "m", "state", questions, ("a",), None, {})
+    answers = [AnsweredQuestion(questions[0], (0.7, 0.3), 0.9)]
+    told = openai.reply(request, "m", answers, None, [{}], 42)["usage"]
+    assert told == {
+        "input_tokens": 42,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 42,
+    }
+    other = sglang.reply(request, "m", answers, None, [{}], 42)
+    assert other["usage"] == {"prompt_tokens": 42, "completion_tokens": 0, "total_tokens": 42}
+    assert other["prompt_format_version"] == 1
+
+
+def test_shared_beginnings_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = [[1, 2, 3], [1, 2, 4, 5], [1, 2, 4, 5], [9]]
+    assert shared_size(prompts) == 3 + 2 + 0 + 1
+    size = _Size()
+    for one in prompts:
+        size.add(one)
+    assert (size.read, size.tokenised) == (6, 12)
+    monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 6)
+    monkeypatch.setattr("semtoken.decisions.deciding.MOST_SHARED_TOKENS", 13)
+    with pytest.raises(InvalidInput):
+        size.add([8])
+    monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 100)
+    with pytest.raises(InvalidInput):
+        size.add([8])  # 14 with the state counted for each
+
+
+def test_settings_have_the_usual_levels() -> None:
+    settings = DecisionSettings()
+    assert (settings.alpha, settings.delta, settings.promise) == (0.1, 0.1, "selective")
+    assert settings.limits == DecisionLimits()
+    options = ReadingOptions()
+    assert (options.reading, options.orders) == ("labels", 1)
+
+
+def test_a_prompt_gets_no_token_that_the_tokenizer_would_put_around_a_text() -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    own = byte_level_bpe()
+    plain = plain_tokens(own, "Is it late?")
+    before = own.backend_tokenizer.post_processor
+    try:
+        own.backend_tokenizer.post_processor = TemplateProcessing(single="<|end|> $A", special_tokens=[("<|end|>", 0)])
+        assert own("Is it late?")["input_ids"] == [0, *plain]
+        assert plain_tokens(own, "Is it late?") == plain
+    finally:
+        own.backend_tokenizer.post_processor = before
