@@ -56,7 +56,7 @@ def run(
     n: Annotated[int, typer.Option("-n", help="How many changes.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed makes the same changes.")] = 1,
     packages: Annotated[list[str] | None, typer.Option(help="Packages of semtoken, or files in it.")] = None,
-    tests: Annotated[list[str] | None, typer.Option(help="Folders of tests.")] = None,
+    tests: Annotated[list[str] | None, typer.Option(help="Folders of tests, or files.")] = None,
     seconds: Annotated[float, typer.Option(help="Begin no further change after so long.")] = 1e9,
     most: Annotated[float, typer.Option(help="Seconds of tests for one change, as they took without it.")] = 120,
 ) -> None:
@@ -95,7 +95,8 @@ def _files(path: Path) -> list[Path]:
 
 def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
     """What the tests of a folder call and how long they take, from earlier runs or, where a file changed, from now."""
-    files = [str(file.relative_to(ROOT)) for file in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
+    place = ROOT / "tests" / folder
+    files = [str(file.relative_to(ROOT)) for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])]
     missing = [file for file in files if not _kept(file).exists()]
     if missing:
         print(f"Finding which functions {len(missing)} files of tests/{folder} call ...", flush=True)
