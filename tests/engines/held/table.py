@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -23,7 +24,8 @@ HEAD = """# Engines' numbers, held against the model's own
 This page is written by `python -m tests.engines.held`. It starts an engine, asks it, and compares each
 log-probability that semtoken reads with transformers in float32, teacher-forced on the reply's tokens with the same
 weights. `raw` is the model's own distribution, `processed` the one after bias, penalties, temperature, top-k and top-p.
-Differences are the largest at a token, in nats. The default tests replay every exchange here.
+Requests with the same verdict share a row, with the smallest and largest of their differences: each is the largest at
+a token, in nats. The default tests replay every exchange.
 """
 ROW = "| {} | {} | {} | {} | {} |\n"
 
@@ -37,8 +39,10 @@ def table() -> str:
         text += (
             f"\n## {engine}\n\n{first.version}, {first.date}; weights: {first.weights}{ARITHMETIC.get(engine, '')}.\n\n"
         )
-        text += ROW.format("request", "semtoken calls it", "from raw", "from processed", "verdict") + "|---" * 5 + "|\n"
-        text += "".join(row(exchange) for exchange in exchanges)
+        text += (
+            ROW.format("requests", "semtoken calls it", "from raw", "from processed", "verdict") + "|---" * 5 + "|\n"
+        )
+        text += "".join(rows(exchanges))
     return text
 
 
@@ -48,19 +52,31 @@ def in_order() -> list[Exchange]:
     return sorted(map(load, recorded()), key=lambda exchange: (exchange.engine, names.index(exchange.name)))
 
 
-def row(exchange: Exchange) -> str:
-    """One exchange's row."""
+def rows(exchanges: list[Exchange]) -> Iterator[str]:
+    """A row for all requests with the same verdict, with the smallest and largest of their differences."""
+    alike: dict[tuple[str, str], list[Exchange]] = {}
+    for exchange in exchanges:
+        alike.setdefault(judged(exchange), []).append(exchange)
+    for (called, said), group in alike.items():
+        names = ", ".join(f"{one.name} ({one.note})" if one.note else one.name for one in group)
+        found = [[furthest(one, kind) for one in group] for kind in ("raw", "processed")]
+        yield ROW.format(names, called, *map(ends, found), said.replace("|", "\\|"))
+
+
+def judged(exchange: Exchange) -> tuple[str, str]:
+    """What semtoken calls its numbers, and the verdict."""
     if exchange.status != 200:
-        return ROW.format(exchange.name, "-", "-", "-", f"the server refuses it: {exchange.status}")
+        return "-", f"the server refuses it: {exchange.status}"
     payload, problem = reading(exchange.reply)
     called = "-" if payload is None or problem else payload.distribution
-    far = {kind: furthest(exchange, kind) for kind in ("raw", "processed")}
-    shown = [
-        "-" if far[kind] is None else f"{far[kind]:.1e}" if (far[kind] or 0) < 0.001 else f"{far[kind]:.3f}"
-        for kind in far
-    ]
-    note = f" ({exchange.note})" if exchange.note else ""
-    return ROW.format(exchange.name, called, *shown, (verdict(exchange, called, problem) + note).replace("|", "\\|"))
+    return called, verdict(exchange, called, problem)
+
+
+def ends(found: list[float | None]) -> str:
+    """The smallest and the largest difference of those that are known."""
+    known = sorted(value for value in found if value is not None)
+    shown = [f"{value:.1e}" if value < 0.001 else f"{value:.3f}" for value in known]
+    return " to ".join(dict.fromkeys((shown[0], shown[-1]))) if shown else "-"
 
 
 def furthest(exchange: Exchange, kind: str) -> float | None:
