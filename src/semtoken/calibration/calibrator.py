@@ -273,7 +273,13 @@ class Calibrator:
         self.fingerprint.require_same(fingerprint_of(scored))
         groups = _question_numbers(scored, prompts, method)
         if self._fitted_on(answers, identities(scored, prompts)):
-            _require_folds(answers)
+            try:
+                require_enough(answers)
+            except InvalidInput as error:
+                raise InvalidInput(
+                    "Some of these answers are among those that the calibrator was fitted on, by their questions and "
+                    "texts, and they are too few to cross-validate. Give others, with `prompts` if they are alike."
+                ) from error
             chances, base = cross_validated(answers, self.method, groups=groups, seed=seed)
         else:
             chances, base = self._chances(answers.log_score), np.full(answers.n, self.n_correct / self.n)
@@ -411,16 +417,6 @@ def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
         n_correct=answers.n_correct,
         scores=tuple(np.sort(answers.log_score).tolist()),
     )
-
-
-def _require_folds(answers: LabelledScores) -> None:
-    try:
-        require_enough(answers)
-    except InvalidInput as error:
-        raise InvalidInput(
-            "Some of these answers are among those that the calibrator was fitted on, by their questions and texts, and"
-            " they are too few to cross-validate. Give others, with `prompts` if they are alike."
-        ) from error
 
 
 def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | None) -> npt.NDArray[np.intp] | None:

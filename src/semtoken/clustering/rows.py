@@ -135,7 +135,18 @@ def as_rows(table: Any, metric: Metric) -> Rows:
     if not parts:
         raise InvalidInput("The token table has no parts.")
     for part in parts:
-        _check_shape(part, len(parts[0]))
+        n = len(parts[0])
+        if part.dtype not in (np.float32, np.float16, np.uint16):
+            raise InvalidInput(
+                f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
+                "in uint16 can be clustered."
+            )
+        if part.ndim != 2 or part.shape[1] == 0:
+            raise InvalidInput(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
+        if len(part) == 0:
+            raise InvalidInput("The token table has no rows: there is nothing to cluster.")
+        if len(part) != n:
+            raise InvalidInput(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
     norms = [_norms(part) for part in parts]
     _check_finite(parts, norms)
     zero = np.all([norm == 0 for norm in norms], axis=0)
@@ -175,20 +186,6 @@ def _as_numpy(part: Any) -> AnyArray:
         with np.errstate(over="ignore"):  # what overflows is refused below as infinite
             part = part.astype(np.float32)
     return np.ascontiguousarray(part)
-
-
-def _check_shape(part: AnyArray, n: int) -> None:
-    if part.dtype not in (np.float32, np.float16, np.uint16):
-        raise InvalidInput(
-            f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
-            "in uint16 can be clustered."
-        )
-    if part.ndim != 2 or part.shape[1] == 0:
-        raise InvalidInput(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
-    if len(part) == 0:
-        raise InvalidInput("The token table has no rows: there is nothing to cluster.")
-    if len(part) != n:
-        raise InvalidInput(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
 
 
 def _chunks(n: int) -> list[slice]:

@@ -171,10 +171,7 @@ class DecisionJob:
         if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
             why = line.fault or 'it needs the field "state".'
             raise InvalidInput(f"{self.source}, line {line.number}: {why}")
-        return dump_json(self._record(line.value, ask, line.number)) + b"\n"
-
-    def _record(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
-        answers = ask(item["state"], self.questions, self.options)
+        answers = ask(line.value["state"], self.questions, self.options)
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
         blocks: dict[str, dict[str, Any]] = {name: {} for name in answers}
         if self.calibrator is not None:
@@ -182,8 +179,10 @@ class DecisionJob:
                 blocks[record.name] = self.calibrator.block(record)
         if self.keep is not None:
             for name, answer in answers.items():
-                self.keep(answer, self.options, blocks[name], place=f"{self.source}:{number}", state=item["state"])
-        return {**item, "answers": {name: values[name] | blocks[name] for name in answers}}
+                self.keep(
+                    answer, self.options, blocks[name], place=f"{self.source}:{line.number}", state=line.value["state"]
+                )
+        return dump_json({**line.value, "answers": {name: values[name] | blocks[name] for name in answers}}) + b"\n"
 
     def _drop_unfinished(self, done: int) -> None:
         """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""

@@ -216,16 +216,12 @@ def publish_folder(working: Path, path: Path) -> None:
                 return
         except FileNotFoundError:
             continue
-        _move_aside(path)
+        # Free the name of a folder; until another folder has it, readers find this one under `former_folder`.
+        with _short_lock(path), suppress(FileNotFoundError):
+            if path.exists():
+                shutil.rmtree(former_folder(path), ignore_errors=True)
+                path.rename(former_folder(path))
     raise OSError(errno.EBUSY, "another process keeps replacing it")
-
-
-def _move_aside(path: Path) -> None:
-    """Free the name of a folder; until another folder has it, readers find this one under `former_folder`."""
-    with _short_lock(path), suppress(FileNotFoundError):
-        if path.exists():
-            shutil.rmtree(former_folder(path), ignore_errors=True)
-            path.rename(former_folder(path))
 
 
 @contextmanager

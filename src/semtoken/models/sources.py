@@ -286,7 +286,10 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
         elif states[name] == _state(folder / name) and _is_settled(states[name]):
             whole[name] = known
     if whole != noted:
-        _note(folder, whole)
+        # Write down which files are whole, where that can be written: without it they are read again.
+        with suppress(InvalidInput, OSError):
+            _record(folder).parent.mkdir(parents=True, exist_ok=True)
+            replace_text(_record(folder), dump_json(seal({FILES: dict(whole)})).decode())
     return damaged
 
 
@@ -334,13 +337,6 @@ def _checks_so_far(folder: Path) -> Mapping[str, Any]:
         return {}
     files = content.get(FILES) if isinstance(content, dict) and is_sealed(content) else None
     return files if isinstance(files, dict) else {}
-
-
-def _note(folder: Path, whole: Mapping[str, Any]) -> None:
-    """Write down which files are whole, where that can be written: without it they are read again."""
-    with suppress(InvalidInput, OSError):
-        _record(folder).parent.mkdir(parents=True, exist_ok=True)
-        replace_text(_record(folder), dump_json(seal({FILES: dict(whole)})).decode())
 
 
 def _facts(folder: Path) -> Mapping[str, Any]:

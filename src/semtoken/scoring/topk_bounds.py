@@ -283,7 +283,18 @@ def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rou
         smallest = np.minimum(_highest(smallest, rounding), 1.0)
         missed += whole * lists.totals
     missing = np.where(lists.complete, 0.0, np.maximum(1.0 - lists.totals, 0.0) + missed)
-    unseen = _sizes(scorer, lists, neutrality=neutrality) - np.bincount(steps[kinds > 0], minlength=n)
+    # How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens.
+    pairs = zip(lists.tokens.tolist(), lists.opening.tolist(), strict=True)
+    sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
+    entries = lists.beginnings
+    if scorer.rules.prefix_matching and len(entries.ids):
+        tokens, opening = lists.tokens[entries.steps], lists.opening[entries.steps]
+        further = scorer.in_prefix_set(entries.ids)
+        further &= ~(scorer.in_cluster(tokens, entries.ids) | scorer.alike(tokens, entries.ids))
+        if neutrality:
+            further &= ~scorer.are_neutral(entries.ids, opening)
+        sizes += np.bincount(entries.steps[further], minlength=lists.size)
+    unseen = sizes - np.bincount(steps[kinds > 0], minlength=n)
     unsure = ambiguous + lists.unmapped + lists.doubtful + lists.alike * (not scorer.rules.same_spelling)
     upper = lower + unsure + np.minimum(missing, np.maximum(unseen, 0) * smallest)
     slack = np.where(lists.complete & (slack <= ROUNDING), 0.0, slack)
@@ -331,21 +342,6 @@ def _shares_off(probabilities: FloatArray, higher: FloatArray, steps: IdArray, n
     sums = np.bincount(steps, probabilities, minlength=n)
     wider = np.bincount(steps, higher, minlength=n)
     return np.asarray(np.log(np.divide(wider, sums, out=np.ones(n), where=sums > 0)))
-
-
-def _sizes(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> IdArray:
-    """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
-    pairs = zip(lists.tokens.tolist(), lists.opening.tolist(), strict=True)
-    sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
-    entries = lists.beginnings
-    if scorer.rules.prefix_matching and len(entries.ids):
-        tokens, opening = lists.tokens[entries.steps], lists.opening[entries.steps]
-        further = scorer.in_prefix_set(entries.ids)
-        further &= ~(scorer.in_cluster(tokens, entries.ids) | scorer.alike(tokens, entries.ids))
-        if neutrality:
-            further &= ~scorer.are_neutral(entries.ids, opening)
-        sizes += np.bincount(entries.steps[further], minlength=lists.size)
-    return sizes
 
 
 def _unclear_masses(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:

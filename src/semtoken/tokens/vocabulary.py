@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -98,7 +98,18 @@ class Vocabulary:
             byte_tokens=tokens.byte_tokens,
             clean_up=tokens.clean_up,
         )
-        return _with_byte_errors(vocabulary, tokens.decode)
+        # The vocabulary with the rule for broken bytes under which it decodes trial sequences as the tokenizer does.
+        trials = _trial_sequences(vocabulary)
+        expected = [tokens.decode(ids).strip() for ids in trials]
+        for rule in get_args(ByteErrors):
+            candidate = replace(vocabulary, byte_errors=rule)
+            if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
+                return candidate
+        ids, text = next((i, t) for i, t in zip(trials, expected, strict=True) if _decoded(vocabulary, i) != t)
+        raise VocabularyError(
+            f"This tokenizer joins tokens in a way that semtoken does not know: ids {ids} give {text!r}, "
+            f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
+        )
 
     @property
     def size(self) -> int:
@@ -323,21 +334,6 @@ def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
         first = min(a.size, b.size)
         return f"one has {abs(a.size - b.size)} more, the first of them {longer.texts[first]!r}"
     return "the same texts, but spelled with other bytes or decoded by other rules"
-
-
-def _with_byte_errors(vocabulary: Vocabulary, decode: Callable[[list[int]], str]) -> Vocabulary:
-    """The vocabulary with the rule for broken bytes under which it decodes trial sequences as the tokenizer does."""
-    trials = _trial_sequences(vocabulary)
-    expected = [decode(ids).strip() for ids in trials]
-    for rule in get_args(ByteErrors):
-        candidate = replace(vocabulary, byte_errors=rule)
-        if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
-            return candidate
-    ids, text = next((i, t) for i, t in zip(trials, expected, strict=True) if _decoded(vocabulary, i) != t)
-    raise VocabularyError(
-        f"This tokenizer joins tokens in a way that semtoken does not know: ids {ids} give {text!r}, "
-        f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
-    )
 
 
 def _decoded(vocabulary: Vocabulary, ids: list[int]) -> str:

@@ -18,7 +18,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
-from semtoken.support.text import one_line
+from semtoken.support.text import one_line, shortened
 
 SHARED = 0.5
 """From this share of equal scores on, the answers count as those of the fit."""
@@ -67,7 +67,20 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
             refused.append(f"{cell.model} on {cell.dataset}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
             continue
         applied = CalibratorInUse(calibrator, known)
-        found.append(CellCalibrator(cell.model, cell.dataset, applied, _lines(cell, judge, applied)))
+        correct = cell.judgements[judge]
+        lines = [applied.check(cell.log_score, correct)]
+        judged = cell.log_score[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
+        if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
+            lines.append(
+                f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so "
+                "these figures do not show that the promise holds. Check it on other questions."
+            )
+        lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
+        found.append(
+            CellCalibrator(
+                cell.model, cell.dataset, applied, tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
+            )
+        )
     if found:
         return found, refused
     if problem is not None:
@@ -76,20 +89,6 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
         f"{results.path} holds no log scores of STC with verdicts of {judge!r}, so a calibrator cannot be applied. Run "
         "it again with this release: `semtoken bench run` takes up where it was."
     )
-
-
-def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
-    assert cell.log_score is not None
-    correct = cell.judgements[judge]
-    lines = [applied.check(cell.log_score, correct)]
-    judged = cell.log_score[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
-    if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
-        lines.append(
-            f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so these "
-            "figures do not show that the promise holds. Check it on other questions."
-        )
-    lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
-    return tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
 
 
 def promise_of(found: Sequence[CellCalibrator]) -> str:
@@ -214,10 +213,6 @@ def _note(kind: Kind, method: str) -> str:
 
 def _row(one: ExtremeAnswer, *, decided: bool) -> tuple[Entry, ...]:
     chance = MISSING if math.isnan(one.chance) else f"{100 * one.chance:.0f} %"
-    row = (Entry(_short(one.question)), Entry(_short(one.answer)), Entry(f"{one.uncertainty:.3g}"), Entry(chance))
+    asked, answered = (Entry(shortened(one_line(text.strip()), LONGEST)) for text in (one.question, one.answer))
+    row = (asked, answered, Entry(f"{one.uncertainty:.3g}"), Entry(chance))
     return (*row, Entry(one.decision)) if decided else row
-
-
-def _short(text: str) -> str:
-    line = one_line(text.strip())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -19,7 +19,7 @@ from semtoken.bench.settings import folder_name
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 from semtoken.support.extras import require
-from semtoken.support.text import one_line
+from semtoken.support.text import one_line, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -236,8 +236,7 @@ def _legend(figure: Figure, handles: Mapping[str, Any]) -> None:
 
 def label_of(text: str) -> str:
     """A shortened name that fits the axis of a plot."""
-    line = one_line(text)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return shortened(one_line(text), LONGEST)
 
 
 def _lengths(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:

@@ -131,7 +131,15 @@ def read_question(name: str, question: Any) -> Question:
     if form is None:
         raise InvalidInput(f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}.")
     try:
-        return _question(validated(form.validate_python, question), name)
+        given = validated(form.validate_python, question)
+        instructions = as_text(given.instructions)
+        if isinstance(given, NoulQuestion):
+            criteria = given.criteria or {}
+            return Predicate(instructions, as_text(criteria.get("true")), as_text(criteria.get("false")), name)
+        if isinstance(given, ChoiceQuestion):
+            options = [Option(value, value, as_text(content)) for value, content in given.criteria.items()]
+            return Choice(instructions, options, name)
+        return Score(instructions, [Option(i, as_text(level)) for i, level in enumerate(given.criteria)], name)
     except WireError as error:
         where = ".".join(map(str, error.place))
         example = {"noul": NoulQuestion, "choice": ChoiceQuestion, "score": ScoreQuestion}[str(kind)].__doc__
@@ -139,17 +147,6 @@ def read_question(name: str, question: Any) -> Question:
         raise InvalidInput(message) from error
     except InvalidInput as error:
         raise InvalidInput(f"Question {name!r}: {error}") from error
-
-
-def _question(given: NoulQuestion | ChoiceQuestion | ScoreQuestion, name: str) -> Question:
-    instructions = as_text(given.instructions)
-    if isinstance(given, NoulQuestion):
-        criteria = given.criteria or {}
-        return Predicate(instructions, as_text(criteria.get("true")), as_text(criteria.get("false")), name)
-    if isinstance(given, ChoiceQuestion):
-        options = [Option(value, value, as_text(content)) for value, content in given.criteria.items()]
-        return Choice(instructions, options, name)
-    return Score(instructions, [Option(i, as_text(level)) for i, level in enumerate(given.criteria)], name)
 
 
 def reply(

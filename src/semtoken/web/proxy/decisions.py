@@ -177,7 +177,23 @@ class TextQuestions:
     async def _masses_of_text(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
         try:
-            return await self._masses_of(shape, work, text)
+            asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
+            async with AsyncExitStack() as stack:
+                request = replace(
+                    work.client,
+                    target=_target(work.client.target, work.wire, ("/v1" if shape.below_v1 else "") + shape.path),
+                    body=b"",
+                )
+                answer, top = await self._asking.answer(stack, request, asked)
+                if answer.status != 200:
+                    raise await _upstream_error(answer)
+                if not top:
+                    raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
+                reply = await self._reply(answer)
+            payload = read_payload(reply, temperature=asked.temperature)
+            work.read += shape.prompt_tokens(reply) or 0
+            work.model = payload.model or work.model
+            return text.masses(payload)
         except ApiError as error:
             failed = error
         except BrokenOff as error:
@@ -194,25 +210,6 @@ class TextQuestions:
             param=f"questions[{text.number}]",
             code=failed.code,
         )
-
-    async def _masses_of(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
-        asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
-        async with AsyncExitStack() as stack:
-            request = replace(
-                work.client,
-                target=_target(work.client.target, work.wire, ("/v1" if shape.below_v1 else "") + shape.path),
-                body=b"",
-            )
-            answer, top = await self._asking.answer(stack, request, asked)
-            if answer.status != 200:
-                raise await _upstream_error(answer)
-            if not top:
-                raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
-            reply = await self._reply(answer)
-        payload = read_payload(reply, temperature=asked.temperature)
-        work.read += shape.prompt_tokens(reply) or 0
-        work.model = payload.model or work.model
-        return text.masses(payload)
 
     def _request(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> AnswerRequest:
         extra = self._settings.decision_fields

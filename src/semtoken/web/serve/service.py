@@ -173,23 +173,7 @@ class Service:
         if left < (limit or 1):
             has = f"{longest:,}, the answer asks for {limit or 1:,}"
             raise too_long(room, has, request.prompt_field)
-        return GenerationBatch(
-            prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
-            max_tokens=limit or min(request.usual_tokens, left),
-            sampling=sampling(request),
-            seed=request.seed,
-            stops=request.stops,
-            stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
-            log_probs=top is not None,
-            top=top or 0,
-            running=bool(request.stream) and request.block.running,
-            methods=self._methods(request),
-            question=request.question or "",
-            ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
-        )
-
-    def _methods(self, request: AnyRequest) -> tuple[str, ...]:
-        """The methods of a request that the server does not apply anyway. What they read must be there already."""
+        # The methods of a request that the server does not apply anyway. What they read must be there already.
         asked = tuple(name for name in request.block.methods if name not in self._stc.methods)
         known = readable_with(self._stc.methods)
         for name in asked:
@@ -200,7 +184,20 @@ class Service:
                     f"was started with --methods {name}.",
                     param="semtoken.methods",
                 )
-        return asked
+        return GenerationBatch(
+            prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
+            max_tokens=limit or min(request.usual_tokens, left),
+            sampling=sampling(request),
+            seed=request.seed,
+            stops=request.stops,
+            stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
+            log_probs=top is not None,
+            top=top or 0,
+            running=bool(request.stream) and request.block.running,
+            methods=asked,
+            question=request.question or "",
+            ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
+        )
 
     async def whole(self, job: Job) -> dict[str, Any]:
         """Run a job to its end; returns the whole reply."""
