@@ -1,7 +1,8 @@
 """The page: what people see of a score, served by `semtoken serve` or as one static file of `semtoken view`.
 
 The page itself is in `files/`: plain JavaScript modules without a build step (Preact with htm, vendored), one style
-sheet, and every sentence in `strings.js`. It shows what the server or the file says and computes no scores.
+sheet, and every sentence in `strings.js` or `review-strings.js`. It shows what the server or the file says and
+computes no scores.
 
 - `static`: scored answers and the page as one HTML file that asks for nothing else
 - `routes`: the page and its facts as routes of a server

@@ -18,10 +18,10 @@ LIBRARY = "preact.js"
 """The one module of the page that comes from another project."""
 MODULES = (
     *("strings.js", "helpers.js", "answer.js", "ask.js", "file.js", "fields.js", "compare.js", "calibration.js"),
-    *("review.js", "app.js"),
+    *("review-strings.js", "review.js", "app.js"),
 )
 """The page's own modules, each after those that it imports from."""
-SERVED_ONLY = frozenset({"review.js"})
+SERVED_ONLY = frozenset({"review-strings.js", "review.js"})
 """Modules of views that need a server's journal: a file never opens them."""
 FILES = frozenset({LIBRARY, *MODULES, "app.css"})
 HEAD = """<!doctype html>

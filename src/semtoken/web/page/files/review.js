@@ -1,6 +1,7 @@
 // Labels for answers of the journal: one answer at a time, by key or thumb. It shows neither how sure the model was nor
 // what was decided, which would sway people.
 import { html, useEffect, useRef, useState } from "./preact.js";
+import { REVIEW } from "./review-strings.js";
 import { S } from "./strings.js";
 import { unbroken } from "./helpers.js";
 
@@ -35,7 +36,7 @@ async function asked(path, token, body) {
 
 function Promised({ report }) {
   if (!report) return null;
-  return html`<section class="card" aria-label=${S.review.promise}>
+  return html`<section class="card" aria-label=${REVIEW.promise}>
     <p class=${`promise ${report.state}`} role="status">${unbroken(report.sentence)}</p>
     ${report.moved_sentence && html`<p class="note">${unbroken(report.moved_sentence)}</p>`}
     ${report.states_sentence && html`<p class="note">${unbroken(report.states_sentence)}</p>`}
@@ -78,7 +79,7 @@ export function Review() {
     busy.current = true;
     try {
       const done = await asked("./semtoken/review", token, { reviewer: name, ...body });
-      setLast(done.undone === null ? S.review.nothingToUndo : told);
+      setLast(done.undone === null ? REVIEW.nothingToUndo : told);
       setProblem("");
       if (body.undo || facts.items.length <= FEW) await load();
       else setFacts({ ...facts, items: facts.items.slice(1), labels: facts.labels + 1 });
@@ -90,8 +91,8 @@ export function Review() {
     }
   };
   const item = facts?.items[0];
-  const label = (value) => item && change({ id: item.id, correct: value }, S.review.said(value));
-  const undo = () => change({ undo: true }, S.review.undone);
+  const label = (value) => item && change({ id: item.id, correct: value }, REVIEW.said(value));
+  const undo = () => change({ undo: true }, REVIEW.undone);
   const onKey = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
     if (event.key in VALUES) label(VALUES[event.key]);
@@ -107,16 +108,16 @@ export function Review() {
     <${Promised} report=${report} />
     ${problem && html`<p role="alert" class="card">${problem}</p>`}
     <form class="row" onSubmit=${begin}>
-      <label>${S.review.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); }} /></label>
-      ${needsToken && html`<label>${S.review.token} <input type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>`}
-      <button class=${facts ? "" : "main"}>${S.review.begin}</button>
+      <label>${REVIEW.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); }} /></label>
+      ${needsToken && html`<label>${REVIEW.token} <input type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>`}
+      <button class=${facts ? "" : "main"}>${REVIEW.begin}</button>
     </form>
     ${facts &&
-    html`<div class="row" role="group" aria-label=${S.review.queue}>
-        ${QUEUES.map((which) => html`<button aria-pressed=${queue === which} onClick=${() => choose(which)}>${S.review.queues[which]}</button>`)}
+    html`<div class="row" role="group" aria-label=${REVIEW.queue}>
+        ${QUEUES.map((which) => html`<button aria-pressed=${queue === which} onClick=${() => choose(which)}>${REVIEW.queues[which]}</button>`)}
       </div>
-      <p class="note">${S.review.about[queue]}</p>
-      <div tabindex="0" ref=${panel} role="region" aria-label=${S.review.answer}>
+      <p class="note">${REVIEW.about[queue]}</p>
+      <div tabindex="0" ref=${panel} role="region" aria-label=${REVIEW.answer}>
         ${item
           ? html`<article class="card">
               <h2 dir="auto">${item.question ?? ""}</h2>
@@ -125,11 +126,11 @@ export function Review() {
             <div class="row thumbs bottom" role="group" aria-label=${S.columns.label}>
               <button onClick=${() => label(true)}>✓ ${S.right} <span class="keys">(y)</span></button>
               <button onClick=${() => label(false)}>✗ ${S.wrong} <span class="keys">(n)</span></button>
-              <button onClick=${() => label(null)}>${S.review.skip} <span class="keys">(s)</span></button>
+              <button onClick=${() => label(null)}>${REVIEW.skip} <span class="keys">(s)</span></button>
             </div>`
-          : html`<p class="card">${S.review.empty[queue]}</p>`}
+          : html`<p class="card">${REVIEW.empty[queue]}</p>`}
       </div>
-      <div class="row"><button onClick=${undo}>${S.review.undo} <span class="keys">(u)</span></button> <span role="status">${last}</span></div>
-      <p class="note">${S.review.count(facts.labels, facts.sampled, facts.answers)} ${facts.agreement}</p>`}
+      <div class="row"><button onClick=${undo}>${REVIEW.undo} <span class="keys">(u)</span></button> <span role="status">${last}</span></div>
+      <p class="note">${REVIEW.count(facts.labels, facts.sampled, facts.answers)} ${facts.agreement}</p>`}
   </div>`;
 }

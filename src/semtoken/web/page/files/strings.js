@@ -5,7 +5,7 @@ const percent = (p) => (p > 0 && p < 0.01 ? "under 1\u00a0%" : p > 0.99 && p < 1
 const digits = (p) => (p > 0.999 && p < 1 ? "over 99.9\u00a0%" : p > 0 && p < 0.001 ? "under 0.1\u00a0%" : `${(100 * p).toFixed(p === 1 || (p >= 0.1 && p < 0.99) || p === 0 ? 0 : p < 0.01 ? 2 : 1)}\u00a0%`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
 const count = (n) => n.toLocaleString("en");
-const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+export const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
 export const S = {
   percent,
@@ -156,32 +156,6 @@ export const S = {
   origin: "What it was fitted for",
   facts: { method: "method", created: "made", signature: "clusters and rules", clusters: "cluster labels", distribution: "probabilities", scores: "scores", k: "tokens known a step", model: "model", dtype: "precision", engine: "engine", template: "prompt template", judge: "judged by", task: "task" },
   calibrationLimits: "The promise holds for answers like the labelled ones: same model, prompts, kind of question and judge. It is about all accepted answers together, not about each one.",
-
-  review: {
-    promise: "The promise",
-    name: "Your name",
-    token: "Token of the server",
-    begin: "Label answers",
-    queue: "Which answers",
-    queues: { sample: "Random sample", doubtful: "Most doubtful", disagreement: "Disagreements" },
-    about: {
-      sample: "Drawn beforehand, at random. Only these labels tell whether the promise is kept, and make a new calibrator.",
-      doubtful: "The least sure of the newest answers. Mend what you find; these labels never enter a promise.",
-      disagreement: "Models, or the last two calibrators, disagree on these. These labels never enter a promise.",
-    },
-    answer: "The answer to label",
-    skip: "Cannot tell",
-    undo: "Undo",
-    undone: "Your last label is taken back.",
-    nothingToUndo: "You have no label to take back.",
-    said: (value) => (value === null ? "Kept: cannot tell." : value ? "Kept: right." : "Kept: wrong."),
-    empty: {
-      sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal-texts.",
-      doubtful: "There is no doubtful answer that nobody has labelled.",
-      disagreement: "There is no disagreement that nobody has labelled.",
-    },
-    count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal-sample sets its share of the answers that follow (by default 5 %).`,
-  },
 
   clear: "Clear",
   history: "What you asked in this browser. It is kept here only.",

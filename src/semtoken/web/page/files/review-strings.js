@@ -1,0 +1,28 @@
+// Every sentence of Review, which a file never opens.
+import { some } from "./strings.js";
+
+export const REVIEW = {
+  promise: "The promise",
+  name: "Your name",
+  token: "Token of the server",
+  begin: "Label answers",
+  queue: "Which answers",
+  queues: { sample: "Random sample", doubtful: "Most doubtful", disagreement: "Disagreements" },
+  about: {
+    sample: "Drawn beforehand, at random. Only these labels tell whether the promise is kept, and make a new calibrator.",
+    doubtful: "The least sure of the newest answers. Mend what you find; these labels never enter a promise.",
+    disagreement: "Models, or the last two calibrators, disagree on these. These labels never enter a promise.",
+  },
+  answer: "The answer to label",
+  skip: "Cannot tell",
+  undo: "Undo",
+  undone: "Your last label is taken back.",
+  nothingToUndo: "You have no label to take back.",
+  said: (value) => (value === null ? "Kept: cannot tell." : value ? "Kept: right." : "Kept: wrong."),
+  empty: {
+    sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal-texts.",
+    doubtful: "There is no doubtful answer that nobody has labelled.",
+    disagreement: "There is no disagreement that nobody has labelled.",
+  },
+  count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal-sample sets its share of the answers that follow (by default 5 %).`,
+};
