@@ -161,12 +161,13 @@ def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
         return found
     if by == HEADLINE:
         ends = getattr(answer.headline, "confidence_bounds", None)
-        return None if ends is None else (_log(ends[0]), _log(ends[1]))
+        return None if ends is None else (log_of(ends[0]), log_of(ends[1]))
     low, high = getattr(answer, "score_bounds", {}).get(by, (None, None))
     return None if low is None else (-float(np.logaddexp(0.0, high)), -float(np.logaddexp(0.0, low)))
 
 
-def _log(probability: float) -> float:
+def log_of(probability: float) -> float:
+    """The natural logarithm of a probability; minus infinity for 0."""
     return math.log(probability) if probability > 0 else -math.inf
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from semtoken.calibration.labels import log_of
 from semtoken.checking.doubts import Doubt
 from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
@@ -97,12 +98,12 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> S
         tokens=TokensLater.missing(  # type: ignore[arg-type]
             whole(block["n_tokens"], "n_tokens", low=0), _headline(block["headline"], value), NO_TOKENS
         ),
-        log_score=_log(1 - value),
+        log_score=log_of(1 - value),
         preset=text(block["preset"], "preset"),
         distribution=block["distribution"],
         neutral_only=any(one.code == "neutral_only" for one in raised),
         signature=text(block["signature"], "signature"),
-        log_score_bounds=None if block["method"] == "exact" else (_log(1 - high), _log(1 - low)),
+        log_score_bounds=None if block["method"] == "exact" else (log_of(1 - high), log_of(1 - low)),
         flags=raised,
         proxy_for=None if block.get("proxy_for") is None else text(block["proxy_for"], "proxy_for"),
         truncated=None if block.get("truncated") is None else flag(block["truncated"], "truncated"),
@@ -156,7 +157,3 @@ def _mappings(block: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     if not all(isinstance(one, Mapping) for one in found):
         raise InvalidInput(f"'{name}' must be a list of mappings.")
     return found
-
-
-def _log(share: float) -> float:
-    return math.log(share) if share > 0 else -math.inf

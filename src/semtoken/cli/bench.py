@@ -14,7 +14,7 @@ import typer
 from semtoken.cli.bench_run import run
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.commands import CommandGroup, ShortHelp
-from semtoken.cli.console import counting, err, out, tell
+from semtoken.cli.console import counting, err, out, plain_table, tell
 from semtoken.cli.lm_eval import lm_eval
 from semtoken.cli.options import ScoresOption, output_file
 from semtoken.errors import InvalidInput
@@ -291,7 +291,8 @@ def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
 def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
     from semtoken.bench.judges import correctness, tally
 
-    table = _table("judge", "correct", "incorrect", "no verdict", "accuracy")
+    figures = ("correct", "incorrect", "no verdict", "accuracy")
+    table = plain_table("judge", *figures, numbers=figures, gap=1)
     for name, said in verdicts.items():
         count = tally(correctness(said))
         table.add_row(name, f"{count.correct:,}", f"{count.incorrect:,}", f"{count.missing:,}", f"{count.accuracy:.1%}")
@@ -299,7 +300,8 @@ def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
 
 
 def _agreement_table(pairs: Sequence[Agreement]) -> Table:
-    table = _table("first", "second", "both", "only 1st", "only 2nd", "neither", "agree", "kappa")
+    figures = ("both", "only 1st", "only 2nd", "neither", "agree", "kappa")
+    table = plain_table("first", "second", *figures, numbers=figures, gap=1)
     for pair in pairs:
         table.add_row(
             pair.first,
@@ -311,16 +313,6 @@ def _agreement_table(pairs: Sequence[Agreement]) -> Table:
             f"{pair.agreement:.1%}",
             f"{pair.kappa:.3f}",
         )
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(name, justify="left" if name == "second" else "right", overflow="fold")
     return table
 
 

@@ -13,14 +13,10 @@ import typer
 
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, tell
+from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.options import (
     DeviceOption,
-    ExecutorOption,
-    RayAddressOption,
-    RayGpusOption,
-    RayWorkersOption,
     VerboseOption,
-    ray_executor,
 )
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
@@ -35,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("runs")
 
 
+@executor_options()
 def run(
     settings: Annotated[
         Path | None, typer.Argument(help="A .yaml or .toml file of settings; see docs/bench.md.", dir_okay=False)
@@ -97,15 +94,13 @@ def run(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Number of prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,
-    executor: ExecutorOption = "local",
-    ray_workers: RayWorkersOption = 1,
-    ray_gpus: RayGpusOption = 0,
-    ray_address: RayAddressOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Try a few questions, say what the run will take, and stop.")
     ] = False,
     verbose: VerboseOption = False,
+    *,
+    spread: ExecutorChoice,
 ) -> None:
     """Answer the questions, record what the methods need, score and judge: the paper's experiment on any model.
 
@@ -120,12 +115,21 @@ def run(
     """
     from semtoken.bench.run import run_benchmark
 
-    flags = _flags(model, clusters, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device, backend)
-    if controls:
-        flags["controls"] = True
-    if states:
-        flags["states"] = True
-    resolved = resolve(settings, flags)
+    of_models = {"clusters": clusters, "batch_size": batch_size, "device": device, "backend": backend}
+    flags: dict[str, Any] = {
+        "models": [{"name": name} for name in model] if model else None,
+        "datasets": [_dataset(text) for text in dataset] if dataset else None,
+        "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
+        "judges": judge or None,
+        "limit": limit,
+        "seed": seed,
+        "nli": nli,
+        "similarity": similarity,
+        "controls": controls or None,
+        "states": states or None,
+        "of_models": {name: value for name, value in of_models.items() if value is not None} or None,
+    }
+    resolved = resolve(settings, {name: value for name, value in flags.items() if value is not None})
     if not verbose:
         quiet_libraries()
     if estimate:
@@ -136,40 +140,9 @@ def run(
         show_plan(resolved, folder)
         return
     directory = None if settings is None else settings.absolute().parent
-    by_ray = ray_executor(ray_workers, ray_gpus, ray_address) if executor == "ray" else None
     with run_bars() as bars:
-        failures = run_benchmark(resolved, folder, executor=by_ray, watcher=bars, directory=directory)
+        failures = run_benchmark(resolved, folder, executor=spread.load(), watcher=bars, directory=directory)
     report_failures(failures, folder)
-
-
-def _flags(
-    models: Sequence[str] | None,
-    clusters: str | None,
-    datasets: Sequence[str] | None,
-    methods: str | None,
-    judges: Sequence[str] | None,
-    limit: int | None,
-    seed: int | None,
-    nli: str | None,
-    similarity: str | None,
-    batch_size: int | None,
-    device: str | None,
-    backend: str | None,
-) -> dict[str, Any]:
-    """The options that were given, in the form of a file of settings."""
-    of_models = {"clusters": clusters, "batch_size": batch_size, "device": device, "backend": backend}
-    found: dict[str, Any] = {
-        "models": [{"name": name} for name in models] if models else None,
-        "datasets": [_dataset(text) for text in datasets] if datasets else None,
-        "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
-        "judges": list(judges) if judges else None,
-        "limit": limit,
-        "seed": seed,
-        "nli": nli,
-        "similarity": similarity,
-        "of_models": {name: value for name, value in of_models.items() if value is not None} or None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _dataset(text: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from urllib.parse import quote as quoted_name
 import typer
 
 from semtoken.choices import CurveName, Promise
-from semtoken.cli.console import counting, out, tell
+from semtoken.cli.console import counting, out, plain_table, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, as_methods
 from semtoken.errors import InvalidInput
@@ -357,16 +357,13 @@ def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequen
 
 
 def _show(calibrator: Calibrator, report: Report) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from semtoken.calibration.labels import PRODUCT
 
     out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    for name in ("chance given", "right", "95 % interval", "answers"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    columns = ("chance given", "right", "95 % interval", "answers")
+    table = plain_table(*columns, "", numbers=columns, gap=1)
     for b in report.bins:
         bar = "█" * round(20 * b.right)
         table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)

@@ -13,17 +13,14 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import counting, out, tell, untrusted
+from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.model_options import option_group
 from semtoken.cli.one_by_one import ReplyView, is_one_reply, show_one_by_one
 from semtoken.cli.options import (
-    ExecutorOption,
     ForceOption,
-    RayAddressOption,
-    RayWorkersOption,
     SchemaOption,
     output_file,
-    ray_executor,
 )
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
@@ -44,6 +41,7 @@ LONGEST_REASON = 300
 
 @option_group(ReplyView, "how", "Replies one by one")
 @journal_options()
+@executor_options()
 def check(
     sources: Annotated[
         list[str],
@@ -64,15 +62,13 @@ def check(
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
-    executor: ExecutorOption = "local",
-    ray_workers: RayWorkersOption = 1,
-    ray_address: RayAddressOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop if a reply cannot be scored, instead of saying so beside the others.")
     ] = False,
     force: ForceOption = False,
     *,
     how: ReplyView,
+    spread: ExecutorChoice,
     keeping: JournalChoice,
 ) -> None:
     """Show which of your saved answers to check first, and why.
@@ -126,14 +122,10 @@ def check(
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     if output is not None and output.suffix.lower() == ".parquet":
         require("pyarrow", extra="frames")
-    distributed = None
-    if executor == "ray":
-        if keeping.journal is not None:
-            raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
-        if output is None or "-" in sources:
-            raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
+    spread.check(keeping, files=output is not None and "-" not in sources)
+    if spread.by_ray and output is not None:
         check_writable(output)
-        distributed = ray_executor(ray_workers, 0, ray_address)
+    distributed = spread.load()
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:

@@ -17,7 +17,7 @@ from rich.text import Text
 from semtoken.almanac import ALMANAC
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.cli.commands import CommandGroup, ShortHelp
-from semtoken.cli.console import err, out, phases, tell
+from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import JsonOption, RevisionOption, VerboseOption
 from semtoken.errors import InvalidInput
@@ -186,10 +186,7 @@ def _report(clusters: TokenClusters) -> None:
 
 def _sizes(cut: Mapping[str, Any]) -> Table:
     """How many clusters have which size, with bars."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    table.add_column("tokens in a cluster", justify="right")
-    table.add_column("clusters", justify="right")
-    table.add_column("")
+    table = plain_table("tokens in a cluster", "clusters", "", numbers=("tokens in a cluster", "clusters"))
     most = max(cut["sizes"].values())
     for name, count in cut["sizes"].items():
         table.add_row(name, f"{count:,}", "█" * max(1, round(30 * count / most)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
     from semtoken.probing import Dispute
     from semtoken.results import ScoredResponse
@@ -27,6 +28,16 @@ err = Console(stderr=True, highlight=False, emoji=False)
 def untrusted(text: str, style: str = "") -> Text:
     """Text of others for tables and lines, without markup."""
     return Text(visible(text), style=style)
+
+
+def plain_table(*columns: str, numbers: Collection[str] = (), gap: int = 2) -> Table:
+    """A table without lines, so many blanks between its columns; those of `numbers` stand at the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, gap), header_style="dim")
+    for name in columns:
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    return table
 
 
 def json_line(value: Any) -> str:

@@ -14,15 +14,11 @@ import typer
 from semtoken.choices import Promise, Reading
 from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import tell
+from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import (
-    ExecutorOption,
-    RayAddressOption,
-    RayGpusOption,
-    RayWorkersOption,
     output_file,
-    ray_executor,
 )
 from semtoken.errors import InvalidInput
 
@@ -69,6 +65,7 @@ KeyOption = Annotated[str, typer.Option(help="Environment variable that holds th
 
 @app.command(cls=ShortHelp)
 @journal_options()
+@executor_options()
 @model_options()
 def run(
     ctx: typer.Context,
@@ -90,10 +87,7 @@ def run(
     calibrator: Annotated[
         Path | None, typer.Option(file_okay=False, help="Adds chance, decision and promise to each answer.")
     ] = None,
-    executor: ExecutorOption = "local",
-    ray_workers: RayWorkersOption = 1,
-    ray_gpus: RayGpusOption = 0,
-    ray_address: RayAddressOption = None,
+    spread: ExecutorChoice,
     keeping: JournalChoice,
 ) -> None:
     """Answer typed questions about every line of a file. A run that was stopped goes on where it ended.
@@ -113,8 +107,7 @@ def run(
     from semtoken.decisions.running import DecisionJob, read_questions
     from semtoken.decisions.settings import DecisionSettings
 
-    if executor == "ray" and keeping.journal is not None:
-        raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
+    spread.check(keeping)
     settings = DecisionSettings.beside(questions)
     if endpoint is not None or not _is_typed(ctx, "model"):  # a model that is named is asked itself
         endpoint, name = _server(settings, endpoint, name)
@@ -128,8 +121,8 @@ def run(
         tell(f"{output} is complete.")
         return
     asking = _ModelOrServer(choice, endpoint, name, key_env, top_logprobs)
-    if executor == "ray":
-        written = job.run_in_shards(asking.load, ray_executor(ray_workers, ray_gpus, ray_address))
+    if (by_ray := spread.load()) is not None:
+        written = job.run_in_shards(asking.load, by_ray)
         tell(f"{written:,} lines written to {output}.")
         return
     about = {"model": name or endpoint, "engine": "endpoint"} if endpoint else {"model": choice.model}

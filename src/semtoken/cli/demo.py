@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from semtoken.almanac import ALMANAC
-from semtoken.cli.console import counting, dispute_line, out, tell, waiting
+from semtoken.cli.console import counting, dispute_line, out, plain_table, tell, waiting
 from semtoken.cli.model_options import ModelChoice, ModelOption
-from semtoken.cli.options import ForceOption, VerboseOption
+from semtoken.cli.options import ForceOption
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import replace_text
 from semtoken.support.extras import installed_first
@@ -161,7 +161,6 @@ def demo(
         Path | None, typer.Option(help="Save the output as a picture.", dir_okay=False, writable=True)
     ] = None,
     force: ForceOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """See a small model answer: what it is sure of, what it doubts, and what else it considered.
 
@@ -180,7 +179,7 @@ def demo(
         raise InvalidInput(f"{save_svg} cannot be written: the folder {save_svg.parent} does not exist.")
     start = time.perf_counter()
     clusters = ALMANAC if model == ALMANAC else None  # the embedded model is also scored by the paper's rules
-    choice = ModelChoice(model, clusters=clusters, device="cpu", dtype="float32", verbose=verbose)
+    choice = ModelChoice(model, clusters=clusters, device="cpu", dtype="float32")
     console = Console(record=True, width=100, highlight=False, emoji=False) if save_svg else out
     stc = choice.load()
     if model == ALMANAC:
@@ -305,11 +304,7 @@ def considered(result: ScoredResponse) -> str:
 
 def comparison_table(comparison: PresetFigures) -> Table:
     """The AUROCs with intervals, and the differences to sequence probability."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True, header_style="dim")
-    table.add_column("uncertainty")
-    table.add_column("AUROC", justify="right")
-    table.add_column("95 % interval")
-    table.add_column("minus probability")
+    table = plain_table("uncertainty", "AUROC", "95 % interval", "minus probability", numbers=("AUROC",))
     names = {"probability": "sequence probability", "default": "preset default", "paper": "preset paper"}
     for name, title in names.items():
         estimate, difference = comparison.estimates[name], comparison.differences.get(name)

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.cli.console import err, json_line, out, untrusted
+from semtoken.cli.console import err, json_line, out, plain_table, untrusted
 from semtoken.cli.options import RevisionOption, TokenizerOption
 from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
@@ -139,15 +139,8 @@ def _print(found: Diagnosis) -> None:
     out.print(conclusions)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim", title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _pages(found: Diagnosis) -> Table:
-    table = _table("endpoint", "answers", "log-probabilities a token", "shape")
+    table = plain_table("endpoint", "answers", "log-probabilities a token", "shape")
     for page in found.pages:
         answers = "yes" if page.answers else page.reason or "no"
         table.add_row(page.path, untrusted(answers), Text(_counts(page)), page.format or "")
@@ -167,7 +160,7 @@ def _counts(page: Page) -> str:
 
 
 def _facts(found: Diagnosis) -> Table:
-    table = _table("", "")
+    table = plain_table("", "")
     table.show_header = False
     if found.best is not None:
         table.add_row("engine", untrusted(f"{found.engine.name} (by {found.recognised_by})"))
@@ -190,7 +183,7 @@ def _facts(found: Diagnosis) -> Table:
 def _trials(found: Diagnosis) -> Table:
     from semtoken.support.text import number
 
-    table = _table("trial prompt", "answer", "confidence", "between")
+    table = plain_table("trial prompt", "answer", "confidence", "between")
     for trial in found.trials:
         if trial.bounds is None or trial.confidence is None:
             table.add_row(trial.prompt, untrusted(trial.reason or "", style="yellow"), "", "")

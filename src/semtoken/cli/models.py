@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from semtoken.choices import ModelOrigin
-from semtoken.cli.console import err, out, tell
-from semtoken.cli.options import VerboseOption
+from semtoken.cli.console import err, out, plain_table, tell
 from semtoken.errors import ModelError, first_line_of
 from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, meant_by, resolve
 from semtoken.support.extras import quiet_libraries
@@ -76,7 +74,6 @@ def fetch(
         bool, typer.Option("--accept-terms", help="Accept the model's terms of use, where it has any.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Fetch it again if it is already here.")] = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Download a small real model, check it, and keep it in your cache.
 
@@ -95,8 +92,7 @@ def fetch(
     from semtoken.models.fetch import fetch as fetch_model
 
     entry = catalogue_entry(name)
-    if not verbose:
-        quiet_libraries()
+    quiet_libraries()
     if entry.terms is not None and not accept_terms and (force or fetched_path(name) is None):
         accept_terms = _ask(entry)
     with err.status(f"Fetching {name}") as status:
@@ -121,9 +117,7 @@ def _ask(entry: CatalogueModel) -> bool:
 
 def _list() -> None:
     """Print the models that can be fetched, and which of them are here."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    for column in ("name", "model", "licence", "size", "tokens", "here"):
-        table.add_column(column, justify="right" if column in ("size", "tokens") else "left")
+    table = plain_table("name", "model", "licence", "size", "tokens", "here", numbers=("size", "tokens"))
     table.add_row("almanac", "embedded, trained by this project", "Apache-2.0", "9 MB", "8,192", "yes")
     for entry in CATALOGUE.values():
         here = "yes" if fetched_path(entry.name) else "no"

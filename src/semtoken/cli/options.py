@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from semtoken.choices import FunctionWords, PartKind, Preset
-from semtoken.cli.console import tell
-
-if TYPE_CHECKING:
-    from semtoken.executors import Executor
-
 
 PresetOption = Annotated[
     Preset,
@@ -122,30 +117,3 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
     if given.strip() == "all":
         return tuple(methods_reading(FROM_BEST) if of_replies else one_pass_methods())
     return require_one_pass([name.strip() for name in given.split(",") if name.strip()])
-
-
-ExecutorName = Literal["local", "ray"]
-ExecutorOption = Annotated[
-    ExecutorName,
-    typer.Option("--executor", help="What runs the shards: this process, or Ray's workers."),
-]
-RayWorkersOption = Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")]
-RayGpusOption = Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs per worker; 0.5 shares one.")]
-RayAddressOption = Annotated[
-    str | None,
-    typer.Option(
-        help="With --executor ray: a running cluster, 'auto' for this machine's. Default: a cluster is started "
-        "here, and Ray then listens on every network interface."
-    ),
-]
-
-
-def ray_executor(workers: int, gpus: float, address: str | None) -> Executor:
-    """Make the executor that runs shards with Ray, and warn that Ray opens sockets."""
-    from semtoken.executors.ray import RayExecutor
-    from semtoken.support.extras import require
-
-    require("ray", extra="ray")
-    if address is None:
-        tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
-    return RayExecutor(workers=workers, gpus_per_worker=gpus, address=address)

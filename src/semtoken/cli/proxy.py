@@ -42,15 +42,13 @@ from semtoken.cli.options import (
     as_methods,
 )
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import parse_json
+from semtoken.files.safe_files import MEBIBYTE, parse_json
 
 if TYPE_CHECKING:
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.proxy.reading import Reader
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
-
-MEBIBYTE = 2**20
 
 
 @journal_options()

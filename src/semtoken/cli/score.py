@@ -14,18 +14,14 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_settings, use_calibrator
 from semtoken.cli.console import counting, tell
+from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import (
     BatchSizeOption,
-    ExecutorOption,
     MaxNewTokensOption,
     PartsOption,
-    RayAddressOption,
-    RayGpusOption,
-    RayWorkersOption,
     SchemaOption,
-    ray_executor,
 )
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
@@ -37,6 +33,7 @@ if TYPE_CHECKING:
 
 
 @journal_options()
+@executor_options()
 @model_options()
 def score(
     source: Annotated[
@@ -87,10 +84,7 @@ def score(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     calibrator: CalibratorOption = None,
-    executor: ExecutorOption = "local",
-    ray_workers: RayWorkersOption = 1,
-    ray_gpus: RayGpusOption = 0,
-    ray_address: RayAddressOption = None,
+    spread: ExecutorChoice,
     keeping: JournalChoice,
 ) -> None:
     """Score a file of prompts, or of prompts with responses, line by line.
@@ -121,13 +115,12 @@ def score(
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
     if str(source) != STANDARD and not source.exists():
         raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
-    if source.is_dir() and (schema is None or output is None or executor == "ray"):
+    if source.is_dir() and (schema is None or output is None or spread.by_ray):
         raise typer.BadParameter(
             "A folder of images is read with --schema, into a table that --output names, by this process.",
             param_hint="INPUT",
         )
-    if executor == "ray" and keeping.journal is not None:
-        raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
+    spread.check(keeping, files=STANDARD not in (str(source), str(target)))
     with _lines_of(source, schema) as readable, keeping.keeper("score", model=choice.model) as keeper:
         lines = target if schema is None else _lines_beside(target, source, parts, overwrite=overwrite)
         job = ScoringJob(
@@ -148,10 +141,8 @@ def score(
             name="standard input" if str(source) == STANDARD else str(source),
         )
         scoring = _Scoring(choice, generation, questions, calibrator, states, schema, str(source), keeper)
-        if executor == "ray":
-            if STANDARD in (str(source), str(target)):
-                raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
-            _run_in_shards(job, scoring, ray_executor(ray_workers, ray_gpus, ray_address))
+        if (by_ray := spread.load()) is not None:
+            _run_in_shards(job, scoring, by_ray)
         elif str(target) == STANDARD:
             job.check_input()
             stc = choice.load(states=states)

@@ -34,6 +34,7 @@ from semtoken.cli.listening import (
     with_events,
 )
 from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.files.safe_files import MEBIBYTE
 from semtoken.models.prompts import how_to_ask, template_of
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def serve(
     from semtoken.web.access import hosts_for
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.running import listen, run
-    from semtoken.web.serve.answering import MEBIBYTE, ServeLimits
+    from semtoken.web.serve.answering import ServeLimits
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer

@@ -11,6 +11,7 @@ from time import monotonic
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from semtoken.files.safe_files import MEBIBYTE
 from semtoken.journal.database import cause
 from semtoken.journal.entries import JournalEntry
 from semtoken.journal.spool import Spool, left_behind, spool_folder
@@ -19,7 +20,6 @@ from semtoken.journal.writing import WriterProcess, write_file
 
 logger = logging.getLogger("semtoken.journal")
 
-MEBIBYTE = 2**20
 MOST_WAITING = 256 * MEBIBYTE
 PAUSE = 0.5
 """Seconds between two looks for new entries."""

@@ -16,6 +16,7 @@ from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sor
 from semtoken.bench.report.table import metric
 from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
+from semtoken.calibration.report_page import STYLE as PLAIN_STYLE
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 from semtoken.support.extras import require
@@ -39,18 +40,7 @@ OURS, OTHERS = "#0072b2", "#b3b3b3"
 COLOURS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
 """Okabe and Ito's, which most colour-blind people tell apart."""
 MARKERS = "osD^v<>PX*hpd"
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10.0,
-    "figure.facecolor": "white",
-    "savefig.dpi": 150,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "semtoken",
-    "text.parse_math": False,
-}
+STYLE = PLAIN_STYLE | {"axes.titlesize": 10.0, "figure.facecolor": "white", "savefig.dpi": 150}
 
 
 @dataclass(frozen=True)

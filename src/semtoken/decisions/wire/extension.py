@@ -145,7 +145,8 @@ def answers_in(
     reply
         The whole reply, as plain values.
     read
-        Gives the probabilities of one answer, None for a refusal.
+        Gives the probabilities of one answer in the question's order, None for a refusal; what it raises of a value
+        that is no answer becomes `InvalidInput` here.
 
     Raises
     ------
@@ -158,7 +159,10 @@ def answers_in(
             given = reply[name][key]
         except (KeyError, IndexError, TypeError) as error:
             raise InvalidInput(f"The reply has no answer {key!a}.") from error
-        probabilities = read(question, given)
+        try:
+            probabilities = read(question, given)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
         if probabilities is None:
             found.append(unanswered(question, DECLINED))
             continue

@@ -190,23 +190,14 @@ def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, 
 
 
 def read_answer(question: Question, given: Any) -> tuple[float, ...]:
-    """The probabilities of one answer of another server, in the question's order.
-
-    Raises
-    ------
-    InvalidInput
-        The value is not an answer to this question.
-    """
+    """The probabilities of one answer of another server: what `answers_in` calls."""
     kind = "noul" if question.kind == "predicate" else question.kind
-    try:
-        if given.get("type", kind) != kind:
-            raise ValueError(given["type"])
-        if question.kind == "predicate":
-            p = float(given["noul"])
-            return p, 1.0 - p
-        return tuple(float(given["probabilities"][key]) for key in option_keys(question))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
+    if given.get("type", kind) != kind:
+        raise ValueError(given["type"])
+    if question.kind == "predicate":
+        p = float(given["noul"])
+        return p, 1.0 - p
+    return tuple(float(given["probabilities"][key]) for key in option_keys(question))
 
 
 def written_question(question: Question) -> dict[str, Any]:

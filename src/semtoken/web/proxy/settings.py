@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import MEBIBYTE
 from semtoken.payloads.formats import served_shapes
 from semtoken.support.addresses import split_address
 from semtoken.web.access import LOOPBACK_HOSTS
-
-MEBIBYTE = 2**20
 
 
 @dataclass(frozen=True)

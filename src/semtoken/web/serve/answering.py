@@ -19,6 +19,7 @@ from semtoken.decisions.deciding import PreparedInquiry, prepare
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.files.safe_files import MEBIBYTE
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.access import App
 from semtoken.web.admission import Busy, Workers
@@ -30,7 +31,6 @@ from semtoken.web.wire import ApiError
 
 T = TypeVar("T")
 
-MEBIBYTE = 2**20
 DISCARDED = 8  # a body that is too long is read to its end, up to so many times the limit, so that its sender hears
 
 
