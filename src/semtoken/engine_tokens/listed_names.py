@@ -199,6 +199,11 @@ class ListedNames:
         return found if said is None or "".join(spelled.split()) == "".join(said.split()) else []
 
 
+def _lower(names: Sequence[Name]) -> str:
+    """All that some names with bytes spell, in lower case: what no part of it is, none of them is normalised."""
+    return b"\0".join([spelled or b"" for _, _, spelled in names]).decode("utf-8", "replace").lower()
+
+
 def _as_in_files(text: str) -> str:
     """A string as decoded text, if it is spelled as the tokenizer's own files spell it."""
     if SENTENCEPIECE_BLANK in text:
@@ -297,20 +302,20 @@ class NameReader:
         keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
         if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
             return None
-        again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
+        again = 0 if len(set(keys)) == len(keys) or keys[0] not in keys[1:] else keys.index(keys[0], 1)
         if names[again] != names[0] or log_probs[again] != log_probs[0]:
             return None
         if len(set(keys)) < len(keys) - (again > 0) or one.nameless:
             return None
         if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS:
             return None
-        probabilities = list(map(math.exp, log_probs))
-        others = names[1:]
-        own, *rest = probabilities
-        if again:
-            others, rest = names[1:again] + names[again + 1 :], rest[: again - 1] + rest[again:]
-        if not one.alone and one.normalized in [_SPELLINGS[name].normalized for name in others]:
+        others = names[1:again] + names[again + 1 :] if again else names[1:]
+        perhaps = not one.alone and one.normalized[0] in _lower(others)
+        if perhaps and one.normalized in [_SPELLINGS[name].normalized for name in others]:
             return None
+        own, *rest = map(math.exp, log_probs)
+        if again:
+            del rest[again - 1]
         return _NamedEntries({chosen: own}, listed=len(others), others=rest)
 
     def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:

@@ -119,24 +119,21 @@ class Precision:
 
 def decimals_of(log_probs: npt.ArrayLike) -> int:
     """The number of decimals that all these numbers can be written with; `ALL_DECIMALS` for more than six."""
-    left = np.asarray(log_probs, dtype=np.float64)
-    for decimals in range(ALL_DECIMALS):
-        left = left[~_are_multiples(left, np.full(len(left), 10.0**-decimals))]
-        if not len(left):
-            return decimals
-    return ALL_DECIMALS
+    numbers = np.asarray(log_probs, dtype=np.float64)
+    return _least(_are_multiples(numbers, np.power(10.0, -np.arange(ALL_DECIMALS, dtype=np.float64))[:, None]), 0)
 
 
 def digits_of(log_probs: npt.ArrayLike) -> int:
     """The significant digits that all these numbers can be written with; `ALL_DIGITS` for more than seven."""
-    left = np.abs(np.asarray(log_probs, dtype=np.float64))
-    if not len(left):
-        return 0
-    for digits in range(1, ALL_DIGITS):
-        left = left[~_are_multiples(left, 10.0 ** (np.floor(np.log10(left * EDGE)) + 1 - digits))]
-        if not len(left):
-            return digits
-    return ALL_DIGITS
+    sizes = np.abs(np.asarray(log_probs, dtype=np.float64))
+    first = np.floor(np.log10(sizes * EDGE))
+    return _least(_are_multiples(sizes, 10.0 ** (first - np.arange(ALL_DIGITS - 1)[:, None])), 1) if len(sizes) else 0
+
+
+def _least(fits: npt.NDArray[np.bool_], first: int) -> int:
+    """The first row by which every column was true once, counted from `first`; one past the last if none is."""
+    places = np.where(fits.any(axis=0), fits.argmax(axis=0), len(fits))
+    return first + int(places.max(initial=0))
 
 
 def unit_of(size: float, digits: int) -> float:

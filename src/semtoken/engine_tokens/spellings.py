@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from types import NoneType
+from itertools import pairwise, repeat
 from typing import Any
 
-from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
+from semtoken.engine_tokens.token_names import (
+    LONGEST_KEPT,
+    NAMES_KEPT,
+    SENTENCEPIECE_BLANK,
+    KeptByName,
+    bytes_in_files,
+    is_markup,
+)
 from semtoken.engine_tokens.top_steps import (
     NOT_GIVEN,
     Name,
@@ -152,27 +158,58 @@ def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | No
     if set(map(type, tokens)) != {dict} or set(map(len, entries)) not in ({3}, {4}) or len(item) != len(entries[0]) + 1:
         return None
     try:
-        texts = [token["token"] for token in tokens]
         log_probs = tuple([token["logprob"] for token in tokens])
-        spelled = [token["bytes"] for token in tokens]
-        ids: list[Any] = [None] * len(tokens) if len(item) == 4 else [token["id"] for token in tokens]  # llama.cpp's
-    except KeyError:
-        return None
-    if len(item) > 4 and (set(map(type, ids)) != {int} or min(ids) < 0):
-        return None
-    if set(map(type, texts)) != {str} or set(map(type, log_probs)) != {float}:
-        return None
-    if not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # a sum with NaN is NaN
-        return None
-    kinds = set(map(type, spelled))
-    if kinds != {NoneType}:
-        if not kinds <= {list, NoneType}:
+        if set(map(type, log_probs)) != {float} or not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # or NaN
             return None
-        try:
-            spelled = [None if one is None else bytes(one) for one in spelled]
-        except (TypeError, ValueError):
-            return None
-    return TopStep.of_columns(tuple([_NAMES[name] for name in zip(texts, ids, spelled, strict=True)]), log_probs)
+        texts, spelled = [token["token"] for token in tokens], [token["bytes"] for token in tokens]
+        if len(item) == 4:
+            names = _WITHOUT_IDS.of(texts, spelled)
+        else:  # llama.cpp's
+            names = _WITH_IDS.of(texts, spelled, [token["id"] for token in tokens])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return TopStep.of_columns(names, log_probs)
+
+
+class _WrittenNames:
+    """Names by what is written in JSON. Nearly all stand there as they did before: the last of each text is kept, and
+    whole lists are compared with it.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, Name] = {}
+        self._spelled: dict[str, Any] = {}
+        self._ids: dict[str, Any] = {}
+
+    def of(self, texts: list[Any], spelled: list[Any], ids: list[Any] | None = None) -> tuple[Name, ...]:
+        """The names of some tokens.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A text is no text, an id none from 0 on, or bytes are no list of bytes.
+        """
+        names = tuple(map(self._names.get, texts))
+        if (
+            all(names)
+            and list(map(self._spelled.get, texts)) == spelled
+            and (ids is None or list(map(self._ids.get, texts)) == ids)
+        ):
+            return names  # type: ignore[return-value]
+        return tuple(map(self._name, texts, spelled, repeat(None) if ids is None else map(as_id, ids, repeat("id"))))
+
+    def _name(self, text: Any, numbers: Any, token: int | None) -> Name:
+        if type(text) is not str or not (numbers is None or type(numbers) is list):
+            raise TypeError
+        name = _NAMES[text, token, None if numbers is None else bytes(numbers)]
+        if len(text) <= LONGEST_KEPT:
+            if len(self._names) >= NAMES_KEPT:
+                self._names.clear()
+            self._names[text], self._spelled[text], self._ids[text] = name, numbers and list(numbers), token
+        return name
+
+
+_WITH_IDS, _WITHOUT_IDS = _WrittenNames(), _WrittenNames()
 
 
 def _entry(value: Any, where: str) -> TopToken:
