@@ -499,7 +499,7 @@ QUESTIONS = ("Who wrote Emma?", "Mumbai lies in what country?", "What is the cap
 def runnable(page: str) -> list[Command]:
     """The semtoken commands of a page that can run here."""
     if page == "help":
-        few = r"semtoken (ask (?!--calibrator).*\?\"|cluster (show USA|list))$"
+        few = r"semtoken (ask (?!--calibrator|--image).*\?\"|cluster (show USA|list))$"
         return [one for one in examples() if re.match(few, one.text)]
     return [
         command
