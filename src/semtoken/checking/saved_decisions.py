@@ -162,7 +162,16 @@ def _answers(
         values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
         asked_with = line.value.get("request") or {}
         state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
-        made = {"state": state, "labels": _as_values(labels, values), "answers": values}
+        # Labels as the values of options: a table holds texts, such as "true" and "2".
+        found = {}
+        for name, label in labels.items():
+            if name not in values:
+                raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
+            options = values[name].get("options", [])
+            by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
+            plain_text = isinstance(label, str) and label not in options
+            found[name] = by_text.get(label.lower(), label) if plain_text else label
+        made = {"state": state, "labels": found, "answers": values}
     for record in records_of(made):
         yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
 
@@ -266,16 +275,3 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         for row in csv.DictReader(file):
             given = {name: text for name, text in row.items() if name not in IDS and text not in (None, "")}
             yield next((row[name] for name in IDS if name in row), None), given
-
-
-def _as_values(labels: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Labels as the values of options: a table holds texts, such as "true" and "2"."""
-    found = {}
-    for name, label in labels.items():
-        if name not in answers:
-            raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
-        options = answers[name].get("options", [])
-        by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
-        plain_text = isinstance(label, str) and label not in options
-        found[name] = by_text.get(label.lower(), label) if plain_text else label
-    return found

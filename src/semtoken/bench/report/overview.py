@@ -197,7 +197,11 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
             f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
         )
     yield from _best_rival(held)
-    yield from _baseline(held)
+    # The reference beside sequence probability, which costs nothing, wherever both are.
+    for cell in held:
+        tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
+        if tested is not None and not math.isnan(tested.difference.value):
+            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_difference_text(tested)}."
     yield from _few(cells)
     # What the reference adds to the greedy generation.
     percents = [cell.methods[cell.reference].percent for cell in held]
@@ -237,14 +241,6 @@ def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     if len(held) == 1 and tested is not None:
         sentence += f" (minus {spoken(about)}: {_difference_text(tested)})"
     yield f"{sentence}."
-
-
-def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
-    """The reference beside sequence probability, which costs nothing, wherever both are."""
-    for cell in held:
-        tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
-        if tested is not None and not math.isnan(tested.difference.value):
-            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_difference_text(tested)}."
 
 
 def _difference_text(tested: TestedDifference) -> str:
