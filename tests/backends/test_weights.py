@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 
 import semtoken as st
 from semtoken.backends.transformers import TransformersBackend
-from semtoken.errors import ModelError
+from semtoken.errors import BackendError, ModelError, VocabularyMismatch
 from tests import tiny
 from tests.backends.plain_pass import PROMPTS, off, tiny_model, ways
 
@@ -44,6 +46,21 @@ def test_bin_weights(tmp_path: Path) -> None:
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     tiny.byte_level_bpe().save_pretrained(tmp_path)
+    assert_right(loaded(tmp_path), model)
+
+
+@pytest.mark.slow
+def test_sharded_bin_weights(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    model.config.save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    weights = list(model.state_dict().items())
+    index = {}
+    for number, some in enumerate((weights[::2], weights[1::2]), start=1):
+        name = f"pytorch_model-0000{number}-of-00002.bin"
+        torch.save(dict(some), tmp_path / name)
+        index |= {key: name for key, _ in some}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
     assert_right(loaded(tmp_path), model)
 
 
@@ -103,3 +120,74 @@ def test_dynamic_int8_is_refused_since_its_scales_depend_on_all_tokens_of_a_pass
     model = torch.ao.quantization.quantize_dynamic(tiny_model("Llama"), {torch.nn.Linear}, dtype=torch.qint8)
     with pytest.raises(ModelError, match=r"tokens that follow.*without dynamic quantisation"):
         _ = TransformersBackend(model, tiny.byte_level_bpe()).proof
+
+
+def test_a_tokenizer_larger_than_the_head_is_refused() -> None:
+    tokenizer = tiny.byte_level_bpe()
+    model = tiny_model("Llama", vocab_size=len(tokenizer) - 4)
+    with pytest.raises(VocabularyMismatch, match=r"has 450 logits, its tokenizer 454 tokens"):
+        st.STC(model, tokenizer).score(PROMPTS, ["Paris"] * 3)
+
+
+def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    described = json.loads((tmp_path / "tokenizer.json").read_text())
+    [end] = [one for one in described["added_tokens"] if one["content"] == "<|end|>"]
+    end["id"] = described["model"]["vocab"]["<|end|>"] = 470  # the ids before it end at 453
+    (tmp_path / "tokenizer.json").write_text(json.dumps(described))
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="<|end|>", pad_token="<|pad|>"
+    )
+    assert tokenizer.eos_token_id == 470 > len(tokenizer)
+    model = tiny_model("Llama", eos_token_id=470)
+    backend = TransformersBackend(model, tokenizer)
+    assert backend.vocabulary.size == 471
+    assert_right(backend)
+    with torch.no_grad():
+        model.lm_head.weight[470] = 3 * model.lm_head.weight.abs().max()
+    answers = st.STC(TransformersBackend(model, tokenizer)).generate(PROMPTS, max_new_tokens=40)
+    ended = [one for one in answers if 470 in one.token_ids]
+    assert ended and all(one.token_ids.index(470) == len(one.token_ids) - 1 and not one.truncated for one in ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["PrefixTuningConfig", "PromptEncoderConfig"])
+def test_tuned_prefixes_and_the_folder_of_one(tmp_path: Path, kind: str) -> None:
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    base = tiny_model("Llama")
+    base.save_pretrained(tmp_path / "base")
+    tiny.byte_level_bpe().save_pretrained(tmp_path / "base")
+    base.config._name_or_path = base.name_or_path = str(tmp_path / "base")
+    torch.manual_seed(0)
+    model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+    assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
+    model.save_pretrained(tmp_path / "tuned")
+    tiny.byte_level_bpe().save_pretrained(tmp_path / "tuned")
+    with pytest.raises(ModelError, match=r"is a tuned prompt, which transformers does not load\. Load it with peft's"):
+        loaded(tmp_path / "tuned")
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
+def test_quantised_weights_name_the_package_that_they_need(tmp_path: Path, method: str) -> None:
+    tiny_model("Llama").save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 16, "load_in_8bit": True}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"cannot be loaded: .*pip install"):
+        loaded(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["static", "sliding_window"])
+def test_caches_that_the_settings_name(cache: str) -> None:
+    model = tiny_model("Llama")
+    model.generation_config.cache_implementation = cache
+    assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
+
+
+def test_a_quantised_cache_without_its_package_is_refused_in_words() -> None:
+    model = tiny_model("Llama")
+    model.generation_config.cache_implementation = "quantized"
+    with pytest.raises(BackendError, match=r"generate fails with LlamaForCausalLM and its settings"):
+        st.STC(model, tiny.byte_level_bpe()).generate(PROMPTS, max_new_tokens=2)

@@ -40,15 +40,20 @@ def read_tokens(tokenizer: Any) -> RawTokens:
     size, decode, token_string = _adapt(tokenizer)
     if size == 0:
         raise VocabularyError("The tokenizer has no tokens.")
+    known = set(tokenizer.get_vocab().values()) if hasattr(tokenizer, "get_vocab") else set()
+    holes: set[int] = set()
+    if max(known, default=0) >= size:  # ids that no token has stand before the last one
+        size = max(known) + 1
+        holes = set(range(size)) - known
     clean_up = _cleans_up(tokenizer)
     kwargs = {"clean_up_tokenization_spaces": False} if clean_up else {}
-    texts = tuple(decode([i]) for i in range(size))
+    texts = tuple("" if i in holes else decode([i]) for i in range(size))
     anchor = next((i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None)
     if anchor is None:
         raise VocabularyError("The tokenizer has no token for a single letter; is it one for text?")
     lead = len(decode([anchor], **kwargs))
-    behind = [decode([anchor, i], **kwargs)[lead:] for i in range(size)]
-    strings = [token_string(i) for i in range(size)]
+    behind = ["" if i in holes else decode([anchor, i], **kwargs)[lead:] for i in range(size)]
+    strings = [None if i in holes else token_string(i) for i in range(size)]
     is_byte = [bool(BYTE_TOKEN.fullmatch(s)) if isinstance(s, str) else False for s in strings]
     pieces = tuple(_piece(text, string, byte) for text, string, byte in zip(behind, strings, is_byte, strict=True))
     return RawTokens(texts, pieces, np.array(is_byte, dtype=bool), clean_up, decode)

@@ -80,8 +80,8 @@ class Vocabulary:
         Parameters
         ----------
         tokenizer
-            A transformers tokenizer (fast, slow or Mistral's own) or a `tokenizers.Tokenizer`. Its length is V:
-            rows of an lm_head beyond it are padding.
+            A transformers tokenizer (fast, slow or Mistral's own) or a `tokenizers.Tokenizer`. V is one more than its
+            largest id: rows of an lm_head beyond it are padding. Ids without a token have empty texts.
         stopwords
             Function words to treat as neutral, compared case-sensitively. Default: NLTK's English list.
 

@@ -221,9 +221,16 @@ def _config(model_or_path: str, revision: str | None, trust: bool, files: dict[s
     where = {name: value for name, value in files.items() if name not in ("proxies", "gguf_file")}
     try:
         if adapter := find_adapter_config_file(model_or_path, revision=revision, **where):
-            below = json.loads(Path(adapter).read_text(encoding="utf-8"))["base_model_name_or_path"]
-            return AutoConfig.from_pretrained(below, trust_remote_code=trust)
+            adapted = json.loads(Path(adapter).read_text(encoding="utf-8"))
+            if adapted.get("peft_type") in ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING"):
+                raise ModelError(
+                    f"The model {model_or_path!r} is a tuned prompt, which transformers does not load. Load it with "
+                    "peft's AutoPeftModelForCausalLM, and give STC the model and its tokenizer."
+                )
+            return AutoConfig.from_pretrained(adapted["base_model_name_or_path"], trust_remote_code=trust)
         return AutoConfig.from_pretrained(model_or_path, revision=revision, trust_remote_code=trust, **files)
+    except ModelError:
+        raise
     except Exception as error:  # of a damaged file, transformers raises anything
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
 

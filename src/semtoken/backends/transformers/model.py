@@ -287,8 +287,8 @@ class TransformersBackend:
             unusual.discard("do_sample")
         if unusual or not only_usual(self.model.generation_config):
             raise BackendError(
-                f"transformers' generate gives other numbers for {type(self.model).__name__} than one pass over the "
-                "text, so it is not used, and its settings cannot be followed"
+                f"transformers' generate fails with {type(self.model).__name__} and its settings, or gives other "
+                "numbers than one pass over the text, so it is not used, and its settings cannot be followed"
                 f"{': ' if unusual else ''}{', '.join(sorted(unusual))}. Leave them out."
             )
         found = []
@@ -701,7 +701,7 @@ def _refused_options(watch: StepWatch) -> Iterator[None]:
         yield
     except SemtokenError:
         raise
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, ImportError, AssertionError) as error:
         if watch.logits is not None:
             raise
         raise InvalidInput(f"transformers' generate refuses these options: {one_line_of(error)}") from error
