@@ -23,7 +23,7 @@ from tests.cli.conftest import RunCommand, assert_told
 READ = {
     *("calibrator", "directory", "include_path", "decision_calibrator", "first", "other", "questions", "recent", "run"),
     *("labels", "schema", "scored", "scores", "second", "settings", "source", "sources", "unlabelled", "verdicts_file"),
-    *("wording", "url", "model"),
+    *("wording", "url", "model", "image"),
 }
 """Parameters that name what commands read. One that names what a command writes has `writable=True` instead."""
 
