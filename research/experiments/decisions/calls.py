@@ -1,6 +1,6 @@
 """Tool calls that a model writes to requests whose right call is known, with four numbers of each; see CALLS.md.
 
-python research/experiments/decisions/calls.py write MODEL NAME calls.csv [most]
+python research/experiments/decisions/calls.py write MODEL NAME calls.csv hard|easy [most]
 python research/experiments/decisions/calls.py figures calls.csv
 """
 
@@ -11,6 +11,7 @@ import json
 import math
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 import semtoken as st
+from semtoken.backends.base import Decoding
 from semtoken.decisions import Predicate
+from semtoken.decisions.deciding import Inquiry, decide
+from semtoken.decisions.questions import as_text
 from semtoken.parts import call_confidences
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -26,7 +30,7 @@ sys.path += [str(EXAMPLES), str(EXAMPLES / "gate")]
 import gate_a_tool_call  # noqa: E402
 import made_up_calls  # noqa: E402
 
-NUMBER, SEED = 200, 0
+NUMBER, SEED, BATCH = 200, 0, 40
 TOOLS = (
     "Answer with one call, as JSON and nothing else. The tools are book_room(people, day, start, end) with whole hours of "
     "24, set_reminder(time), transfer(amount, to), send_file(path, to), delete_file(path)."
@@ -50,6 +54,14 @@ PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Hugo", "Ines")
 ENDINGS = ("pdf", "md", "txt", "csv")
 FIELDS = ("model", "set", "number", "right", "all_tokens", "call", "weakest", "predicate", "request", "written")
 SCORES = ("all_tokens", "call", "weakest", "predicate")
+
+
+class FewShotSTC(st.STC):
+    """A model that reads the worked examples, which all prompts begin with, once."""
+
+    def decoding(self, *given: Any) -> Decoding:
+        """The decoding of `generate`, with its prompts' shared beginning read once."""
+        return replace(super().decoding(*given), share_prefix=True)
 
 
 def requests() -> list[tuple[str, dict[str, Any]]]:
@@ -125,48 +137,51 @@ def write(model: str, name: str, target: Path, kind: str, most: int) -> None:
     kept = list(csv.DictReader(target.open(encoding="utf-8"))) if target.exists() else []
     done = {row["number"] for row in kept if (row["model"], row["set"]) == (name, kind)}
     asked, talk = (requests(), messages) if kind == "hard" else (easy(), gate_a_tool_call.messages)
-    stc = st.STC.from_pretrained(model)
+    missing = [number for number in range(min(most, len(asked))) if str(number) not in done]
+    stc = FewShotSTC.from_pretrained(model)
     with target.open("a", newline="", encoding="utf-8") as file:
         rows = csv.DictWriter(file, FIELDS, lineterminator="\n")
         if target.stat().st_size == 0:
             rows.writeheader()
-        for number, (request, expected) in enumerate(asked[:most]):
-            if str(number) in done:
-                continue
-            [answer] = stc.generate([talk(request)], max_new_tokens=64)
-            row: dict[str, Any] = {
-                "model": name,
-                "set": kind,
-                "number": number,
-                "request": request,
-                "written": answer.text,
-            }
-            rows.writerow({**row, **scores(stc, request, answer, expected)})
+        for first in range(0, len(missing), BATCH):
+            numbers = missing[first : first + BATCH]
+            answers = stc.generate([talk(asked[n][0]) for n in numbers], max_new_tokens=64)
+            found = scores(stc, [(*asked[n], answer) for n, answer in zip(numbers, answers, strict=True)])
+            for n, answer, own in zip(numbers, answers, found, strict=True):
+                row = {"model": name, "set": kind, "number": n, "request": asked[n][0], "written": answer.text}
+                rows.writerow(row | own)
             file.flush()
 
 
-def scores(stc: st.STC, request: str, answer: Any, expected: dict[str, Any]) -> dict[str, Any]:
-    """Whether a call is right, and its numbers; none for what is no call."""
-    try:
-        call = json.loads(answer.text)
-        arguments = call["arguments"]
-    except (KeyError, TypeError, ValueError):
-        return {"right": ""}
-    found = call_confidences(answer.parts(by="tool_call"))
-    if len(found) != 1 or found[0].confidence is None:
-        return {"right": ""}
-    state = [
-        {"role": "user", "content": request},
-        {"type": "function_call", "call_id": "1", "name": call["name"], "arguments": arguments},
+def scores(stc: st.STC, written: list[tuple[str, dict[str, Any], Any]]) -> list[dict[str, Any]]:
+    """Whether calls are right, and their numbers, from requests, right calls and answers; none for what is no call."""
+    calls = [parsed(answer) for _, _, answer in written]
+    inquiries = [
+        Inquiry(as_text(gate_a_tool_call.state_of(request, answer.text)), [MAY_RUN])
+        for (request, _, answer), call in zip(written, calls, strict=True)
+        if call is not None
     ]
-    [allowed] = stc.decide(state, [MAY_RUN])
-    return {
-        "right": int(is_right(call, expected)),
-        "all_tokens": f"{math.exp(sum(token.log_probability for token in answer.tokens)):.9g}",
-        "call": f"{found[0].confidence:.9g}",
-        "weakest": f"{found[0].weakest.confidence:.9g}",
-        "predicate": f"{allowed.probability:.9g}",
-    }
+    allowed = iter(decide(stc.backend, inquiries) if inquiries else ())
+    found: list[dict[str, Any]] = []
+    for (_, expected, answer), call in zip(written, calls, strict=True):
+        if call is None:
+            found.append({"right": ""})
+            continue
+        numbers = {
+            "all_tokens": math.exp(sum(token.log_probability for token in answer.tokens)),
+            "call": call.confidence,
+            "weakest": call.weakest.confidence,
+            "predicate": next(allowed).answers[0].probability,
+        }
+        right = int(is_right(json.loads(answer.text), expected))
+        found.append({"right": right} | {key: f"{value:.9g}" for key, value in numbers.items()})
+    return found
+
+
+def parsed(answer: Any) -> Any:
+    """The confidence of an answer that is one call and nothing else; None for any other."""
+    found = call_confidences(answer.parts(by="tool_call")) if gate_a_tool_call.is_call(answer.text) else []
+    return found[0] if len(found) == 1 and found[0].confidence is not None else None
 
 
 def figures(source: Path) -> None:
