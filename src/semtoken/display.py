@@ -194,14 +194,13 @@ def shaded_html(response: ScoredResponse) -> str:
     any page, or show it in a notebook with `IPython.display.HTML`.
     """
     spans = "".join(map(_span, segments(response)))
-    caption = f"confidence {response.headline.shown}"
-    said = f"{response.headline.sentence}\n{response.signature}"
+    caption = response.headline.line
     if response.truncated:
         caption += f"; {CUT_OFF}"
     return (
         '<div class="semtoken" style="font-family:sans-serif;line-height:1.6">'
         f'<span style="white-space:pre-wrap">{spans}</span> '
-        f'<small title="{html.escape(said, quote=True)}">{html.escape(caption)}</small></div>'
+        f'<small title="{html.escape(response.signature, quote=True)}">{html.escape(caption)}</small></div>'
     )
 
 

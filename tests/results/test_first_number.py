@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 import semtoken as st
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.cli.app import app
 from semtoken.cli.ask import summary
 from semtoken.integrations.events import evaluation
 from semtoken.scoring.scorer import scorer_for
 from semtoken.web.block import BlockOptions, score_block
 from tests.checking.test_check import reply
+from tests.cli.test_calibrator_option import made
 
 QUESTION = "What is the capital of Norway?"
 WORDS = [("The", 0.4), (" capital", 0.5), (" of", 0.9), (" Norway", 0.6), (" is", 0.8), (" Oslo", 0.96), (".", 0.9)]
@@ -78,7 +82,7 @@ def langchain(_: Path) -> str:
 
     made = reply(SENTENCE)["choices"][0]
     message = messages.AIMessage(made["message"]["content"], response_metadata={"logprobs": made["logprobs"]})
-    return json.dumps(with_uncertainty().invoke(message).response_metadata["semtoken"])
+    return json.dumps(with_uncertainty().invoke(message).response_metadata["semtoken"], ensure_ascii=False)
 
 
 def mcp(_: Path) -> str:
@@ -91,10 +95,10 @@ def mcp(_: Path) -> str:
 PLACES: dict[str, Callable[[Path], str]] = {
     "repr": lambda _: repr(answer()),
     "card": lambda _: answer()._repr_html_(),
-    "dict": lambda _: json.dumps(answer().to_dict()),
+    "dict": lambda _: json.dumps(answer().to_dict(), ensure_ascii=False),
     "table": lambda _: st.to_frame([answer()]).to_csv(),
-    "ask": lambda _: summary(answer(), QUESTION),
-    "block of serve and proxy": lambda _: json.dumps(block()),
+    "ask": lambda _: summary(answer()),
+    "block of serve and proxy": lambda _: json.dumps(block(), ensure_ascii=False),
     "event": lambda _: json.dumps(evaluation(block())),
     "check": lambda folder: run("check", file_of(folder)),
     "check's table": checked_csv,
@@ -111,6 +115,23 @@ def test_the_headline_comes_before_the_product(place: str, tmp_path: Path) -> No
     product = re.search(r"uncertainty", shown, re.IGNORECASE)
     assert first is not None, shown
     assert product is None or first.start() < product.start(), shown
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place not in ("repr", "event")])
+def test_the_least_sure_part_is_named_in_the_same_words(place: str, tmp_path: Path) -> None:
+    shown = html.unescape(PLACES[place](tmp_path))
+    assert "ts least sure part is “lies” (40 %)" in " ".join(shown.split()), shown
+
+
+def test_of_an_answer_that_is_held_back_nothing_is_quoted(tmp_path: Path) -> None:
+    found = made(tmp_path / "calibrator", scores="top-k", distribution="unknown")
+    assert found.threshold is not None
+    nobody = replace(found, threshold=replace(found.threshold, uncertainty=0.0))
+    applied = CalibratorInUse(nobody, abstain_text="I do not know.")
+    scorer = scorer_for(None, st.ScoringRules())
+    shown = score_block(answer(), scorer, BlockOptions(tokens=True, parts="phrase"), applied, QUESTION)
+    assert shown["decision"] == "abstain" and "lies" not in json.dumps(shown), shown
+    assert shown["headline"]["sentence"] == answer().headline.unquoted.sentence
 
 
 def test_a_table_of_scored_answers_begins_with_the_headline(tmp_path: Path) -> None:

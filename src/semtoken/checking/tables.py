@@ -35,9 +35,7 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "question": one.question,
         "answer": one.text,
         "doubt": one.sentence,
-        "headline_name": response.headline.name,
-        "headline_value": _finite(response.headline.value),
-        "headline_confidence": response.headline.confidence,
+        **response.headline.columns,
         "uncertainty": response.uncertainty,
         "uncertainty_lower": low,
         "uncertainty_upper": high,
@@ -146,7 +144,7 @@ def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
         for name, value in row.items()
-        if value not in (None, "", ()) or name == "log_score"
+        if name != "headline_sentence" and (value not in (None, "", ()) or name == "log_score")  # `shown` holds it
     }
 
 
@@ -158,8 +156,7 @@ def _mark(doubt: Doubt) -> dict[str, Any]:
 
 
 def _page_fields(one: CheckedAnswer) -> dict[str, Any]:
-    headline = one.response.headline
-    shown: dict[str, Any] = {"shown": f"{headline.shown}: {headline.sentence}"}
+    shown: dict[str, Any] = {"shown": f"{one.response.headline.line}."}
     if one.response.flags:
         shown["flags"] = [{"code": flag.code, "message": flag.message} for flag in one.response.flags]
     return shown if one.calibration is None else shown | {"calibration": dict(one.calibration)}

@@ -86,17 +86,7 @@ def ask(
 
     def show(number: int, result: ScoredResponse) -> None:
         if as_json:
-            question = asked[number]
-            scores = result.to_dict()
-            record = {"question": question, "response": scores.pop("text"), **scores}
-            record["new_word_confidence"] = result.new_word_confidence(question)
-            if applied is not None:
-                record |= applied.block(result) | {"response": applied.shown(result)}
-            if parts is not None and record["response"] == result.text:  # not of an answer that is held back
-                try:
-                    record["parts"] = [part.to_dict() for part in result.parts(parts)]
-                except OverBudget as error:
-                    record["parts_refused"] = str(error)
+            record = _record(asked[number], result, applied, parts)
             if image:
                 record["messages"] = prompts[number]
             typer.echo(json_line(record))
@@ -130,6 +120,26 @@ def ask(
         out.print(legend())
         if applied is not None and applied.calibrator.threshold is not None:
             out.print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
+
+
+def _record(
+    question: str, result: ScoredResponse, applied: CalibratorInUse | None, parts: PartKind | None
+) -> dict[str, Any]:
+    """An answer as plain values, with its question and what the calibrator says of it."""
+    scores = result.to_dict()
+    record = {"question": question, "response": scores.pop("text"), **scores}
+    record["new_word_confidence"] = result.new_word_confidence(question)
+    if applied is not None:
+        record |= applied.block(result) | {"response": applied.shown(result)}
+    if record["response"] != result.text:  # it is held back, and so is all that quotes it
+        record["headline"]["sentence"] = result.headline.unquoted.sentence
+        del record["tokens"], record["flags"]
+    elif parts is not None:
+        try:
+            record["parts"] = [part.to_dict() for part in result.parts(parts)]
+        except OverBudget as error:
+            record["parts_refused"] = str(error)
+    return record
 
 
 def _loaded(choice: ModelChoice) -> STC:
@@ -172,11 +182,11 @@ def _print(
     from semtoken.display import parts_table, shaded_text, token_table
 
     out.print(Text(question, style="bold"))
-    first, colon, rest = summary(result, question).partition(":")
+    hidden = applied is not None and applied.shown(result) != result.text
+    first, colon, rest = summary(result, hidden=hidden).partition(":")
     out.print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
     if applied is not None:
         out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
-    hidden = applied is not None and applied.shown(result) != result.text
     shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
     out.print(Text("  ").append_text(shown))
     if hidden:
@@ -196,12 +206,12 @@ def _print(
     out.print()
 
 
-def summary(result: ScoredResponse, question: str = "") -> str:
-    """The numbers of an answer in one line, the headline first."""
+def summary(result: ScoredResponse, *, hidden: bool = False) -> str:
+    """The numbers of an answer in one line, the headline first; nothing quotes one that is hidden."""
     from semtoken.parts.prose import is_sentence
     from semtoken.support.text import CUT_OFF, number
 
-    notes = [result.headline.line]
+    notes = [(result.headline.unquoted if hidden else result.headline).line]
     if not is_sentence(result.text, result.n_tokens):  # of a sentence these two say how it might have been phrased
         notes.append(f"uncertainty {number(result.uncertainty)}")
         notes.append(f"probability of these very words {number(math.exp(result.log_probability))}")

@@ -222,11 +222,7 @@ def _print(one: CheckedAnswer) -> None:
     out.print(untrusted(f"     {one.sentence}", style="yellow"), soft_wrap=True)
     for flag in one.response.flags:
         out.print(untrusted(f"     ! {flag.message}", style="magenta"), soft_wrap=True)
-    headline = one.response.headline
-    out.print(
-        untrusted(f"     {headline.shown}: {headline.sentence}{_decided(one)} · {one.where}", style="dim"),
-        soft_wrap=True,
-    )
+    out.print(untrusted(f"     {one.response.headline.line}{_decided(one)} · {one.where}", style="dim"), soft_wrap=True)
 
 
 def _decided(one: CheckedAnswer) -> str:

@@ -96,7 +96,7 @@ def _show_answer(asked: DemoQuestion, answer: ScoredResponse, console: Console) 
     right = any(word.lower() in answer.text.lower() for word in asked.accepted)
     mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")
     console.print(Text("  ") + shaded_text(answer))
-    console.print(Text(f"  confidence {answer.headline.shown} ") + mark)
+    console.print(Text(f"  {answer.headline.line} ·") + mark)
 
 
 BATCH_SIZE = 32

@@ -40,7 +40,6 @@ class ScoreResult(BaseModel):
     )
     chance: float | None = Field(None, description="Chance of being right, from labelled answers, if there are some")
     decision: str | None = Field(None, description="'answer' or 'abstain', if there is a calibrated threshold")
-    riskiest: str = Field(description="The least sure piece of the text")
 
 
 class CheckResult(BaseModel):
@@ -116,7 +115,6 @@ def _with_plain_errors(tool: Callable[Arguments, Result]) -> Callable[Arguments,
 def _scored(answer: ScoredResponse, question: str, calibrator: CalibratorInUse | None) -> ScoreResult:
     lower, upper = answer.uncertainty_bounds
     block = {} if calibrator is None else calibrator.block(answer)
-    doubtful = min(answer.tokens, key=lambda token: token.agreeing_probability, default=None)
     new_words = answer.new_word_confidence(question)
     return ScoreResult(
         text=answer.text,
@@ -128,5 +126,4 @@ def _scored(answer: ScoredResponse, question: str, calibrator: CalibratorInUse |
         new_word_confidence=new_words,
         chance=block.get("chance"),
         decision=block.get("decision"),
-        riskiest="" if doubtful is None else doubtful.text,
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.prose import is_sentence, new_phrases
@@ -21,7 +22,8 @@ from semtoken.tokens.scored_token import ScoredToken, TokenMark
 SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
 LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
-"""What is said of the confidence of a short answer, of none, and of a sentence."""
+HELD_BACK = "Its least sure part is held back with it."
+"""What is said of the confidence of a short answer, of none, of a sentence, and of a sentence that is not shown."""
 NEW_PHRASES = "new_phrases"
 LONGEST_PART = 60
 
@@ -55,6 +57,18 @@ class Headline:
     def line(self) -> str:
         """The confidence and what it is, as one line of text."""
         return f"confidence {self.shown}: {self.sentence[0].lower()}{self.sentence[1:-1]}"
+
+    @property
+    def unquoted(self) -> Headline:
+        """A copy whose sentence quotes nothing, for an answer that is held back."""
+        return replace(self, sentence=HELD_BACK) if self.name == NEW_PHRASES else self
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The headline as columns of a table, the confidence first; an infinite value as None."""
+        value = self.value if math.isfinite(self.value) else None
+        found = {"confidence": self.confidence, "sentence": self.sentence, "name": self.name, "value": value}
+        return {f"headline_{name}": one for name, one in found.items()}
 
 
 def headline_of(

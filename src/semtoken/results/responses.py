@@ -544,8 +544,8 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
-    headline = {f"headline_{name}": value for name, value in row.pop("headline").items() if name != "sentence"}
-    row = {"text": row.pop("text"), **headline, **row}
+    del row["headline"]
+    row = {"text": row.pop("text"), **response.headline.columns, **row}
     if row.get("decision") is not None:
         row["decision"] = row["decision"]["action"]
     row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}

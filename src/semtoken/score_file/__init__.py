@@ -25,7 +25,7 @@ from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of,
 from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
 from semtoken.results import ScoredResponse
-from semtoken.score_file.lines import HEADLINE_FIELDS, PART_FIELDS, RESULT_FIELDS, BadLine, Item, placed, read_items
+from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, placed, read_items
 from semtoken.score_file.output import (
     LineWriter,
     OutputFile,
@@ -327,16 +327,18 @@ class ScoringJob:
         scores = outcome.to_dict()
         response = outcome.text if item.response is None else item.response
         record = dict(item.record) | {"response": response}
-        record |= {f"headline_{name}": scores["headline"][name] for name in HEADLINE_FIELDS}
+        record |= outcome.headline.columns
         record |= {name: scores[name] for name in RESULT_FIELDS}
         record |= {f"score_{name}": value for name, value in scores.get("scores", {}).items()}
         if self.annotate is not None:
             record |= self.annotate(outcome)
-        if self.tokens:
+        if held_back := record["response"] != response:
+            record |= outcome.headline.unquoted.columns
+        elif self.tokens:
             record["tokens"] = scores["tokens"]
         if outcome.state is not None:
             record |= outcome.state.to_fields()
-        if self.parts is not None and record["response"] == response:  # not of an answer that is held back
+        if self.parts is not None and not held_back:
             try:
                 record["parts"] = [_part_record(part) for part in outcome.parts(self.parts)]
             except OverBudget as error:

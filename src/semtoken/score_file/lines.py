@@ -30,9 +30,8 @@ RESULT_FIELDS = (
     "signature",
 )
 """What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
-HEADLINE_FIELDS = ("confidence", "name", "value")
-"""What is written of the headline, before all else and each after `headline_`; scores by further methods are written
-after `score_`."""
+HEADLINE_FIELDS = tuple(f"headline_{name}" for name in ("confidence", "sentence", "name", "value"))
+"""What is written of the headline, before all else; scores by further methods are written after `score_`."""
 CALIBRATOR_FIELDS = (
     *("chance", "chance_lower", "chance_upper", "chance_at_ends", "n_labels"),
     *("decision", "reason", "promise", "calibrated_elsewhere"),
@@ -44,7 +43,7 @@ PART_FIELDS = (
 )
 """What is written of a part of an answer beside its flags; the names are those of `semtoken.parts.Part`."""
 REPLACED = frozenset(
-    {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *(f"headline_{name}" for name in HEADLINE_FIELDS)}
+    {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *HEADLINE_FIELDS}
     | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
 )
 """Fields that an earlier command wrote; they are not carried through, since they are written anew."""

@@ -147,7 +147,8 @@ def score_block(
         except CalibratorMismatch as error:
             block["calibrator_refused"] = str(error)
         if calibrator.withholds(block):
-            block.pop("flags", None)  # they quote the answer
+            block.pop("flags", None)  # they quote the answer, as the headline does
+            block["headline"]["sentence"] = result.headline.unquoted.sentence
             return block
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]

@@ -37,8 +37,8 @@ from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS
 
 HEADLINE_SAID = (
-    "The headline is the number on top of every answer: STC under the run's rules for short answers, the new phrases "
-    "for sentences."
+    "The headline is the number on top of every answer: STC under the preset default for short answers, the new "
+    "phrases for sentences."
 )
 
 

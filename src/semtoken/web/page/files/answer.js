@@ -110,7 +110,7 @@ function Text({ answer, numbers, all, open, setOpen, panel }) {
 function Headline({ answer }) {
   const confidence = confidenceOf(answer);
   if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.uncertainty))}</p>`;
-  const said = answer.headline?.sentence ?? answer.headline_name;
+  const said = answer.headline?.sentence ?? answer.headline_sentence;
   const [lead, rest] = S.headline(confidence, said);
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
