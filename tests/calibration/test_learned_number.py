@@ -33,6 +33,36 @@ def test_what_the_states_know_is_found_and_the_gate_opens() -> None:
     assert headline + 0.7 * (best - headline) < learned <= best + 0.01
 
 
+def test_distances_are_from_the_centre_of_the_other_answers() -> None:
+    """In standard deviations, of each labelled answer from the mean of all others, ascending."""
+    world = draw(np.random.default_rng(7), 60, dimensions=5)
+    states = world.readings.states
+    assert states is not None
+    found = fit(["headline"], world.readings, world.correct)
+    spread = states.std(axis=0)
+    others = np.array([np.delete(states, i, axis=0).mean(axis=0) for i in range(60)])
+    by_hand = (((states - others) / spread) ** 2).mean(axis=1)
+    assert np.asarray(found.distances) == pytest.approx(np.sort(by_hand), rel=1e-9)
+    assert np.asarray(found.centre) == pytest.approx(states.mean(axis=0))
+    assert np.asarray(found.spread) == pytest.approx(spread)
+
+
+def test_the_gain_has_a_one_sided_bound_of_90_percent() -> None:
+    from semtoken.calibration.learning import gain_over
+
+    generator = np.random.default_rng(8)
+    correct = (generator.random(120) < 0.5).astype(float)
+    headline, risk = generator.normal(-correct, 2), generator.normal(-correct, 1)
+    found = gain_over(headline, risk, correct)
+    gains = []
+    while len(gains) < 3000:
+        drawn = generator.integers(120, size=120)
+        gains.append(auroc(risk[drawn], correct[drawn]) - auroc(headline[drawn], correct[drawn]))
+    assert found.value == pytest.approx(auroc(risk, correct) - auroc(headline, correct))
+    assert found.low == pytest.approx(np.quantile(gains, 0.1), abs=0.008)
+    assert found.high == pytest.approx(np.quantile(gains, 0.9), abs=0.008)
+
+
 @pytest.mark.slow
 def test_the_gate_stays_shut_where_labels_are_shuffled() -> None:
     """At its level: a one-sided 90 % interval may err in one of ten; 8 of 20 have a chance of 4 in 10,000 then."""

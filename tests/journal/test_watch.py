@@ -33,7 +33,9 @@ def test_words_for_each_state() -> None:
 
 
 def test_only_accepted_answers_of_the_calibrator_in_use_count(journal: Journal) -> None:
-    assert watch(journal).state == "no_promise"
+    nothing = watch(journal)
+    assert (nothing.state, nothing.n, nothing.wrong, nothing.low, nothing.high) == ("no_promise", 0, 0, 0.0, 1.0)
+    assert (nothing.level, nothing.without_label, nothing.undecided, nothing.alpha) == (0.05, 0, 0, None)
     old, new = fitted(), fitted(seed=1)
     filled(journal, old, [False] * 60)
     assert watch(journal).state == "broken"

@@ -101,7 +101,7 @@ def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
     if missing:
         print(f"Finding which functions {len(missing)} files of tests/{folder} call ...", flush=True)
         KEPT.mkdir(parents=True, exist_ok=True)
-        output = KEPT / "now.json"
+        output = source.parent / "reached.json"
         output.write_text("{}")
         run_tests(
             source,
