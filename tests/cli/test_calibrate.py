@@ -338,3 +338,29 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     assert_told(semtoken("watch", same, "--calibrator", tmp_path / "nowhere"), "calibrator", status=2)
     unscored = write_lines(tmp_path / "u.jsonl", [{"question": "?"}])
     assert_told(semtoken("watch", unscored, "--calibrator", tmp_path / "made"), "log_score", status=2)
+
+
+def test_several_at_once_write_one_calibrator_with_its_own_report(
+    semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that meets another while it writes says so; one that finds a calibrator at its end replaces none."""
+    from semtoken.cli import calibrate as command
+    from semtoken.files.safe_files import locked
+
+    source, target = write_lines(tmp_path / "labelled.jsonl", answers(300, labelled=300)), tmp_path / "made"
+    with locked(tmp_path / ".made.lock", "busy"):
+        met = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")
+    assert met.exit_code != 0 and "Another `semtoken calibrate` is writing" in " ".join(met.stderr.split())
+    assert not target.exists()
+    fitted = command._fitted
+
+    def others_end_first(*given: Any, **options: Any) -> Any:
+        target.mkdir()
+        (target / "calibrator.json").write_text("of another one")
+        return fitted(*given, **options)
+
+    monkeypatch.setattr(command, "_fitted", others_end_first)
+    late = semtoken("calibrate", source, "-o", target, "--alpha", "0.3")
+    assert late.exit_code != 0 and "--force" in late.stderr
+    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("calibrator.json", "of another one")]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["labelled.jsonl", "made"]

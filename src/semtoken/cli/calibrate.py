@@ -120,6 +120,7 @@ def calibrate(
     from semtoken.calibration import Fingerprint
     from semtoken.calibration.labels import read_answers, require_labels
     from semtoken.calibration.promises import shortage
+    from semtoken.files.safe_files import locked
 
     if learn and by is not None:
         raise InvalidInput("--learn reads the headline and what else the answers left; leave --by out.")
@@ -160,12 +161,17 @@ def calibrate(
             made[name] = _fitted(own, rest, known, method, by, settings, learn=learn)
         except InvalidInput as error:
             raise InvalidInput(f"{groups} {name}: {error} Nothing was written." if name else str(error)) from error
-    for name, (calibrator, report, labelled) in made.items():
-        if name:
-            tell(f"{groups} {name}:")
-        _write(places[name], calibrator, report, labelled)
-        _show(calibrator, report)
-        tell(f"Calibrator and report in {places[name]}. Use it with --calibrator {quote(str(places[name]))}.")
+    busy = f"Another `semtoken calibrate` is writing to {output}. Wait for it, or choose another directory."
+    whole = output.resolve()
+    with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
+        for place in places.values():  # another one may have ended meanwhile
+            _check_target(place, overwrite=overwrite)
+        for name, (calibrator, report, labelled) in made.items():
+            if name:
+                tell(f"{groups} {name}:")
+            _write(places[name], calibrator, report, labelled)
+            _show(calibrator, report)
+            tell(f"Calibrator and report in {places[name]}. Use it with --calibrator {quote(str(places[name]))}.")
 
 
 def _folder_name(group: str) -> str:
