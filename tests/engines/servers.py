@@ -39,12 +39,18 @@ def running(
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, start_new_session=True
         )
+        pid_file(log).write_text(str(process.pid))
         try:
             url = f"http://127.0.0.1:{port}"
             wait_until_ready(process, url + ready, log)
             yield url
         finally:
             stop(process)
+
+
+def pid_file(log: Path) -> Path:
+    """Where the process id of a server with this log stands."""
+    return log.with_suffix(".pid")
 
 
 @contextmanager

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
 import typer
 
+from tests.engines.held.doctoring import consult
 from tests.engines.held.exchanges import (
     Choice,
     Exchange,
@@ -21,13 +26,20 @@ from tests.engines.held.exchanges import (
     pieces,
     reading,
     spelled_in,
+    text_of,
+    texts_in,
     tokens_in,
 )
 from tests.engines.held.own_numbers import Own
-from tests.engines.held.requests import GONE, requests_for
-from tests.engines.held.starting import ENGINES, Engine, as_float32, started
+from tests.engines.held.requests import GONE, KILLED, requests_for
+from tests.engines.held.starting import ENGINES, KEY, MASTER, SERVED, Engine, as_float32, started, with_rope_theta
 from tests.engines.held.table import TABLE, table
+from tests.engines.servers import pid_file
 
+FROM_FLOAT32 = ("llama-server", "llama-server-draft", "llama-cpp-python", "litellm", "langchain")
+os.environ["SEMTOKEN_ENGINE_KEY"] = MASTER
+NAMED_BY_PATH = ("transformers-serve", "mlx-lm")
+"""Dialects in which a model's name is its folder."""
 WEIGHTS = "SmolLM2-135M-Instruct, Q4_1"
 
 
@@ -39,6 +51,7 @@ def main(
         Path | None, typer.Option(help="What starts the engine: llama-server, or a Python with vLLM.")
     ] = None,
     version: Annotated[str, typer.Option(help="The engine's version.")] = "unknown",
+    behind: Annotated[Path | None, typer.Option(help="llama-server, for a gateway in front of it.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Names of requests; default: all.")] = None,
 ) -> None:
     """Record one engine's exchanges and write the table of all that are recorded."""
@@ -47,52 +60,63 @@ def main(
             raise typer.BadParameter("Give the folder of the weights with --checkpoint.")
         with tempfile.TemporaryDirectory() as folder:
             model = checkpoint if gguf is None else gguf
-            if engine == "llama-server" and gguf is not None:
+            if engine in FROM_FLOAT32 and gguf is not None:
                 model = as_float32(gguf, Path(folder) / "float32.gguf")
-            with started(ENGINES[engine], model, program, Path(folder) / "log") as url:
-                record(ENGINES[engine], url, Own(checkpoint), str(model), version, only)
+            if engine == "mlx-lm":
+                model = with_rope_theta(checkpoint, Path(folder) / "model")
+            with started(ENGINES[engine], model, program, Path(folder) / "log", behind) as url:
+                asked = replace(ENGINES[engine], client=program)
+                record(asked, url, Own(checkpoint), str(model), version, only, Path(folder) / "log")
     TABLE.write_text(table(), encoding="utf-8")
 
 
-def record(engine: Engine, url: str, own: Own, model: str, version: str, only: list[str] | None) -> None:
+def record(engine: Engine, url: str, own: Own, model: str, version: str, only: list[str] | None, log: Path) -> None:
     """Ask everything and save each exchange."""
     today = datetime.date.today().isoformat()
-    name_there = model if engine.dialect == "transformers-serve" else "smollm2"
+    name_there = model if engine.dialect in NAMED_BY_PATH else SERVED
+    if engine.dialect != "langchain" and (not only or "doctor" in only):
+        consult(url, engine.name, version, today, name_there, model)
     for name, (route, body) in requests_for(engine.dialect).items():
         if only and name not in only:
             continue
         note = leave(url, route, body | {"model": name_there}) if name == GONE else ""
         asked = body if name != GONE else body | {"max_tokens": 8, "stream": False}
-        reply = httpx.post(url + route, json=asked | {"model": name_there}, timeout=300)
-        text = reply.text.replace(model, "smollm2")  # no path of this machine in a recording
-        sent = text if "data:" in text[:20] else json.loads(text)
-        prompt = prompt_of(engine, url, asked, sent) if reply.status_code == 200 else []
-        exchange = Exchange(
-            engine.name, version, today, WEIGHTS, name, route, asked, reply.status_code, sent, prompt, [], note
-        )
-        if reply.status_code == 200:
+        if name == KILLED:
+            status, text = killed(url, route, body | {"model": name_there}, log)
+        elif engine.dialect == "langchain":
+            status, text = by_langchain(engine, url, asked)
+        else:
+            reply = httpx.post(url + route, json=asked | {"model": name_there}, headers=KEY, timeout=300)
+            status, text = reply.status_code, reply.text
+        text = text.replace(model, SERVED)  # no path of this machine in a recording
+        sent = text if status == 200 and asked.get("stream") and engine.dialect != "langchain" else json.loads(text)
+        prompt = prompt_of(engine, url, own, asked, sent) if status == 200 and name != KILLED else []
+        exchange = Exchange(engine.name, version, today, WEIGHTS, name, route, asked, status, sent, prompt, [], note)
+        if status == 200:
             exchange.choices = held(own, exchange)
         exchange.save()
-        print(engine.name, name, reply.status_code, [choice.furthest for choice in exchange.choices], file=sys.stderr)
+        print(engine.name, name, status, [choice.furthest for choice in exchange.choices], file=sys.stderr)
 
 
 def held(own: Own, exchange: Exchange) -> list[Choice]:
     """Each choice with the model's own numbers, where the reply tells all of its tokens."""
-    payload, _ = reading(exchange.reply)
+    payload, problem = reading(exchange.reply)
     ids, listed, spelled = tokens_in(exchange.reply), listed_in(exchange.reply), spelled_in(exchange.reply)
+    texts = texts_in(exchange.reply)
     choices = []
     for index in sorted(ids):
-        whole = 0 < len(ids[index]) == len(listed[index]) and bool(exchange.prompt)
-        if payload is None or not whole or (spelled[index] and not own.spells(ids[index], spelled[index])):
+        tokens = ids[index] or own.ids_of(texts[index]) or own.retold(text_of(exchange.reply, index), texts[index])
+        whole = 0 < len(tokens) == len(listed[index]) and bool(exchange.prompt)
+        if payload is None or problem or not whole or (spelled[index] and not own.spells(tokens, spelled[index])):
             choices.append(Choice(None, {}, {}))
             continue
-        numbers = own.numbers(exchange.prompt, ids[index], exchange.request)
-        choices.append(Choice(ids[index], numbers, differences(payload, index, listed[index], numbers)))
+        numbers = own.numbers(exchange.prompt, tokens, exchange.request)
+        choices.append(Choice(tokens, numbers, differences(payload, index, listed[index], numbers)))
     return choices
 
 
-def prompt_of(engine: Engine, url: str, request: dict[str, Any], reply: Any) -> list[int]:
-    """The tokens of the prompt, as the engine tells them."""
+def prompt_of(engine: Engine, url: str, own: Own, request: dict[str, Any], reply: Any) -> list[int]:
+    """The tokens of the prompt, as the engine tells them, or else as the model's own template gives them."""
     if engine.dialect == "llama-server":
         text = request.get("prompt")
         if text is None:
@@ -101,24 +125,49 @@ def prompt_of(engine: Engine, url: str, request: dict[str, Any], reply: Any) -> 
         asked = {"content": text, "add_special": True, "parse_special": True}
         tokens: list[int] = httpx.post(url + "/tokenize", json=asked, timeout=60).json()["tokens"]
         return tokens
+    if engine.dialect != "vllm":
+        tokens = own.prompt_of(request)
+        usage = reply.get("usage") if isinstance(reply, dict) else None
+        return tokens if not usage or usage["prompt_tokens"] == len(tokens) else []
     if isinstance(reply, dict) and reply.get("prompt_token_ids"):
         return list(reply["prompt_token_ids"])
     found = next((piece["prompt_token_ids"] for piece in pieces(reply) if piece.get("prompt_token_ids")), [])
     if not found and isinstance(reply, str):
-        whole = request | {"stream": False, "max_tokens": 1, "model": "smollm2"}
+        whole = request | {"stream": False, "max_tokens": 1, "model": SERVED}
         path = "/v1/completions" if "prompt" in request else "/v1/chat/completions"
         return list(httpx.post(url + path, json=whole, timeout=300).json().get("prompt_token_ids") or [])
     return list(found)
 
 
+def by_langchain(engine: Engine, url: str, request: dict[str, Any]) -> tuple[int, str]:
+    """The message that LangChain makes of the answer of the server at `url`."""
+    command = [str(engine.client), "-P", str(Path(__file__).with_name("langchain_client.py")), url]
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=300, check=False)
+    return (200, done.stdout) if done.returncode == 0 else (500, json.dumps(done.stderr.strip().splitlines()[-1]))
+
+
+def killed(url: str, route: str, body: dict[str, Any], log: Path) -> tuple[int, str]:
+    """What comes of a stream whose engine is killed after some events; `log` is the engine's."""
+    lines: list[str] = []
+    with httpx.stream("POST", url + route, json=body, timeout=60) as stream:
+        try:
+            for line in stream.iter_lines():
+                lines.append(line)
+                if len(lines) == 8:
+                    os.kill(int(pid_file(log).read_text()), signal.SIGKILL)
+        except httpx.HTTPError:
+            pass
+        return stream.status_code, "\n".join(lines)
+
+
 def leave(url: str, route: str, body: dict[str, Any]) -> str:
     """Leave in the middle of a stream; say how long the next short request then takes."""
-    with httpx.stream("POST", url + route, json=body, timeout=300) as stream:
+    with httpx.stream("POST", url + route, json=body, headers=KEY, timeout=300) as stream:
         for i, _ in enumerate(stream.iter_lines()):
             if i == 4:
                 break
     start = time.monotonic()
-    httpx.post(url + route, json=body | {"stream": False, "max_tokens": 1}, timeout=300)
+    httpx.post(url + route, json=body | {"stream": False, "max_tokens": 1}, headers=KEY, timeout=300)
     took = time.monotonic() - start
     return f"the client left a stream of {body['max_tokens']} tokens; the next request took {took:.1f} s"
 

@@ -72,6 +72,8 @@ def pieces(reply: Any) -> Iterator[dict[str, Any]]:
         lines = (line.removeprefix("data:").strip() for line in reply.splitlines() if line.startswith("data:"))
         bodies = [json.loads(line) for line in lines if line != "[DONE]"]
     for body in bodies:
+        if "response_metadata" in body:  # a message of LangChain
+            yield body["response_metadata"]
         yield from body.get("choices", [])
 
 
@@ -87,6 +89,16 @@ def tokens_in(reply: Any) -> dict[int, list[int]]:
     return found
 
 
+def texts_in(reply: Any) -> dict[int, list[str]]:
+    """The texts of each choice's tokens, for engines that give no ids."""
+    found: dict[int, list[str]] = {}
+    for piece in pieces(reply):
+        lists = piece.get("logprobs") or {}
+        texts = [item["token"] for item in lists.get("content") or []] or lists.get("tokens") or []
+        found.setdefault(piece.get("index", 0), []).extend(texts)
+    return found
+
+
 def spelled_in(reply: Any) -> dict[int, str]:
     """What the items of each choice spell; nothing where tokens come in a list of their own."""
     found: dict[int, str] = {}
@@ -94,6 +106,18 @@ def spelled_in(reply: Any) -> dict[int, str]:
         items = [] if piece.get("token_ids") is not None else (piece.get("logprobs") or {}).get("content") or []
         found[piece.get("index", 0)] = found.get(piece.get("index", 0), "") + "".join(item["token"] for item in items)
     return found
+
+
+def text_of(reply: Any, index: int) -> str:
+    """The text of a choice."""
+    if isinstance(reply, dict) and "response_metadata" in reply:
+        return str(reply["content"])
+    parts = (
+        choice.get("message") or choice.get("delta") or {}
+        for choice in pieces(reply)
+        if choice.get("index", 0) == index
+    )
+    return "".join(part.get("content") or "" for part in parts)
 
 
 def number_of(item: dict[str, Any]) -> float:

@@ -15,11 +15,37 @@ class Own:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        self._named: dict[str, list[int]] = {}
         self.model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype="float32").eval()
 
+    def ids_of(self, texts: list[str]) -> list[int]:
+        """The ids of tokens that are known by their texts; none if a text is that of no token or of several."""
+        if not self._named:
+            for number in range(len(self.tokenizer)):
+                self._named.setdefault(self.tokenizer.decode([number]), []).append(number)
+        found = [self._named.get(text, []) for text in texts]
+        return [ids[0] for ids in found] if all(len(ids) == 1 for ids in found) else []
+
+    def retold(self, text: str, texts: list[str]) -> list[int]:
+        """The ids of tokens some of which have no text, pieces of characters, if those of the whole text fit."""
+        ids = list(self.tokenizer(text).input_ids)
+        fit = len(ids) == len(texts) and all(
+            named in ("", self.tokenizer.decode([i])) for named, i in zip(texts, ids, strict=True)
+        )
+        return ids if fit else []
+
+    def prompt_of(self, request: dict[str, Any]) -> list[int]:
+        """The tokens of a request's prompt, by the model's own template."""
+        if "prompt" in request:
+            return list(self.tokenizer(request["prompt"]).input_ids)
+        tools = request.get("tools")
+        shown = self.tokenizer.apply_chat_template(request["messages"], tools=tools, add_generation_prompt=True)
+        return list(shown["input_ids"])
+
     def spells(self, ids: list[int], text: str) -> bool:
-        """Whether tokens spell the text that an engine gives for them, with special ones or without."""
-        return text in (self.tokenizer.decode(ids, skip_special_tokens=skip) for skip in (True, False))
+        """Whether tokens spell an engine's text for them, special ones or not, or as its file does."""
+        names = "".join(self.tokenizer.convert_ids_to_tokens(ids))
+        return text in (names, *(self.tokenizer.decode(ids, skip_special_tokens=skip) for skip in (True, False)))
 
     def numbers(self, prompt: list[int], answer: list[int], request: dict[str, Any]) -> dict[str, list[float]]:
         """The log-probabilities of an answer's tokens: `raw`, and `processed` by the request's settings.

@@ -8,9 +8,12 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 GONE = "client-gone"
 """The request whose client leaves in the middle of its stream; the request after it is the one that is recorded."""
 
+KILLED = "killed"
+"""The request in the middle of whose stream the engine is killed, the last one."""
+
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 BASE: dict[str, Any] = {"messages": QUESTION, "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 2}
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "json_schema",
     "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}},
 }
@@ -48,17 +51,43 @@ ASKED: dict[str, dict[str, Any]] = {
     "length": {"max_tokens": 1},
     GONE: {"max_tokens": 200, "stream": True},
     "completions": {},
+    "reasoning": {"max_tokens": 16},
+    KILLED: {"max_tokens": 200, "stream": True},
 }
 
 YES_OR_NO: dict[str, Any] = {"grammar": 'root ::= "yes" | "no"', "structured_outputs": {"choice": ["yes", "no"]}}
 EMOJI_GRAMMAR = "root ::= [😀-🙏] [😀-🙏]"
+THOUGHT = {"grammar": 'root ::= "<think>" [a-z ]+ "</think>" ("yes" | "no")'}
+THOUGHT_PATTERN = {"structured_outputs": {"regex": "<think>[a-z ]{1,12}</think>(yes|no)"}}
+LLAMA_CPP: dict[str, dict[str, Any] | None] = {
+    "grammar": {"grammar": YES_OR_NO["grammar"]},
+    "repetition": {"repeat_penalty": 1.5},
+    "emoji": {"grammar": EMOJI_GRAMMAR},
+    "emoji-stream": {"grammar": EMOJI_GRAMMAR},
+    "reasoning": THOUGHT,
+}
 DIALECTS: dict[str, dict[str, dict[str, Any] | None]] = {
     "llama-server": {
-        "grammar": {"grammar": YES_OR_NO["grammar"]},
-        "repetition": {"repeat_penalty": 1.5},
+        **LLAMA_CPP,
         "post-sampling": {"post_sampling_probs": True, "top_k": 3, "top_p": 1.0, "min_p": 0.0} | SAMPLED,
-        "emoji": {"grammar": EMOJI_GRAMMAR},
-        "emoji-stream": {"grammar": EMOJI_GRAMMAR},
+    },
+    "llama-cpp-python": {
+        **LLAMA_CPP,
+        "schema": {"response_format": {"type": "json_object", "schema": SCHEMA["json_schema"]["schema"]}},
+        "tool": {"tool_choice": {"type": "function", "function": {"name": "weather"}}},
+        "post-sampling": None,
+    },
+    "litellm": {
+        **{name: None for name in LLAMA_CPP if name != "grammar"},  # fields that are not OpenAI's are tried by one
+        "grammar": {"grammar": YES_OR_NO["grammar"]},
+        "post-sampling": None,
+        KILLED: None,
+    },
+    "langchain": {
+        **dict.fromkeys(LLAMA_CPP),
+        **dict.fromkeys(
+            ("schema", "top-k", "stop-stream", "two", "post-sampling", "japanese-stream", GONE, KILLED, "completions")
+        ),
     },
     "vllm": {
         "grammar": {"structured_outputs": YES_OR_NO["structured_outputs"]},
@@ -66,8 +95,16 @@ DIALECTS: dict[str, dict[str, dict[str, Any] | None]] = {
         "post-sampling": None,
         "emoji": {"structured_outputs": {"regex": "[😀-🙏]{2}"}},
         "emoji-stream": {"structured_outputs": {"regex": "[😀-🙏]{2}"}},
+        "reasoning": THOUGHT_PATTERN,
     },
-    "transformers-serve": {name: None for name in ASKED if name not in ("plain", "plain-stream", "completions")},
+    "mlx-lm": {
+        **{name: None for name in LLAMA_CPP if name != "repetition"},
+        "repetition": {"repetition_penalty": 1.5},
+        "post-sampling": None,
+    },
+    "transformers-serve": {
+        name: None for name in ASKED if name not in ("plain", "plain-stream", "completions", KILLED)
+    },
 }
 """What an engine needs for a request beyond `ASKED`; None where it has no such thing."""
 EVERYWHERE: dict[str, dict[str, Any]] = {"vllm": {"return_token_ids": True}}

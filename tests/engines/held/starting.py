@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ from pathlib import Path
 from tests.engines.servers import running
 
 SERVED = "smollm2"
+MASTER = "sk-none"
+KEY = {"authorization": f"Bearer {MASTER}"}
+"""The key of a LiteLLM proxy, which does not start without one; other servers take any."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Engine:
     """What is started: a module of Python, or a command of its environment; empty: a program of its own."""
     settings: list[str] = field(default_factory=list)
     ready: str = "/health"
+    client: Path | None = None
+    """The Python with the client, where the engine is asked through one."""
 
 
 VLLM = ["--dtype", "float32", "--max-model-len", "512", "--max-logprobs", "20", "--enforce-eager"]
@@ -29,6 +35,8 @@ VLLM += ["--generation-config", "vllm", "--served-model-name", SERVED, "--max-nu
 VLLM += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
 LLAMA = ["-t", "1", "-np", "2", "-c", "2048", "--jinja", "--alias", SERVED]
 LLAMA_EXACT = [*LLAMA, "-ctk", "f32", "-ctv", "f32", "-fa", "off"]
+LLAMA_CPP_PYTHON = ["--model_alias", SERVED, "--n_ctx", "512", "--logits_all", "true", "--n_threads", "1"]
+LLAMA_CPP_PYTHON += ["--type_k", "0", "--type_v", "0"]  # keys and values in float32
 SERVE = ["--device", "cpu", "--dtype", "float32"]
 ENGINES = {
     engine.name: engine
@@ -42,25 +50,54 @@ ENGINES = {
             "vllm.entrypoints.openai.api_server",
             [*VLLM, "--logprobs-mode", "processed_logprobs"],
         ),
+        Engine("llama-server-draft", "llama-server", "", [*LLAMA_EXACT, "--spec-type", "draft-simple"]),
+        Engine("mlx-lm", "mlx-lm", "mlx_lm.server", [], "/health"),
+        Engine("litellm", "litellm", "", [], "/health/liveliness"),
+        Engine("langchain", "langchain", ""),
+        Engine("llama-cpp-python", "llama-cpp-python", "llama_cpp.server", LLAMA_CPP_PYTHON, "/v1/models"),
         Engine("transformers-serve", "transformers-serve", "transformers.cli.transformers", SERVE),
     )
 }
 
 
 @contextmanager
-def started(engine: Engine, model: Path, program: Path | None, log: Path) -> Iterator[str]:
-    """The base URL of an engine that serves `model` until the end of the block."""
+def started(engine: Engine, model: Path, program: Path | None, log: Path, behind: Path | None = None) -> Iterator[str]:
+    """The base URL of an engine that serves `model` until the end of the block; `behind`: a gateway's llama-server."""
     from tests.engines.conftest import VLLM_ENVIRONMENT
 
+    if behind is not None:
+        with started(ENGINES["llama-server"], model, behind, log) as url:
+            if engine.name == "langchain":
+                yield url
+                return
+            key = {"OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": MASTER}
+            arguments = ["--model", f"openai/{SERVED}", "--alias", SERVED, "--api_base", f"{url}/v1"]
+            with running(arguments, log.with_name("gateway"), engine.ready, program=program, **key) as gateway:
+                yield gateway
+        return
     if engine.dialect == "llama-server":
         arguments = ["-m", str(model)]
-    elif engine.dialect == "vllm":
+        if engine.name.endswith("-draft"):  # the model is its own draft
+            arguments += ["-md", str(model), "--spec-draft-n-max", "4"]
+    elif engine.dialect in ("vllm", "llama-cpp-python", "mlx-lm"):
         arguments = ["-m", engine.module, "--model", str(model)]
     else:
         arguments = ["-m", engine.module, "serve", str(model)]
     arguments += engine.settings
     with running(arguments, log, engine.ready, program=program, **VLLM_ENVIRONMENT) as url:
         yield url
+
+
+def with_rope_theta(checkpoint: Path, target: Path) -> Path:
+    """The same checkpoint with `rope_theta` where mlx-lm looks for it: it reads no `rope_parameters`."""
+    target.mkdir()
+    for path in checkpoint.iterdir():
+        (target / path.name).symlink_to(path)
+    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    config["rope_theta"] = config.get("rope_parameters", config)["rope_theta"]
+    (target / "config.json").unlink()
+    (target / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return target
 
 
 def as_float32(gguf_file: Path, target: Path) -> Path:

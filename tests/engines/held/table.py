@@ -6,18 +6,29 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from semtoken.errors import SemtokenError
+from semtoken.payloads import score_payload
+from tests.engines.held import doctoring
 from tests.engines.held.exchanges import Exchange, load, reading, recorded
 from tests.engines.held.requests import ASKED
 
 TABLE = Path(__file__).parents[3] / "docs" / "engines-held.md"
-CLOSE = {"llama-server": 0.005, "llama-server-q4": 0.8, "vllm": 0.001, "vllm-processed": 0.001}
+FLOAT32 = " dequantised to float32; a number within {} nats is the same"
+CLOSE = {
+    "langchain": 0.005,
+    "litellm": 0.005,
+    "llama-cpp-python": 0.001,
+    "llama-server": 0.005,
+    "llama-server-draft": 0.005,
+    "llama-server-q4": 0.8,
+    "mlx-lm": 0.001,
+    "vllm": 0.001,
+    "vllm-processed": 0.001,
+}
 """Nats at a token within which a number is the model's own, by engine. float32 in both; llama-server-q4 computes with
 the quantised weights themselves, which is too coarse to tell small faults."""
-ARITHMETIC = {
-    "llama-server": ", dequantised to float32 for the server too; a number within 0.005 nats is the same",
-    "llama-server-q4": ": the server computes with 8-bit activations; a number within 0.8 nats is the same",
-    "vllm": " dequantised to float32; a number within 0.001 nats is the same",
-    "vllm-processed": " dequantised to float32; a number within 0.001 nats is the same",
+ARITHMETIC = {engine: FLOAT32.format(close) for engine, close in CLOSE.items()} | {
+    "llama-server-q4": ": the server computes with 8-bit activations; a number within 0.8 nats is the same"
 }
 HEAD = """# Engines' numbers, held against the model's own
 
@@ -32,13 +43,15 @@ ROW = "| {} | {} | {} | {} | {} |\n"
 
 def table() -> str:
     """The page."""
-    text = HEAD
+    text, consulted = HEAD, doctoring.consultations()
     for engine, group in groupby(in_order(), key=lambda exchange: exchange.engine):
         exchanges = list(group)
         first = exchanges[0]
         text += (
             f"\n## {engine}\n\n{first.version}, {first.date}; weights: {first.weights}{ARITHMETIC.get(engine, '')}.\n\n"
         )
+        if engine in consulted:
+            text += doctoring.line(consulted[engine]) + "\n\n"
         text += (
             ROW.format("requests", "semtoken calls it", "from raw", "from processed", "verdict") + "|---" * 5 + "|\n"
         )
@@ -89,6 +102,8 @@ def verdict(exchange: Exchange, called: str, problem: str) -> str:
     """Whether the numbers are what semtoken calls them."""
     if called == "-":
         return "no number: " + problem.split(". ")[0].rstrip(".") + "."
+    if exchange.engine.endswith("-draft") and "zero_log_probabilities" in flags_of(exchange):
+        return "flagged: the draft's tokens come with 0 in place of a number, so that the interval begins at 0"
     same = [kind for kind in ("raw", "processed") if near(exchange, kind)]
     if called in same:
         return "holds"
@@ -99,6 +114,14 @@ def verdict(exchange: Exchange, called: str, problem: str) -> str:
     if furthest(exchange, "processed") is None and called == "processed":
         return "not raw, as semtoken says; its grammar was not applied to the model"
     return "far from both"
+
+
+def flags_of(exchange: Exchange) -> set[str]:
+    """The flags of its scores."""
+    try:
+        return {flag.code for scored in score_payload(exchange.reply) for flag in scored.flags}
+    except SemtokenError:  # a tool call alone, say
+        return set()
 
 
 def near(exchange: Exchange, kind: str) -> bool:

@@ -13,7 +13,7 @@ from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
-from semtoken.web.doctor.asking import Asker, Connection, ProbeReply
+from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
 from semtoken.web.doctor.diagnosis import (
     Diagnosis,
     Page,
@@ -29,6 +29,7 @@ from semtoken.web.doctor.recognition import recognise
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
+FEWER = 5
 ENOUGH = 20  # more log-probabilities are of little use, and some servers send megabytes
 SHORT_PROMPT = "The capital of France is"
 MANY_TOKENS_PROMPT = "Write a sentence about the weather, with a café, a naïve question, 東京 and 🙂 in it."
@@ -198,8 +199,9 @@ def examine(
     timeout
         Seconds that the server may be silent.
     quick
-        Whether to send two requests alone, for 20 log-probabilities a token at temperatures 1 and 0.5, to the first of
-        the endpoints that answers: they tell what the numbers are, not how many there may be.
+        Whether to send two requests alone, for 20 log-probabilities a token (5, where 20 are refused) at temperatures
+        1 and 0.5, to the first of the endpoints that answers: they tell what the numbers are, not how many there may
+        be.
     progress
         Called with what is being looked at.
 
@@ -234,15 +236,19 @@ def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, aske
     """What two requests to the first endpoint that answers tell."""
     pages: list[Page] = []
     for shape in served_shapes():
-        numbers, reply = look_at_numbers(asker, ENOUGH, shape)
+        asked = ENOUGH
+        numbers, reply = look_at_numbers(asker, asked, shape)
+        if reply.payload is None and reply.answer.status in REFUSALS:  # of so many, perhaps
+            asked = FEWER
+            numbers, reply = look_at_numbers(asker, asked, shape)
         if reply.payload is None:
             reason = "no such endpoint" if reply.answer.missing else reply.reason
             pages.append(Page(shape.name, shape.path, answers=False, reason=reason))
             continue
         given = max((len(step.top) for step in reply.steps), default=0)
-        tried = (TriedCount(ENOUGH, given),)
+        tried = (TriedCount(asked, given),)
         pages.append(Page(shape.name, shape.path, answers=True, format=reply.payload.format, tried=tried))
-        engine, by = recognise(reply.answer.headers, owner, reply.payload.format)
+        engine, by = recognise(reply.answer, owner, reply.payload.format)
         found = Diagnosis(base_url, asker.model, models, tuple(pages), engine=engine, recognised_by=by)
         return replace(found, best=shape.name if given else None, numbers=numbers, requests=asker.requests)
     return Diagnosis(base_url, asker.model, models, tuple(pages), requests=asker.requests)
@@ -289,7 +295,7 @@ def _with_details(
     steps: list[TopStep] = list(reply.steps)
     progress("numbers")
     numbers, first = look_at_numbers(asker, count_to_ask(page), shape)
-    engine, by = recognise(first.answer.headers, owner, page.format or "")
+    engine, by = recognise(first.answer, owner, page.format or "")
     progress("streams")
     streaming = look_at_streaming(asker, page, shape)
     progress("prompts")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
+
+from semtoken.web.doctor.asking import HttpReply
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,24 @@ FORMATS = {"llama-cpp-python": LLAMA_CPP_PYTHON, "llama-cpp": LLAMA_SERVER, "vll
 ANY = Known("the server", raw="ask at temperature 1 without top_p, top_k and penalties for the model's own")
 
 
-def recognise(headers: Mapping[str, str], owner: object, format: str) -> tuple[Known, str]:
+MLX_LM = Known("mlx-lm")
+MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
+"""Its version, that of mlx, and the platform."""
+
+
+def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]:
     """The engine, and what it goes by.
 
     Parameters
     ----------
-    headers
-        The headers of a reply, names in lower case.
+    reply
+        A reply: its headers and its `system_fingerprint` tell.
     owner
         `owned_by` of the models that the server lists.
     format
         The format of a reply, as `semtoken.payloads` names it.
     """
+    headers, values = reply.headers, reply.values
     if any(name.startswith("x-litellm-") for name in headers):
         version = headers.get("x-litellm-version", "")
         return Known(f"LiteLLM {version}".strip()), "its headers; the engine behind it is not known"
@@ -63,5 +71,8 @@ def recognise(headers: Mapping[str, str], owner: object, format: str) -> tuple[K
         return LLAMA_SERVER, "its header"
     if isinstance(owner, str) and owner in OWNERS:
         return OWNERS[owner], f"its list of models, owned by {owner!r}"
+    fingerprint = values.get("system_fingerprint") if isinstance(values, dict) else None
+    if isinstance(fingerprint, str) and MLX_FINGERPRINT.match(fingerprint):
+        return MLX_LM, "its fingerprint"
     found = next((engine for start, engine in FORMATS.items() if format.startswith(start)), None)
     return (found, "the fields of its replies") if found else (ANY, "nothing that it says of itself")
