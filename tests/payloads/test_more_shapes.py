@@ -140,3 +140,71 @@ def test_an_average_is_called_one() -> None:
     reply = {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "finishReason": "STOP", "avgLogprobs": -0.2}]}
     with pytest.raises(SemtokenError, match=r"average.*responseLogprobs"):
         score_payload(reply)
+
+
+def chat(count: int | None = None, choices: int = 1) -> dict[str, Any]:
+    """A chat completion whose choices say "Oslo." in two tokens."""
+    items = [token("Oslo", -0.21, top_logprobs=TOP), token(".", -0.13)]
+    one = {"message": {"content": "Oslo."}, "logprobs": {"content": items}, "finish_reason": "stop"}
+    usage = {} if count is None else {"usage": {"completion_tokens": count}}
+    return {"choices": [{**one, "index": index} for index in range(choices)]} | usage
+
+
+@pytest.mark.parametrize(("count", "flagged"), [(2, False), (4, False), (6, False), (7, True), (20, True)])
+def test_the_count_of_several_choices_is_held_against_their_lists(count: int, flagged: bool) -> None:
+    """That of one choice, of both, and of both with their terminators are right; more than these is not."""
+    for found in score_payload(chat(count=count, choices=2)):
+        assert any(f"counts {count} tokens in all choices and lists 4" in one.message for one in found.flags) is flagged
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "logprobsResult": GEMINI}]}
+        | {"usageMetadata": {"candidatesTokenCount": 9}},
+        {"output": [{"type": "message", "content": [{"type": "output_text", "text": "Oslo", "logprobs": TOP[:1]}]}]}
+        | {"usage": {"output_tokens": 9}},
+    ],
+)
+def test_counts_of_gemini_and_responses_are_held_against_the_list(reply: Any) -> None:
+    [found] = score_payload(reply)
+    assert any("counts 9 tokens and lists 1" in one.message for one in found.flags)
+
+
+@pytest.mark.parametrize("going_on", ["", "null", None])
+def test_an_empty_reason_is_no_end(going_on: str | None) -> None:
+    items = [token("Os", -0.21), token("lo", -0.13)]
+    parts = [
+        {"choices": [{"index": 0, "delta": {"content": one["token"]}, "finish_reason": going_on}]} for one in items
+    ]
+    for part, one in zip(parts, items, strict=True):
+        part["choices"][0]["logprobs"] = {"content": [one]}
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    assert len(score_payload(events(*parts, last))[0].tokens) == 2
+    with pytest.raises(SemtokenError, match="ended before"):
+        score_payload(events(*parts))
+
+
+def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
+    reply = chat()
+    reply["choices"][0]["logprobs"]["content"][0] |= {"logprob": -100.0, "top_logprobs": [token("Oslo", -100.0)]}
+    [found] = score_payload(reply)
+    assert "missing_log_probability" in [flag.code for flag in found.flags]
+    assert found.uncertainty_bounds[0] < 0.5 and found.uncertainty_bounds[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused the prompt"),
+        ({"generations": [[{"text": "Oslo"}]]}, "save the message"),
+        ({"text": "Oslo", "segments": [{"text": "Oslo", "avg_logprob": -0.2}]}, "averages of segments"),
+        ({"type": "message", "content": [{"type": "text", "text": "Oslo"}], "stop_reason": "end_turn"}, "Anthropic"),
+        ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
+        ({"detail": "Not Found"}, "report of an error"),
+        ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "list of numbers alone"),
+    ],
+)
+def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:
+    with pytest.raises(SemtokenError, match=told):
+        score_payload(reply)

@@ -1,4 +1,4 @@
-"""Ollama's own routes through the proxy: whole replies, and streams that are lines of JSON."""
+"""Ollama's and TGI's own routes through the proxy, whole and streamed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from semtoken.payloads import score_payload
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
-from tests.payloads.test_more_shapes import TOP, lines, ollama, token
+from tests.payloads.test_more_shapes import TOP, lines, ollama, tgi, token
 from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
 
 CLOSE = b"Connection: close"
@@ -49,3 +49,70 @@ def test_an_answer_is_scored_and_what_nobody_asked_for_is_gone(upstream: Upstrea
     assert not any(part.get("logprobs") for part in parts)
     [scored] = score_payload(STREAM if stream else WHOLE)
     assert parts[-1]["semtoken"]["uncertainty"] == pytest.approx(scored.uncertainty, abs=1e-6)
+
+
+TOKENS = [tgi(5, "Os", -0.25), tgi(6, "lo", -0.5), tgi(2, "</s>", -0.05)]
+OTHER = {"id": 7, "text": "lum", "logprob": -3.5, "special": False}
+LISTED = [[one["token"], OTHER] for one in TOKENS]
+DETAILS = {"finish_reason": "eos_token", "generated_tokens": 3, "seed": None, "prefill": []}
+
+
+def tgi_answer(asked: dict[str, Any]) -> Any:
+    """What TGI documents for `/generate`: details and best tokens only where they are asked for."""
+    wanted = asked.get("parameters", {})
+    details = DETAILS | {"tokens": [one["token"] for one in TOKENS]}
+    if wanted.get("top_n_tokens"):
+        details |= {"top_tokens": LISTED}
+    return {"generated_text": "Oslo"} | ({"details": details} if wanted.get("details") else {})
+
+
+def tgi_stream(asked: dict[str, Any]) -> bytes:
+    """The same for `/generate_stream`: the last event has the whole text."""
+    top = bool(asked.get("parameters", {}).get("top_n_tokens"))
+    parts = [
+        one | {"index": number} | ({"top_tokens": LISTED[number - 1]} if top else {})
+        for number, one in enumerate(TOKENS, start=1)
+    ]
+    parts[-1] |= {"generated_text": "Oslo", "details": {k: DETAILS[k] for k in ("finish_reason", "generated_tokens")}}
+    return b"".join(b"data:" + json.dumps(part).encode() + b"\n\n" for part in parts)
+
+
+@pytest.fixture(scope="module")
+def tgi_server() -> Iterator[Upstream]:
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        if b"/generate_stream " in received.line:
+            head = stream_head().replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n\r\n")
+            writer.write(head + chunk(tgi_stream(received.json())) + LAST_CHUNK)
+        else:
+            writer.write(response(json.dumps(tgi_answer(received.json())).encode(), CLOSE))
+        await writer.drain()
+
+    with raw_upstream(answer) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", ["/generate", "/generate_stream"])
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_answer_of_tgi_is_scored_and_shown_as_it_was_asked_for(
+    tgi_server: Upstream, path: str, *, asks: bool
+) -> None:
+    own = {"details": True, "top_n_tokens": 1} if asks else {"max_new_tokens": 5}
+    body = {"inputs": "The capital of Norway is", "parameters": own}
+    with running(proxy_app(ProxySettings(tgi_server.url, hold=30.0), None, page=False)) as url:
+        answer = httpx.post(f"{url}{path}", json=body, timeout=30)
+    sent = tgi_server.requests[-1].json()
+    assert sent["parameters"].items() >= {**own, "details": True}.items() - {("top_n_tokens", 1)}
+    assert sent["parameters"]["top_n_tokens"] > 1
+    streamed = path.endswith("stream")
+    parts = [json.loads(line[5:]) for line in answer.text.splitlines() if line] if streamed else [answer.json()]
+    assert parts[-1]["generated_text"] == "Oslo"
+    [scored] = score_payload(tgi_stream(sent) if streamed else tgi_answer(sent))
+    assert scored.log_score == pytest.approx(-0.8, abs=1e-6)  # the sum of the three tokens
+    block = parts[-1]["semtoken"]
+    assert block["uncertainty"] == pytest.approx(scored.uncertainty, abs=1e-6)
+    if streamed:
+        assert [len(part.get("top_tokens") or []) for part in parts] == [int(asks)] * 3
+    elif asks:
+        assert [len(step) for step in parts[0]["details"]["top_tokens"]] == [1, 1, 1]
+    else:
+        assert not parts[0].get("details")

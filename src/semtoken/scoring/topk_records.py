@@ -14,6 +14,7 @@ import numpy as np
 
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.engine_tokens.precision import Rounding
+from semtoken.engine_tokens.top_steps import is_own
 from semtoken.errors import BackendError
 from semtoken.results import Alternative, ScoredToken, ValueEnds
 from semtoken.scoring.mass_flags import RIVAL
@@ -237,7 +238,7 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
     wide = [i for i in bare if not answer.bounds.certain[i] and i not in silent]
     zero = [i for i in bare if steps[i].log_prob == 0.0]
     twice = [i for i, step in enumerate(steps) if step.alike or step.doubtful]
-    unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf and i not in silent]
+    unknown = [i for i, step in enumerate(steps) if not is_own(round(step.log_prob, 6)) and i not in silent]
     overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
     unclear = [
         i

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -454,7 +455,7 @@ class Shape:
     @classmethod
     def is_ended(cls, choice: Reply) -> bool:
         """Whether a choice of a chunk says that it is complete."""
-        return value_at(choice, cls.end_at) is not None
+        return cls.end_of(choice) is not None
 
     @classmethod
     def end_of(cls, choice: Reply) -> str | None:
@@ -486,6 +487,7 @@ class Shape:
 
     def _deltas(self, reply: Reply, position: int) -> Iterator[Delta]:
         self._model = model_of(reply) or self._model
+        self.note_count(reply)
         for number, _, choice in self.choices(reply):
             raise_error(choice)
             yield Delta(
@@ -508,11 +510,15 @@ class Shape:
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
         raw = self.sums[index].raw(one_segment=self.one_segment)
+        flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
         if self.counted is not None and len(self.sums) == 1:
             raw = replace(raw, counted=self.counted)
-        ids = [name for name, times in self._ids.items() if times > 1]
-        mixed = len(self._ids) > 1 and ids
-        return replace(raw, flags=(*raw.flags, MIXED)) if mixed else raw
+        elif self.counted is not None:  # perhaps that of one choice, as llama-server counts
+            every = list(self.sums.values())
+            listed = sum(len(part.steps) for one in every for part in (*one.steps, *chain(*one.apart.values())))
+            if self.counted - listed > len(every) and not any(one.calls for one in every):
+                flags.append(f"The reply counts {self.counted} tokens in all choices and lists {listed}: some lack.")
+        return replace(raw, flags=(*raw.flags, *flags)) if flags else raw
 
     def raw_choices(self) -> Iterator[RawChoice]:
         """All choices, as far as they have been read."""
@@ -529,6 +535,11 @@ class Shape:
     def model(self) -> str | None:
         """The model's name, if the reply gives it."""
         return self._model
+
+    def note_count(self, reply: Reply) -> None:
+        """Notice how many tokens a reply counts in its answers."""
+        counts = (written_tokens(reply.get(name)) for name in ("usage", "usageMetadata", "usage_metadata"))
+        self.counted = next((count for count in counts if count is not None), self.counted)
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
@@ -651,6 +662,8 @@ def logprobs_of(choice: Reply, where: str) -> Reply:
     """
     found = choice.get("logprobs")
     if isinstance(found, list):
+        if found and isinstance(found[0], float):
+            raise InvalidInput(f"{where}.logprobs is a list of numbers alone: ask for items that name their tokens.")
         return {"content": found}
     if isinstance(found, int | float) and not isinstance(found, bool):
         raise InvalidInput(
@@ -698,6 +711,8 @@ USAGES = (
     ("output_tokens", ("output_token_details", "reasoning")),
     ("completionTokens", ("completionTokensDetails", "reasoningTokens")),
     ("outputTokens", ("reasoningTokens",)),
+    ("candidatesTokenCount", ()),
+    ("candidates_token_count", ()),
 )
 """Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
 
@@ -711,7 +726,7 @@ def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
 def end_in_words(reason: Any) -> str | None:
     """The reason of an end as an engine gives it: a text, or an object with a type."""
     named = reason.get("type", "unknown") if isinstance(reason, Mapping) else reason
-    return None if named is None else str(named)
+    return None if named in (None, "", "null") else str(named)  # as some gateways write while it goes on
 
 
 def written_tokens(usage: Any) -> int | None:

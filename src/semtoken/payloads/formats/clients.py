@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
-from semtoken.payloads.formats.base import Engine, Reply, Shape, value_at, written_tokens
+from semtoken.payloads.formats.base import Engine, Reply, Shape, value_at
 from semtoken.payloads.formats.openai_chat import steps_of_logprobs
 from semtoken.payloads.splice import Path, encode
 
@@ -46,7 +46,7 @@ class LangChainMessage(Shape):
     def steps(self, choice: Reply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
         found = self.numbers(choice)
-        self.counted = written_tokens(choice.get("usage_metadata")) or self.counted
+        self.note_count(choice)
         if isinstance(found, Mapping):
             return steps_of_logprobs(found, f"{META}.logprobs")[0]
         return steps_from_items(found or [], f"{META}.logprobs")
@@ -76,7 +76,6 @@ class AISDKResult(Shape):
 
     def steps(self, choice: Reply) -> StepList:
         """The items of the provider; a list for each message that the model wrote is chained."""
-        self.counted = written_tokens(choice.get("usage"))
         items = self.numbers(choice)
         if isinstance(items, Mapping):
             return steps_of_logprobs(items, "logprobs")[0]

@@ -46,7 +46,7 @@ class GeminiCandidates(Shape):
     @classmethod
     def is_ended(cls, choice: Reply) -> bool:
         """Whether the reason of its end is given."""
-        return either(choice, "finishReason") is not None
+        return cls.end_of(choice) is not None
 
     @classmethod
     def end_of(cls, choice: Reply) -> str | None:
@@ -60,6 +60,6 @@ class GeminiCandidates(Shape):
         chosen = either(result, "chosenCandidates")
         if chosen is None:
             return StepList(fault=AVERAGE if either(choice, "avgLogprobs") is not None else None)
-        tops = either(result, "topCandidates")
+        tops = either(result, "topCandidates") or None
         best = None if tops is None else [value_at(one, ("candidates",)) for one in as_list(tops, "topCandidates")]
         return steps_from_columns(chosen, best, "logprobsResult.chosenCandidates")

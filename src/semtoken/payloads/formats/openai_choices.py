@@ -93,7 +93,7 @@ class Choices(base.Shape):
         """The text and log-probabilities of the only choice in an event."""
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
-        if not isinstance(choice, dict) or choice.get("finish_reason") is not None or "semtoken" in choice:
+        if not isinstance(choice, dict) or cls.is_ended(choice) or "semtoken" in choice:
             return None  # a score of the server's own is not to be passed on unread
         index, logprobs = choice.get("index"), choice.get("logprobs")
         if type(index) is not int or not cls._text_of(choice) or not isinstance(logprobs, dict):
@@ -134,9 +134,8 @@ class Choices(base.Shape):
         self._model = base.model_of(reply) or self._model
         if streamed and reply.get("choices") and isinstance(reply.get("id"), str) and reply["id"]:
             self._ids[reply["id"]] += 1
-        written = base.written_tokens(reply.get("usage"))
-        written = base.count_at(reply, "timings", "predicted_n") if written is None else written
-        self.counted = self.counted if written is None else written
+        self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
+        self.note_count(reply)
         choices = reply.get("choices")
         for i, value in enumerate(as_list([] if choices is None else choices, "choices")):
             where = f"choices[{i}]"

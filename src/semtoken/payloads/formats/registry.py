@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import Engine, Reply, Shape
+from semtoken.payloads.formats.base import MISSING, Engine, Reply, Shape, value_at
 from semtoken.payloads.formats.clients import AISDKResult, LangChainMessage
 from semtoken.payloads.formats.gemini import GeminiCandidates
 from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
@@ -19,6 +19,7 @@ from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.sglang import SGLangGenerate
 from semtoken.payloads.formats.tgi import TGIGenerate, TGIStream
 from semtoken.payloads.formats.transcriptions import KoboldResults, Transcription
+from semtoken.payloads.splice import Path
 from semtoken.support.extras import PAYLOAD_SHAPES, installed
 from semtoken.support.inputs import text
 
@@ -39,6 +40,22 @@ SHAPES: tuple[type[Shape], ...] = (
     KoboldResults,
 )
 """The shapes of this package; `known_shapes()` has those of installed packages, too."""
+
+
+FOREIGN: Mapping[Path, str] = {
+    ("promptFeedback",): "Gemini refused the prompt: there is no answer to score.",
+    ("generations",): "This is LangChain's LLMResult: save the message, `result.generations[0][0].message`.",
+    ("segments", 0, "avg_logprob"): "These are Whisper's averages of segments, from which no token can be scored. "
+    'Ask gpt-4o-transcribe for "include[]": "logprobs", with "response_format": "json".',
+    ("results", 0, "outputText"): "This is a reply of Amazon Titan, which has no log-probabilities.",
+    (
+        "stop_reason",
+    ): "This is Anthropic's form, which has no log-probabilities: ask a model elsewhere that gives them.",
+    ("message", "content"): "This is Cohere's form, whose log-probabilities are of groups of tokens. Ask through its "
+    "compatible API, which answers in OpenAI's.",
+    ("detail",): "This is a server's report of an error, not a reply: see its 'detail'.",
+}
+"""What is no reply that can be read, by a place that it has: what it is, and what to ask for instead."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,8 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     for shape in known_shapes():
         if shape.detects(replies):
             return shape
+    if told := next((told for path, told in FOREIGN.items() if value_at(first, path, MISSING) is not MISSING), None):
+        raise InvalidInput(told)
     raise InvalidInput(
         f"This is no reply that semtoken understands: its fields are {', '.join(map(repr, first)) or 'none'}. "
         f"Understood are replies and streams of: {', '.join(known_formats())}."

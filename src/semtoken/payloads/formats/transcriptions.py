@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
-from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape, written_tokens
+from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape
 from semtoken.payloads.formats.openai_chat import steps_of_logprobs
 
 EVENTS = "transcript.text."
@@ -35,7 +35,7 @@ class Transcription(Shape):
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
         """What an event adds; the last one repeats the whole."""
-        self.counted = written_tokens(chunk.get("usage")) or self.counted
+        self.note_count(chunk)
         steps = steps_from_items(chunk.get("logprobs") or [], "logprobs")
         if chunk.get("type") == f"{EVENTS}delta":
             yield Delta(0, {"answer": str(chunk.get("delta", ""))}, steps)
