@@ -100,7 +100,7 @@ def check(
     from semtoken.checking.fields import read_schema
     from semtoken.checking.saved_decisions import are_decisions
     from semtoken.checking.shards import check_in_shards
-    from semtoken.checking.tables import field_table, page_rows
+    from semtoken.checking.tables import field_table, markdown, markdown_of_fields, rows_of
     from semtoken.cli.check_decisions import check_decisions
     from semtoken.files.safe_files import check_writable
 
@@ -147,7 +147,8 @@ def check(
         _show_fields([row for row in rows if row["error"] is None], top, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            _write_fields(rows, page_rows(checked), top, output, _name_of_sources(sources), questions)
+            _write(checked, output, sources, questions, rows, markdown_of_fields(rows, top))
+            tell(f"{output} holds {sum(row['error'] is None for row in rows):,} fields, ranked.")
         return
     shown = checked.answers[:top]
     _show_answers(shown, checked)
@@ -158,7 +159,7 @@ def check(
             f"the accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. {next_step}"
         )
     if output is not None:
-        _write(checked, shown, output, sources, questions)
+        _write(checked, output, sources, questions, rows_of(checked), markdown(checked, shown))
         unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
         tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
 
@@ -269,36 +270,33 @@ def _name_of_sources(sources: Sequence[str]) -> str:
     return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
 
 
-def _write_page(output: Path, name: str, rows: list[dict[str, Any]], questions: Path | None) -> None:
-    """Write rows as a page of that name, with the images of a file of questions."""
+def _write(
+    checked: CheckedReplies,
+    output: Path,
+    sources: Sequence[str],
+    questions: Path | None,
+    rows: Sequence[Mapping[str, Any]],
+    markdown: str,
+) -> None:
+    """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
+    from semtoken.checking.tables import page_rows
     from semtoken.cli.view import tell_lost
+    from semtoken.files.record_files import write_records
     from semtoken.files.safe_files import replace_text
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images_of
 
-    rows, lost = (rows, 0) if questions is None else rows_with_images_of(rows, questions)
-    replace_text(output, static_page({name: rows}))
-    tell_lost(lost)
-
-
-def _write(
-    checked: CheckedReplies,
-    shown: Sequence[CheckedAnswer],
-    output: Path,
-    sources: Sequence[str],
-    questions: Path | None,
-) -> None:
-    from semtoken.checking import tables
-    from semtoken.files.record_files import write_records
-    from semtoken.files.safe_files import replace_text
-
     match output.suffix.lower():
         case ".html":
-            _write_page(output, _name_of_sources(sources), tables.page_rows(checked), questions)
+            shown, lost = page_rows(checked), 0
+            if questions is not None:
+                shown, lost = rows_with_images_of(shown, questions)
+            replace_text(output, static_page({_name_of_sources(sources): shown}))
+            tell_lost(lost)
         case ".md":
-            replace_text(output, tables.markdown(checked, shown))
+            replace_text(output, markdown)
         case _:
-            write_records(output, tables.rows_of(checked))
+            write_records(output, rows)
 
 
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
@@ -323,27 +321,3 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
             f"To be checked are fields under {percent(SOME_DOUBT)} and those that do not fit the schema. That promises "
             "nothing: for a promise label fields, run `semtoken calibrate`, and give --calibrator."
         )
-
-
-def _write_fields(
-    rows: Sequence[Mapping[str, Any]],
-    documents: list[dict[str, Any]],
-    top: int,
-    output: Path,
-    name: str,
-    questions: Path | None,
-) -> None:
-    """Write the fields as a table, as Markdown, or as a page with their documents, of that `name`."""
-    from semtoken.checking.tables import markdown_of_fields
-    from semtoken.files.record_files import write_records
-    from semtoken.files.safe_files import replace_text
-
-    match output.suffix.lower():
-        case ".html":
-            _write_page(output, name, documents, questions)
-        case ".md":
-            replace_text(output, markdown_of_fields(rows, top))
-        case _:
-            write_records(output, rows)
-    fields = sum(row["error"] is None for row in rows)
-    tell(f"{output} holds {fields:,} fields, ranked.")
