@@ -153,8 +153,9 @@ class _Trial:
         file.write_text(text)
         self.times += 1  # compiled files are known by the time of their source in whole seconds
         os.utime(file, (self.times, self.times))
-        for compiled in file.parent.glob("__pycache__/*.nb?"):  # code of other files may have this one's in it
-            compiled.unlink()
+        if "compile_and_keep" in text:  # code of other files may have this one's in it
+            for compiled in file.parent.glob("__pycache__/*.nb?"):
+                compiled.unlink()
 
     def _run(self, tests: list[str]) -> tuple[int | None, str]:
         self.failed.unlink(missing_ok=True)

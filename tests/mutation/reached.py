@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Generator
 from functools import cache
@@ -64,7 +63,7 @@ class Reached:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """One test."""
         _forget()
-        self.seen, begun = set(), time.monotonic()
+        self.seen = set()
         sys.settrace(self._called)  # a test may have taken it away
         result = yield
         fixtures: Any = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
@@ -73,13 +72,13 @@ class Reached:
         found = {(code.co_filename, _names(code.co_filename).get(code.co_firstlineno)) for code in called}
         places = sorted(f"{file.removeprefix(self.source)}:{name}" for file, name in found if name)
         one = self.tests.setdefault(item.nodeid, {"passed": False})
-        one |= {"seconds": time.monotonic() - begun, "called": places}
+        one["called"] = places
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tests that fail or are skipped notice nothing."""
         if report.when == "call":
-            self.tests.setdefault(report.nodeid, {})["passed"] = report.passed
+            self.tests.setdefault(report.nodeid, {}).update(passed=report.passed, seconds=report.duration)
 
     def pytest_sessionfinish(self) -> None:
         """Write what was found."""

@@ -1,0 +1,68 @@
+"""Where a rule of the calibrators changes: one case on each side of the edge."""
+
+from __future__ import annotations
+
+import math
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import semtoken as st
+from semtoken.calibration import curves
+from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.threshold import _round_up
+from tests.calibration.test_calibrator import drawn, response
+
+
+@pytest.mark.parametrize(("width", "both"), [(0.099, False), (0.101, True)])
+def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bool) -> None:
+    calibrator = st.Calibrator.fit(*drawn(200))
+    answer = response(math.log(0.5)).with_fields(log_score_bounds=(math.log(0.45), math.log(0.45 + width)))
+    assert ("chance_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
+
+
+@pytest.mark.parametrize(("moved", "theirs"), [(0.0, True), (0.019, True), (0.05, False)])
+def test_scores_within_two_hundredths_are_those_of_the_fit(moved: float, theirs: bool) -> None:
+    scores, correct = drawn(200)
+    calibrator = st.Calibrator.fit(scores, correct)
+    assert calibrator.report(np.minimum(scores - moved, 0), correct).cross_validated == theirs
+    assert not calibrator.report(scores[1:], correct[1:]).cross_validated
+
+
+@pytest.mark.parametrize(("known", "same"), [(10, False), (11, True)])
+def test_more_than_a_tenth_of_known_answers_are_those_of_the_fit(known: int, same: bool) -> None:
+    calibrator = SimpleNamespace(labelled=tuple(f"old {i}" for i in range(50)))
+    names = [f"old {i}" for i in range(known)] + [f"new {i}" for i in range(100 - known)]
+    assert st.Calibrator._fitted_on(calibrator, None, names) == same  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0, 20.0])
+def test_temperatures_far_from_one_are_found(temperature: float) -> None:
+    """As many right ones as the temperature says, at each of some scores."""
+    logs, labels = [], []
+    for score in (-0.02, -0.1, -0.5, -2.0, -8.0):
+        right = round(4000 * math.exp(score / temperature))
+        logs += [score] * 4000
+        labels += [1.0] * right + [0.0] * (4000 - right)
+    assert curves.fit_temperature(np.array(logs), np.array(labels)).temperature == pytest.approx(temperature, rel=0.05)
+
+
+@pytest.mark.parametrize(("wrong", "alpha"), [(2, 0.1), (5, 0.2)])
+def test_the_labels_that_would_do_are_hardly_more_than_needed(wrong: int, alpha: float) -> None:
+    """So many of the 30 surest of 100 are wrong: what is said to suffice does, and two in seven fewer would not."""
+    labels = np.ones(100)
+    labels[:wrong] = 0
+    told = st.Threshold.fit(-np.arange(1, 101) / 100, labels, alpha=alpha, start=0.3).statement
+    found = re.search(r"about ([\d,]+) labels would do", told)
+    assert found is not None
+    accepted, share = 0.3 * int(found[1].replace(",", "")), wrong / 30
+    assert binom.cdf(math.ceil(share * math.floor(accepted)), math.floor(accepted), alpha) <= 0.11
+    fewer = math.floor(accepted / 1.4)
+    assert binom.cdf(math.ceil(share * fewer), fewer, alpha) > 0.1
+
+
+def test_numbers_are_rounded_up_to_two_digits() -> None:
+    assert [_round_up(n) for n in (7, 99, 101, 1230, 1300, 15001)] == [7, 99, 110, 1300, 1300, 16000]
