@@ -6,6 +6,7 @@ import pytest
 
 from semtoken.errors import InvalidInput
 from semtoken.parts import parts_of
+from semtoken.parts.prose import find_phrases
 from tests.parts.answers import answer_of
 
 
@@ -50,6 +51,20 @@ def test_function_words_with_marks_around_them_are_function_words() -> None:
     assert texts("I don’t like Oslo", "phrase") == ["like Oslo"]
     assert texts("I don't like Oslo", "phrase") == ["like Oslo"]
     assert texts("I donʼt like Oslo", "phrase") == ["like Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "phrases"),
+    [
+        ("It was John F. Kennedy.", "John F. Kennedy"),
+        ("J. K. Rowling wrote it.", "J. K. Rowling wrote"),
+        ("J.R.R. Tolkien.", "J.R.R. Tolkien"),
+        ("It holds vitamin C. Oranges do.", "holds vitamin C|Oranges"),
+        ("It is Oslo. Norway is cold.", "Oslo|Norway|cold"),
+    ],
+)
+def test_initials_belong_to_the_name(answer: str, phrases: str) -> None:
+    assert "|".join(answer[found.start : found.end] for found in find_phrases(answer)) == phrases
 
 
 def test_phrases_are_runs_of_content_words() -> None:

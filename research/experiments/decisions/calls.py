@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 import semtoken as st
 from semtoken.backends.base import Decoding
@@ -197,13 +196,24 @@ def figures(source: Path) -> None:
         values = {score: np.array([float(row[score]) for row in calls]) for score in SCORES}
         draws = np.random.default_rng(SEED).integers(0, len(calls), (10_000, len(calls)))
         draws = draws[(right[draws].mean(axis=1) > 0) & (right[draws].mean(axis=1) < 1)]
-        areas = {score: np.array([roc_auc_score(right[d], value[d]) for d in draws]) for score, value in values.items()}
+        counts = np.array([np.bincount(draw, minlength=len(calls)) for draw in draws])
+        areas = {score: area(right, value, counts) for score, value in values.items()}
         for score in SCORES:
             low, high = np.quantile(areas[score], [0.025, 0.975])
             down, up = np.quantile(areas[score] - areas["all_tokens"], [0.025, 0.975])
-            own_area = roc_auc_score(right, values[score])
-            gain = own_area - roc_auc_score(right, values["all_tokens"])
+            own_area, product = (
+                area(right, values[name], np.ones((1, len(calls))))[0] for name in (score, "all_tokens")
+            )
+            gain = own_area - product
             print(f"  {score:10} {own_area:.3f} ({low:.3f} to {high:.3f}), {gain:+.3f} ({down:+.3f} to {up:+.3f})")
+
+
+def area(right: np.ndarray, score: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """AUROC of a score where each row of `counts` says how often each call was drawn; ties count half."""
+    good, bad = right == 1, right == 0
+    above = np.subtract.outer(score[good], score[bad])
+    wins = ((counts[:, good] @ ((np.sign(above) + 1) / 2)) * counts[:, bad]).sum(axis=1)
+    return wins / (counts[:, good].sum(axis=1) * counts[:, bad].sum(axis=1))
 
 
 if __name__ == "__main__":

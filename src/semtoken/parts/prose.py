@@ -32,6 +32,8 @@ NEGATIONS = frozenset(
 LONGEST_PIECE = 4_000  # characters
 SHORT = 1_000  # characters, whose words are found within a millisecond
 _MAY_END = re.compile(r"\n\n+|[.!?\u3002]\s+")
+_INITIAL = re.compile(r"(?:^|\b[A-Z][\w'’-]* |\b[A-Z]\.[ -]?)[A-Z]\Z")
+"""Letters that stand for a name, behind a capital word or at the beginning: "John F", "J", "J. K"."""
 _FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")
 _SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
 _UNSPACED = "".join(rf"\p{{Script={script}}}" for script in _SCRIPTS)
@@ -136,7 +138,8 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
             last = -1
             continue
         alone = _is_unspaced(text[start:end])
-        if last >= 0 and not alone and not text[last:start].strip(" '’-"):
+        gap = text[last:start].strip(" '’-")
+        if last >= 0 and not alone and (not gap or (gap == "." and _INITIAL.search(text, found[-1][0], last))):
             found[-1] = (found[-1][0], end)
         else:
             found.append((start, end))
