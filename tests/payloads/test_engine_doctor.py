@@ -46,6 +46,8 @@ def said(engine: str) -> str:
 def test_the_setting_to_change_is_named() -> None:
     assert "Start the engine without speculative decoding" in said("llama-server-draft")
     assert "Start the engine" not in said("llama-server")
+    assert "start vLLM with --logprobs-mode raw_logprobs" in said("vllm-processed")
+    assert "logprobs-mode" not in said("vllm")
 
 
 def step(*log_probs: float, names: str = "abcdef") -> TopStep:
