@@ -7,19 +7,6 @@ score.py       `score_payload`
 splice.py      JSON text with values replaced, dropped or added, and every other character as it was
 
 Enter by `score_payload`, `read_payload` or `PayloadStream`.
-
->>> from semtoken.payloads import read_payload
->>> reply = {
-...     "object": "chat.completion",
-...     "choices": [
-...         {
-...             "message": {"content": "Paris"},
-...             "logprobs": {"content": [{"token": "Paris", "logprob": -0.1, "top_logprobs": []}]},
-...         }
-...     ],
-... }
->>> read_payload(reply).choices[0].segment("answer").steps[0].chosen.log_prob
--0.1
 """
 
 from __future__ import annotations

@@ -85,8 +85,9 @@ def is_stream_text(text: str | bytes) -> bool:
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
     if start.lstrip("\ufeff \r\n").startswith(STREAM_STARTS):
         return True
-    end, marks = (text.find(b"\n"), UNFINISHED_BYTES) if isinstance(text, bytes) else (text.find("\n"), UNFINISHED)
-    return any(text.find(mark, 0, end if end >= 0 else len(text)) >= 0 for mark in marks)  # type: ignore[arg-type]
+    end, marks = (b"\n", UNFINISHED_BYTES) if isinstance(text, bytes) else ("\n", UNFINISHED)
+    line = text.partition(end)[0]  # type: ignore[arg-type]
+    return any(mark in line for mark in marks)  # type: ignore[operator]
 
 
 def _is_batch(values: list[Any]) -> bool:

@@ -1,9 +1,8 @@
 """The shapes of replies that are understood, one class in each file; `known_shapes()` lists them.
 
 A `Shape` asks one API for log-probabilities, detects its replies, reads them whole or chunk by chunk into `Delta`s, and
-says where choices, texts and numbers stand in them. `base.py` says what a shape has to do; openai_choices.py is what
-OpenAI's two older shapes share. Enter by `semtoken.payloads.read_payload`; a new shape is a file here and a line in the
-registry (docs/extending.md).
+says where choices, texts and numbers stand in them. `base.py` says what a shape has to do. Enter by
+`semtoken.payloads.read_payload`; a new shape is a file here and a line in the registry (docs/extending.md).
 """
 
 from __future__ import annotations

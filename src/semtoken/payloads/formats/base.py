@@ -486,8 +486,7 @@ class Shape:
         yield from self._deltas(chunk, 0)
 
     def _deltas(self, reply: Reply, position: int) -> Iterator[Delta]:
-        self._model = model_of(reply) or self._model
-        self.note_count(reply)
+        self.note_reply(reply)
         for number, _, choice in self.choices(reply):
             raise_error(choice)
             yield Delta(
@@ -536,17 +535,16 @@ class Shape:
         """The model's name, if the reply gives it."""
         return self._model
 
-    def note_count(self, reply: Reply) -> None:
-        """Notice how many tokens a reply counts in its answers."""
+    def note_reply(self, reply: Reply) -> None:
+        """Notice the model of a reply, and how many tokens it counts in its answers."""
+        self._model = found if isinstance(found := reply.get("model"), str) and found else self._model
         counts = (written_tokens(reply.get(name)) for name in ("usage", "usageMetadata", "usage_metadata"))
         self.counted = next((count for count in counts if count is not None), self.counted)
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        if isinstance(items, Sequence):
-            self.post_sampling |= any(
-                isinstance(item, Mapping) and ("prob" in item or "probs" in item) for item in items
-            )
+        found = items if isinstance(items, Sequence) else ()
+        self.post_sampling |= any(isinstance(one, Mapping) and ("prob" in one or "probs" in one) for one in found)
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
@@ -645,11 +643,6 @@ def index_of(choice: Reply, where: str, default: int = 0) -> int:
     """The index of a choice, `default` where it has none; `where` names the choice in errors."""
     index = choice.get("index")
     return default if index is None else as_id(index, f"{where}.index" if where else "index")
-
-
-def model_of(reply: Reply) -> str | None:
-    """The model's name, if the reply gives one."""
-    return found if isinstance(found := reply.get("model"), str) else None
 
 
 def logprobs_of(choice: Reply, where: str) -> Reply:

@@ -12,7 +12,6 @@ from semtoken.payloads.formats.openai_chat import steps_of_logprobs
 from semtoken.payloads.splice import Path, encode
 
 META = "response_metadata"
-ASK = "ChatOpenAI(logprobs=True, top_logprobs=20), or model.bind(logprobs=True, top_logprobs=20)"
 
 
 class LangChainMessage(Shape):
@@ -20,7 +19,7 @@ class LangChainMessage(Shape):
 
     name = "langchain"
     formats: ClassVar[Mapping[Engine, str]] = {"langchain": "langchain-message"}
-    ask = ASK
+    ask = "ChatOpenAI(logprobs=True, top_logprobs=20), or model.bind(logprobs=True, top_logprobs=20)"
     divided = True
     marks = ((META,),)
     texts = {"reasoning": (("additional_kwargs", "reasoning_content"),), "answer": (("content",),)}  # noqa: RUF012
@@ -46,7 +45,7 @@ class LangChainMessage(Shape):
     def steps(self, choice: Reply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
         found = self.numbers(choice)
-        self.note_count(choice)
+        self.note_reply(choice)
         if isinstance(found, Mapping):
             return steps_of_logprobs(found, f"{META}.logprobs")[0]
         return steps_from_items(found or [], f"{META}.logprobs")

@@ -13,10 +13,9 @@ from semtoken.payloads.formats import base
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
     Choices,
+    are_messages,
     check_prompt_fields,
-    choices_of,
-    first_choice,
-    holds_messages,
+    in_first_choice,
 )
 from semtoken.payloads.splice import Change, Path, Replace
 
@@ -55,14 +54,12 @@ class OpenAIChat(Choices):
     @classmethod
     def detects(cls, replies: Sequence[base.Reply]) -> bool:
         """Whether the choices of a reply hold messages."""
-        choices = choices_of(replies)
-        return choices is not None and holds_messages(replies[0], choices)
+        return are_messages(replies) is True
 
     @classmethod
     def starts(cls, chunk: base.Reply) -> bool:
         """Whether the choices of a chunk hold deltas."""
-        choices = choices_of([chunk])
-        return bool(choices) and "delta" in first_choice(choices or ())
+        return in_first_choice(chunk, "delta")
 
     @classmethod
     def requested(cls, body: base.Reply) -> int | None:

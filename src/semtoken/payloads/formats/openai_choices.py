@@ -116,14 +116,8 @@ class Choices(base.Shape):
 
     def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
         """The choices of a reply."""
-        reply = base.only(replies)
-        as_list(reply.get("choices"), "choices")
-        seen: set[int] = set()
-        for delta in self._of_choices(reply, streamed=False):
-            if delta.choice in seen:
-                raise InvalidInput("Two choices of the reply have the same index.")
-            seen.add(delta.choice)
-            yield delta
+        as_list(base.only(replies).get("choices"), "choices")
+        yield from self._of_choices(replies[0], streamed=False)
 
     def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
         """The deltas that a chunk of a stream holds."""
@@ -131,11 +125,10 @@ class Choices(base.Shape):
 
     def _of_choices(self, reply: base.Reply, *, streamed: bool) -> Iterator[base.Delta]:
         self._fields.update(name for name, value in reply.items() if value is not None or not streamed)
-        self._model = base.model_of(reply) or self._model
         if streamed and reply.get("choices") and isinstance(reply.get("id"), str) and reply["id"]:
             self._ids[reply["id"]] += 1
         self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
-        self.note_count(reply)
+        self.note_reply(reply)
         choices = reply.get("choices")
         for i, value in enumerate(as_list([] if choices is None else choices, "choices")):
             where = f"choices[{i}]"
@@ -198,21 +191,20 @@ def check_prompt_fields(body: base.Reply) -> None:
             raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
 
 
-def choices_of(replies: Sequence[base.Reply]) -> list[Any] | None:
-    """The list `choices` of a single reply; None if there is none."""
+def are_messages(replies: Sequence[base.Reply]) -> bool | None:
+    """Whether the choices of a single reply are those of a chat; None if there is no list of choices."""
     choices = replies[0].get("choices") if len(replies) == 1 else None
-    return list(choices) if isinstance(choices, list | tuple) else None
+    if not isinstance(choices, list | tuple):
+        return None
+    first = next((choice for choice in choices if isinstance(choice, Mapping)), {})
+    return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
 
 
-def holds_messages(reply: base.Reply, choices: Sequence[Any]) -> bool:
-    """Whether choices are those of a chat."""
-    first = first_choice(choices)
-    return "message" in first or "delta" in first or reply.get("object") == "chat.completion"
-
-
-def first_choice(choices: Sequence[Any]) -> base.Reply:
-    """The first choice that is an object."""
-    return next((choice for choice in choices if isinstance(choice, Mapping)), {})
+def in_first_choice(chunk: base.Reply, name: str) -> bool:
+    """Whether the first choice of a chunk that is an object has this field."""
+    choices = chunk.get("choices")
+    found = choices if isinstance(choices, list | tuple) else ()
+    return name in next((choice for choice in found if isinstance(choice, Mapping)), {})
 
 
 def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:

@@ -13,10 +13,9 @@ from semtoken.payloads.formats.openai_chat import steps_of_logprobs
 from semtoken.payloads.formats.openai_choices import (
     ID_FIELDS,
     Choices,
+    are_messages,
     check_prompt_fields,
-    choices_of,
-    first_choice,
-    holds_messages,
+    in_first_choice,
 )
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Path, Replace
@@ -47,13 +46,12 @@ class OpenAICompletions(Choices):
     @classmethod
     def detects(cls, replies: Sequence[base.Reply]) -> bool:
         """Whether a reply has choices that hold no messages."""
-        choices = choices_of(replies)
-        return choices is not None and not holds_messages(replies[0], choices)
+        return are_messages(replies) is False
 
     @classmethod
     def starts(cls, chunk: base.Reply) -> bool:
         """Whether the choices of a chunk hold texts."""
-        return "text" in first_choice(choices_of([chunk]) or ())
+        return in_first_choice(chunk, "text")
 
     @classmethod
     def requested(cls, body: base.Reply) -> int | None:

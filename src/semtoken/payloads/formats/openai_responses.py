@@ -189,8 +189,7 @@ class OpenAIResponses(base.Shape):
 
     def _notice(self, reply: base.Reply) -> None:
         self._fields.update(reply)
-        self._model = optional(as_text, reply.get("model"), "model") or self._model
-        self.note_count(reply)
+        self.note_reply(reply)
 
     def _delta_of(self, reply: base.Reply) -> base.Delta:
         self._notice(reply)

@@ -47,7 +47,6 @@ FOREIGN: Mapping[Path, str] = {
     ("generations",): "This is LangChain's LLMResult: save the message, `result.generations[0][0].message`.",
     ("segments", 0, "avg_logprob"): "These are Whisper's averages of segments, from which no token can be scored. "
     'Ask gpt-4o-transcribe for "include[]": "logprobs", with "response_format": "json".',
-    ("results", 0, "outputText"): "This is a reply of Amazon Titan, which has no log-probabilities.",
     (
         "stop_reason",
     ): "This is Anthropic's form, which has no log-probabilities: ask a model elsewhere that gives them.",
@@ -86,8 +85,8 @@ def served_shapes() -> tuple[type[Shape], ...]:
 @cache
 def known_formats() -> Mapping[str, Format]:
     """Name of a format -> the shape together with the engine that uses it."""
-    named = ((name, shape, engine) for shape in known_shapes() for engine, name in shape.formats.items())
-    return MappingProxyType({name: Format(name, shape, engine) for name, shape, engine in named})
+    found = (Format(name, shape, engine) for shape in known_shapes() for engine, name in shape.formats.items())
+    return MappingProxyType({one.name: one for one in found})
 
 
 def format_named(name: str) -> Format:
@@ -127,14 +126,19 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     InvalidInput
         The reply has none of the known shapes.
     """
-    first = replies[0]
     for shape in known_shapes():
         if shape.detects(replies):
             return shape
-    if told := next((told for path, told in FOREIGN.items() if value_at(first, path, MISSING) is not MISSING), None):
+    if told := next(
+        (told for path, told in FOREIGN.items() if value_at(replies[0], path, MISSING) is not MISSING), None
+    ):
         raise InvalidInput(told)
-    raise InvalidInput(
-        f"This is no reply that semtoken understands: its fields are {', '.join(map(repr, first)) or 'none'}. "
+    raise _unknown("reply", replies[0])
+
+
+def _unknown(what: str, value: Reply) -> InvalidInput:
+    return InvalidInput(
+        f"This is no {what} that semtoken understands: its fields are {', '.join(map(repr, value)) or 'none'}. "
         f"Understood are replies and streams of: {', '.join(known_formats())}."
     )
 
@@ -152,7 +156,4 @@ def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
             return shape
     if chunk.get("choices") in ([], ()):
         return None
-    raise InvalidInput(
-        f"This is no chunk of a stream that semtoken understands: its fields are "
-        f"{', '.join(map(repr, chunk)) or 'none'}. Understood are the streams of: {', '.join(known_formats())}."
-    )
+    raise _unknown("chunk of a stream", chunk)

@@ -35,7 +35,7 @@ class Transcription(Shape):
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
         """What an event adds; the last one repeats the whole."""
-        self.note_count(chunk)
+        self.note_reply(chunk)
         steps = steps_from_items(chunk.get("logprobs") or [], "logprobs")
         if chunk.get("type") == f"{EVENTS}delta":
             yield Delta(0, {"answer": str(chunk.get("delta", ""))}, steps)
