@@ -14,8 +14,9 @@ from semtoken.decisions.lookups import _of_list
 from semtoken.decisions.prompts import plain_tokens
 from semtoken.decisions.remote import asked_texts
 from semtoken.decisions.settings import DecisionLimits, DecisionSettings
-from semtoken.decisions.wire import openai, sglang
-from semtoken.decisions.wire.extension import DecisionRequest
+from semtoken.decisions.spellings import OptionReader, OptionSpelling
+from semtoken.decisions.wire import openai, sglang, systemone
+from semtoken.decisions.wire.extension import DecisionRequest, answers_in
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import served_shapes
 from tests.tiny import byte_level_bpe
@@ -98,3 +99,25 @@ def test_a_prompt_gets_no_token_that_the_tokenizer_would_put_around_a_text() -> 
         assert plain_tokens(own, "Is it late?") == plain
     finally:
         own.backend_tokenizer.post_processor = before
+
+
+@pytest.mark.parametrize(("second", "taken"), [(0.291, True), (0.309, True), (0.288, False), (0.312, False)])
+def test_probabilities_of_a_server_may_be_a_hundredth_off(second: float, taken: bool) -> None:
+    given = {"answers": {"q": {"probabilities": {"a": 0.7, "b": second}}}}
+
+    def read() -> object:
+        return answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
+
+    if taken:
+        assert read()
+    else:
+        with pytest.raises(InvalidInput, match="sum to 1"):
+            read()
+
+
+@pytest.mark.parametrize(("share", "read"), [(0.011, True), (0.009, False)])
+def test_spellings_of_a_hundredth_of_the_likeliest_are_read_on(share: float, read: bool) -> None:
+    nothing = np.empty(0, dtype=np.int64)
+    reader = OptionReader([OptionSpelling(np.array([10]), ((11, 12),), nothing)])
+    start = np.log([0.5, 0.5 * share])
+    assert ((11,) in reader.first((start, start))) == read
