@@ -17,6 +17,7 @@ from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import DecisionRequest, answers_in
+from semtoken.decisions.wire.shapes import wants_another_shape
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import served_shapes
 from tests.tiny import byte_level_bpe
@@ -121,3 +122,8 @@ def test_spellings_of_a_hundredth_of_the_likeliest_are_read_on(share: float, rea
     reader = OptionReader([OptionSpelling(np.array([10]), ((11, 12),), nothing)])
     start = np.log([0.5, 0.5 * share])
     assert ((11,) in reader.first((start, start))) == read
+
+
+def test_which_refusals_may_want_another_shape() -> None:
+    assert wants_another_shape(501, "") and not wants_another_shape(500, "")
+    assert not any(wants_another_shape(status, "no") for status in (400, 401, 422))
