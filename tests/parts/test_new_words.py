@@ -64,11 +64,11 @@ def test_what_leads_depends_on_the_answer() -> None:
     short, sentence = answer("Lima"), answer("so it is Lima")
     long = answer("The capital of Peru is Lima, which lies at the coast of the Pacific.")
     assert len(short.tokens) < LONG <= len(long.tokens)
-    shown = {name: summary(scored, QUESTION) for name, scored in (("short", short), ("long", long))}
+    shown = {name: summary(scored) for name, scored in (("short", short), ("long", long))}
     assert shown["short"].startswith(
         f"confidence {percentage(1 - short.uncertainty)}: probability of an answer that agrees"
     )
     assert f" · uncertainty {number(short.uncertainty)} · probability of these very words " in shown["short"]
     assert shown["long"].startswith(f"confidence {long.headline.shown}: its least sure part is “")
     assert shown["long"].endswith("%)") and " · " not in shown["long"]
-    assert " · uncertainty " in summary(sentence, QUESTION)
+    assert " · uncertainty " in summary(sentence)
