@@ -38,8 +38,10 @@ from transformers import LogitsProcessor  # noqa: E402
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
-VERSION = 1
+VERSION = 2
 """The version of the passes below. Proofs that another version kept are made again."""
+WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
+"""Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
 LENGTH = 7
 """Tokens of the text that is read in all ways."""
 
@@ -181,8 +183,41 @@ class _Prover:
             noise = float(differences[1])
             self.tolerance = min(max(floor, 8 * noise), 4 * floor)
             proof = replace(proof, noise=noise, **self._together(passes, output, differences))
-        proof = self._generating(proof)
+        follows, pads = self._beyond_windows(passes, getattr(output, "past_key_values", None))
+        if not pads:
+            proof = replace(proof, padded=False, joined=False)
+        if not follows:
+            return replace(proof, continued=False, joined=False, trees=False, tokens=self.read)
+        proof = self._generating(proof, pads)
         return replace(proof, tokens=self.read)
+
+    def _beyond_windows(self, passes: Passes, cache: Any) -> tuple[bool, bool]:
+        """What holds of texts that are longer than what a layer sees of them, asked with windows of 3 tokens.
+
+        Returns whether a plain pass sees no more than the model's cache keeps, and whether padding changes nothing.
+        """
+        config = self.model.config.get_text_config()
+        wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
+        if not wide:
+            return True, True
+        kept = {getattr(layer, "sliding_window", None) for layer in getattr(cache, "layers", ())}
+        parts = [(one, name) for one in (config, *self.model.modules()) for name in wide if name in vars(one)]
+        before = [getattr(one, name) for one, name in parts]
+        row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
+        try:
+            for one, name in parts:
+                setattr(one, name, 3)
+            short = self._log_probs(self._whole(5))
+            follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
+            self.read += 6
+            part = PaddedBatch(row.ids[:1], row.mask[:1])
+            logits = self._log_probs(passes.rows(part, mask=part.mask, cache=None, keep=1).logits[0, -1])
+            return follows, difference(logits, short[4]) <= self.tolerance
+        except Exception:  # as in `_first_pass`: an attention that cannot be asked
+            return True, True
+        finally:
+            for (one, name), value in zip(parts, before, strict=True):
+                setattr(one, name, value)
 
     @property
     def _name(self) -> str:
@@ -305,13 +340,13 @@ class _Prover:
 
     # --- transformers' own generate ------------------------------------------------------------------------------
 
-    def _generating(self, proof: Proof) -> Proof:
-        """Add how transformers' `generate` may be used."""
+    def _generating(self, proof: Proof, pads: bool) -> Proof:
+        """Add how transformers' `generate` may be used, with prompts of one length where padding changes long texts."""
         generates: Generates = "never"
         if proof.together:
             differences = self._generated([2, 4], steps=2)
             if max(differences[1::2]) <= self.tolerance:
-                generates = "padded" if max(differences) <= self.tolerance else "equal"
+                generates = "padded" if pads and max(differences) <= self.tolerance else "equal"
         if generates == "never" and max(self._generated([4], steps=2)) <= self.tolerance:
             generates = "alone"
         proof = replace(proof, generates=generates)
