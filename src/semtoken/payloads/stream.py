@@ -266,8 +266,7 @@ class PayloadStream:
         data = sent.data
         if not data:
             return []
-        found = self.continuation(data)
-        if found is not None:
+        if (found := self.continuation(data)) is not None:
             return self.go_on(found)
         if data.strip() == DONE:
             self._done = True
