@@ -129,6 +129,17 @@ def test_a_tokenizer_larger_than_the_head_is_refused() -> None:
         st.STC(model, tokenizer).score(PROMPTS, ["Paris"] * 3)
 
 
+def test_special_tokens_behind_the_head_are_never_written() -> None:
+    """As Gemma 3 1B, whose tokenizer holds a token for images that its head does not have."""
+    model = tiny_model("Llama", vocab_size=len(tiny.byte_level_bpe()))
+    tokenizer = tiny.byte_level_bpe()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image_soft_token>"]})
+    assert len(tokenizer) == model.config.vocab_size + 1
+    backend = TransformersBackend(model, tokenizer)
+    assert backend.vocabulary.size == model.config.vocab_size
+    assert_right(backend)
+
+
 def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:
     tiny.byte_level_bpe().save_pretrained(tmp_path)
     described = json.loads((tmp_path / "tokenizer.json").read_text())

@@ -111,6 +111,16 @@ class Vocabulary:
             f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
         )
 
+    def first(self, size: int) -> Vocabulary:
+        """The vocabulary of the first tokens, for a model whose head has fewer rows than its tokenizer has ids."""
+        return replace(
+            self,
+            texts=self.texts[:size],
+            pieces=self.pieces[:size],
+            neutral=self.neutral[:size],
+            byte_tokens=self.byte_tokens[:size],
+        )
+
     @property
     def size(self) -> int:
         """The number of tokens, V."""

@@ -123,14 +123,16 @@ class TransformersBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens of the tokenizer.
+        """The tokens of the tokenizer, but for special ones behind the model's last logit, which it can never write.
 
         Raises
         ------
         VocabularyMismatch
-            The model has fewer logits than the tokenizer has tokens.
+            The model has fewer logits than the tokenizer has tokens that are not special.
         """
         vocabulary = Vocabulary.from_tokenizer(self.tokenizer)
+        if self._columns < vocabulary.size and not any(vocabulary.texts[self._columns :]):
+            return vocabulary.first(self._columns)
         if self._columns < vocabulary.size:
             raise VocabularyMismatch(
                 f"The model has {self._columns:,} logits, its tokenizer {vocabulary.size:,} tokens. Is this the "
@@ -206,7 +208,7 @@ class TransformersBackend:
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
         """The clusters cached for this model, or computed and cached."""
-        return clusters_for_model(self.model, self.tokenizer, progress=progress)
+        return clusters_for_model(self.model, self.vocabulary, progress=progress)
 
     def check_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
