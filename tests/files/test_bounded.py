@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,21 @@ def test_yaml_that_multiplies_or_breaks_the_parser_is_refused(
 def test_values_that_are_named_twice_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: &x [1, {b: 2}]\nc: *x\n")
     assert read_yaml(tmp_path / "a.yaml") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
+
+
+def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    tracemalloc.start()
+    try:
+        assert read_file(tmp_path / "a", 2**32) == b"12345"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="this system has no /proc")
+def test_a_file_whose_size_is_not_known_beforehand_is_read_whole() -> None:
+    """As those of /proc, which are regular files of 0 bytes."""
+    assert b"VmRSS" in read_file(Path("/proc/self/status"))
+    with pytest.raises(InvalidInput, match="larger"):
+        read_file(Path("/proc/self/status"), 10)

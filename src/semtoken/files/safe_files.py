@@ -111,7 +111,10 @@ def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise InvalidInput(f"{path} cannot be read: it is no regular file.")
-        data = b"" if found.st_size > most else file.read(most + 1)
+        # `read` takes memory for as much as it is asked for, however small the file is.
+        data = b"" if found.st_size > most else file.read(found.st_size + 1)
+        if len(data) > found.st_size:  # it grows, or its size is not known beforehand
+            data += file.read(most + 1 - len(data))
     if found.st_size > most or len(data) > most:
         raise InvalidInput(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
     return data
@@ -216,12 +219,16 @@ def publish_folder(working: Path, path: Path) -> None:
                 return
         except FileNotFoundError:
             continue
-        # Free the name of a folder; until another folder has it, readers find this one under `former_folder`.
-        with _short_lock(path), suppress(FileNotFoundError):
-            if path.exists():
-                shutil.rmtree(former_folder(path), ignore_errors=True)
-                path.rename(former_folder(path))
+        _move_aside(path)
     raise OSError(errno.EBUSY, "another process keeps replacing it")
+
+
+def _move_aside(path: Path) -> None:
+    """Free the name of a folder; until another folder has it, readers find this one under `former_folder`."""
+    with _short_lock(path), suppress(FileNotFoundError):
+        if path.exists():
+            shutil.rmtree(former_folder(path), ignore_errors=True)
+            path.rename(former_folder(path))
 
 
 @contextmanager
