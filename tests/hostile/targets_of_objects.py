@@ -106,6 +106,7 @@ def of_vocabularies(clusters: TokenClusters) -> list[Target]:
         Target("from_tokenizer", read, {"tokenizer": tokenizer, "stopwords": ["the"]}, weight=0.05),
         Target("tokens_of", vocabulary.tokens_of, {"norm": "the"}, 0, vocabulary.size),
         Target("checked_ids", vocabulary.checked_ids, {"token_ids": ids}, 0, vocabulary.size),
+        Target("first", lambda size: vocabulary.first(size).size, {"size": 7}, 1, vocabulary.size),
         Target("require_same", vocabulary.require_same, {"other": vocabulary, "mine": "a", "theirs": "b"}),
         Target("LogitsStream", stream, {"vocabulary": clusters, "preset": "default", "logits": rows[0], "token": 1}),
         Target("TopLogprobsStream", listed, {"vocabulary": clusters, "preset": "default", "step": step}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -98,21 +98,22 @@ class Vocabulary:
             byte_tokens=tokens.byte_tokens,
             clean_up=tokens.clean_up,
         )
-        # The vocabulary with the rule for broken bytes under which it decodes trial sequences as the tokenizer does.
-        trials = _trial_sequences(vocabulary)
-        expected = [tokens.decode(ids).strip() for ids in trials]
-        for rule in get_args(ByteErrors):
-            candidate = replace(vocabulary, byte_errors=rule)
-            if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
-                return candidate
-        ids, text = next((i, t) for i, t in zip(trials, expected, strict=True) if _decoded(vocabulary, i) != t)
-        raise VocabularyError(
-            f"This tokenizer joins tokens in a way that semtoken does not know: ids {ids} give {text!r}, "
-            f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
-        )
+        return _with_byte_errors(vocabulary, tokens.decode)
 
     def first(self, size: int) -> Vocabulary:
-        """The vocabulary of the first tokens, for a model whose head has fewer rows than its tokenizer has ids."""
+        """The vocabulary of the first tokens, for a model whose head has fewer rows than its tokenizer has ids.
+
+        Parameters
+        ----------
+        size
+            How many, from 1 to V.
+
+        Raises
+        ------
+        InvalidInput
+            There are not so many.
+        """
+        size = inputs.whole(size, "size", low=1, high=self.size)
         return replace(
             self,
             texts=self.texts[:size],
@@ -214,6 +215,17 @@ class Vocabulary:
         if self.byte_errors != "run":
             errors = "replace" if self.byte_errors == "replace" else "semtoken.each"
             return b"".join(map(self._contribution, parts, range(len(parts)))).decode("utf-8", errors)
+        return self._join_runs(parts)
+
+    def _contribution(self, token: int, position: int) -> bytes:
+        # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
+        if position == 0 and not self.broken[token] and not self.byte_tokens[token]:
+            text = self.texts[token].encode("utf-8", "surrogatepass")
+            piece = self.pieces[token]
+            return piece if piece[:1] == b" " and piece[1:] == text else text
+        return self.pieces[token]
+
+    def _join_runs(self, parts: Sequence[int]) -> str:
         out: list[str] = []
         run = bytearray()
         for position, token in enumerate(parts):
@@ -225,14 +237,6 @@ class Vocabulary:
             out.append(self._contribution(token, position).decode("utf-8", "replace"))
         return "".join([*out, decode_run(bytes(run))])
 
-    def _contribution(self, token: int, position: int) -> bytes:
-        # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
-        if position == 0 and not self.broken[token] and not self.byte_tokens[token]:
-            text = self.texts[token].encode("utf-8", "surrogatepass")
-            piece = self.pieces[token]
-            return piece if piece[:1] == b" " and piece[1:] == text else text
-        return self.pieces[token]
-
     def offsets(self, token_ids: Sequence[int]) -> list[tuple[int, int]]:
         """Character range of each token in `decode(token_ids)`.
 
@@ -241,12 +245,7 @@ class Vocabulary:
         token_ids = self.checked_ids(token_ids)
         length = len(self.decode(token_ids))
         parts = self.parts(token_ids)
-        # Character range of each part in `_join(parts)`.
-        alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
-        pieces = [
-            None if position in alone else self._contribution(token, position) for position, token in enumerate(parts)
-        ]
-        spans = character_ranges(pieces, "semtoken.each" if self.byte_errors == "each" else "replace")
+        spans = self._spans(parts)
         skipped = (spans[-1][1] if spans else 0) - length
         ranges: list[tuple[int, int]] = []
         position, last = 0, 0
@@ -258,6 +257,14 @@ class Vocabulary:
             last = end
             ranges.append((max(start - skipped, 0), max(end - skipped, 0)))
         return ranges
+
+    def _spans(self, parts: Sequence[int]) -> list[tuple[int, int]]:
+        """Character range of each part in `_join(parts)`."""
+        alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
+        pieces = [
+            None if position in alone else self._contribution(token, position) for position, token in enumerate(parts)
+        ]
+        return character_ranges(pieces, "semtoken.each" if self.byte_errors == "each" else "replace")
 
     def _in_broken_runs(self, parts: Sequence[int]) -> frozenset[int]:
         """Positions of the byte tokens in runs that are broken somewhere: each is a character of its own."""
@@ -344,6 +351,21 @@ def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
         first = min(a.size, b.size)
         return f"one has {abs(a.size - b.size)} more, the first of them {longer.texts[first]!r}"
     return "the same texts, but spelled with other bytes or decoded by other rules"
+
+
+def _with_byte_errors(vocabulary: Vocabulary, decode: Callable[[list[int]], str]) -> Vocabulary:
+    """The vocabulary with the rule for broken bytes under which it decodes trial sequences as the tokenizer does."""
+    trials = _trial_sequences(vocabulary)
+    expected = [decode(ids).strip() for ids in trials]
+    for rule in get_args(ByteErrors):
+        candidate = replace(vocabulary, byte_errors=rule)
+        if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
+            return candidate
+    ids, text = next((i, t) for i, t in zip(trials, expected, strict=True) if _decoded(vocabulary, i) != t)
+    raise VocabularyError(
+        f"This tokenizer joins tokens in a way that semtoken does not know: ids {ids} give {text!r}, "
+        f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
+    )
 
 
 def _decoded(vocabulary: Vocabulary, ids: list[int]) -> str:
