@@ -110,9 +110,7 @@ class CascadeThreshold:
             The unlabelled answers were scored in another way than the labelled ones.
         """
         alpha, delta = promises.check_level(alpha, "alpha"), promises.check_level(delta, "delta")
-        # The method by which both models' answers are ranked: one that both have.
-        found = {chosen_method(scored, by) for scored in (first, second)}
-        method = found.pop() if len(found) == 1 else None
+        method = _method_of(first, second, by)
         one, other = labelled_pair(first, first_correct, second, second_correct, method)
         origins = replace(fingerprint_of(first), method=method), replace(fingerprint_of(second), method=method)
         pair = listed(unlabelled, "unlabelled")
@@ -248,6 +246,12 @@ def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCrit
             return torch.tensor(rejected, dtype=torch.bool, device=input_ids.device)
 
     return StopWhenRejected()
+
+
+def _method_of(first: Any, second: Any, by: str | None) -> str | None:
+    """The method by which both models' answers are ranked: one that both have."""
+    found = {chosen_method(scored, by) for scored in (first, second)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _quantiles(scores: Any, shares: FloatArray, method: str | None) -> list[float]:

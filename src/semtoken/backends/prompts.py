@@ -211,12 +211,7 @@ def encode_response(
         tokenizer(prompt_text(tokenizer, prompt, number) + response, add_special_tokens=special)["input_ids"]
     )
     if together[: len(prompt_ids)] == prompt_ids:
-        # Leave out the end-of-sequence token that some tokenizers put behind every text.
-        ids = together[len(prompt_ids) :]
-        closing = getattr(tokenizer, "eos_token", None)
-        if ids and closing and ids[-1] == tokenizer.eos_token_id and not response.endswith(closing):
-            return ids[:-1]
-        return ids
+        return _without_closing(tokenizer, together[len(prompt_ids) :], response)
     return list(tokenizer(response, add_special_tokens=False)["input_ids"])
 
 
@@ -241,6 +236,14 @@ def encode_responses(
         vocabulary.checked_ids(encode_response(tokenizer, prompt, ids, response, number))
         for number, (prompt, ids, response) in enumerate(zip(prompts, prompt_ids, each, strict=True))
     ]
+
+
+def _without_closing(tokenizer: Any, ids: list[int], response: str) -> list[int]:
+    """Leave out the end-of-sequence token that some tokenizers put behind every text."""
+    closing = getattr(tokenizer, "eos_token", None)
+    if ids and closing and ids[-1] == tokenizer.eos_token_id and not response.endswith(closing):
+        return ids[:-1]
+    return ids
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

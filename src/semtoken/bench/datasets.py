@@ -183,17 +183,7 @@ def _known_dataset(known: KnownSet, path: str | Path | None) -> Dataset:
     if path is not None and not Path(path).is_dir():
         questions = read_questions(Path(path))
     else:
-        library = require("datasets", extra="bench")
-        try:
-            rows = library.load_dataset(*_place(known, source), split=known.split)
-        except Exception as error:  # whatever the network, the hub and the readers of files raise
-            reason = one_line_of(error)
-            raise InvalidInput(
-                f"The question set {known.label} cannot be loaded from {source}: {reason.rstrip('.')}. A local copy "
-                "can be named instead, a file of JSON lines or a folder with the layout of the hub repository: "
-                "`semtoken bench run --dataset NAME=FILE`, or `path` in a file of settings."
-            ) from error
-        questions = [_question_of_row(known, number, row, source) for number, row in enumerate(rows)]
+        questions = _hub_questions(known, source)
     found: dict[str, Question] = {}
     for question in questions:
         found.setdefault(question.id, question)
@@ -204,6 +194,21 @@ def _known_dataset(known: KnownSet, path: str | Path | None) -> Dataset:
     if len(unique) != known.count:
         notes.append(f"{known.label}: {len(unique):,} questions in {source}, not the {known.count:,} of the full set.")
     return Dataset(known.label, unique, PROMPTS[known.prompt], source, tuple(notes))
+
+
+def _hub_questions(known: KnownSet, source: str) -> list[Question]:
+    """The rows of a hub repository, or of a folder with its layout."""
+    library = require("datasets", extra="bench")
+    try:
+        rows = library.load_dataset(*_place(known, source), split=known.split)
+    except Exception as error:  # whatever the network, the hub and the readers of files raise
+        reason = one_line_of(error)
+        raise InvalidInput(
+            f"The question set {known.label} cannot be loaded from {source}: {reason.rstrip('.')}. A local copy can be "
+            "named instead, a file of JSON lines or a folder with the layout of the hub repository: "
+            "`semtoken bench run --dataset NAME=FILE`, or `path` in a file of settings."
+        ) from error
+    return [_question_of_row(known, number, row, source) for number, row in enumerate(rows)]
 
 
 def _place(known: KnownSet, source: str) -> tuple[str, str | None]:

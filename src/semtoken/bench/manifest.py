@@ -102,22 +102,26 @@ def session(settings: RunSettings, command: Sequence[str], directory: Path) -> d
     directory
         The folder of the settings file, whose git state is recorded.
     """
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return {
         "started": now(),
         "finished": None,
         "status": "running",
         "command": list(command),
         "seeds": {"questions": settings.seed, "samples": settings.decoding.seed},
-        "versions": {"python": platform.python_version(), **found},
+        "versions": {"python": platform.python_version(), **_versions()},
         "hardware": hardware(),
         "git": git_state(directory),
     }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def hardware() -> dict[str, Any]:

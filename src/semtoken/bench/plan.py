@@ -173,23 +173,12 @@ class _Steps:
         wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}
         greedy = steps["greedy"]
-        for step in (
-            *self._clustered(greedy, model, clusterings),
-            *[self._step(step.name, "watched", {"statistic": step.name}, [greedy]) for step in watch_steps()],
-            *self._others(steps),
-        ):
+        for step in (*self._clustered(greedy, model, clusterings), *self._watched(greedy), *self._others(steps)):
             if step.name in wanted or step.subject:
                 steps[step.name] = step
         for name in self.settings.methods:
             inputs = [steps[file] for file in method_inputs(name)]
-            # The hash of the file of a method that comes from one, so that a changed function scores again.
-            path = source_of(name)
-            steps[f"score:{name}"] = self._step(
-                f"score:{name}",
-                "scores",
-                {"method": name} | ({} if path is None else {"source": hashlib.sha256(path.read_bytes()).hexdigest()}),
-                inputs,
-            )
+            steps[f"score:{name}"] = self._step(f"score:{name}", "scores", {"method": name} | _source(name), inputs)
         for choice in self.settings.judges:
             ids = [question.id for question in self.dataset.questions]
             judge = judge_from(choice, model=model.label, dataset=self.dataset.label, ids=ids)
@@ -226,6 +215,10 @@ class _Steps:
     def _rules(self) -> dict[str, Any]:
         rules = ScoringRules(self.settings.preset, self.settings.function_words)
         return {"preset": rules.preset, "function_words": rules.function_words}
+
+    def _watched(self, greedy: PlannedStep) -> list[PlannedStep]:
+        """Statistics of the answering model. Each has a key of its own, so that an old run gains one by running on."""
+        return [self._step(step.name, "watched", {"statistic": step.name}, [greedy]) for step in watch_steps()]
 
     def _clustered(
         self, greedy: PlannedStep, model: ModelSettings, clusterings: Sequence[PlannedClustering]
@@ -269,6 +262,12 @@ class _Steps:
                 facts = {"model": self.identities[step.asks]}
                 steps.append(self._step(step.artifact, step.artifact, facts, [answers[name] for name in inputs]))
         return steps
+
+
+def _source(name: str) -> dict[str, str]:
+    """The hash of the file of a method that comes from one, so that a changed function scores again."""
+    path = source_of(name)
+    return {} if path is None else {"source": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def _counts_hash(path: str | None) -> str | None:

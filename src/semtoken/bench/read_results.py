@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semtoken.bench.clusterings import MAIN, load_clustering
+from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.controls import PREFIX, control_of
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, make_plan
 from semtoken.bench.recorders import CORRECT, UNCERTAINTY
@@ -57,12 +57,7 @@ def collect(path: str | Path) -> RunResults:
     settings = read_json(run / SETTINGS)
     if not isinstance(settings.get("primary_judge"), str):
         raise InvalidInput(f"{run / SETTINGS} is damaged: it holds no settings of a run.")
-    missing = []
-    for name in settings.get("outside", ()):
-        try:
-            known_methods([name])
-        except InvalidInput as error:
-            missing.append(f"{error} Its scores are those of the run.")
+    missing = _load_outside(settings)
     manifest, lost = _manifest(run)
     readers = [_Reader(run, cell) for cell in plan.cells]
     cells = tuple(cell for reader in readers if (cell := reader.cell()) is not None)
@@ -122,6 +117,17 @@ def model_shares(run: Path) -> dict[str, float]:
         if inside := total.pop(IN_MODEL, 0.0):
             shares[name] = inside / total.total()
     return shares
+
+
+def _load_outside(settings: Mapping[str, Any]) -> list[str]:
+    """Load the methods of a run that come from files, for their titles; what there is to say of those that are gone."""
+    notes = []
+    for name in settings.get("outside", ()):
+        try:
+            known_methods([name])
+        except InvalidInput as error:
+            notes.append(f"{error} Its scores are those of the run.")
+    return notes
 
 
 @dataclass
@@ -294,17 +300,21 @@ def _clusterings(run: Path, plan: Plan) -> Iterator[ClusteringRecord]:
                 clusters = load_clustering(run, clustering)
             except ArtifactError:
                 continue
-            names = ("algorithm", "linkage", "metric", "embedding")
-            settings = {name: clusters.provenance[name] for name in names if name in clusters.provenance}
-            seconds = clusters.provenance.get("clustering", {}).get("seconds", {}).get("total")
-            yield ClusteringRecord(
-                model=model,
-                variant=clustering.name,
-                settings=settings | {"n_clusters": clusters.n_clusters},
-                seconds=seconds,
-                n_tokens=clusters.vocabulary.size,
-                examples=tuple(_examples(clusters)) if clustering.name == MAIN else (),
-            )
+            yield _record(model, clustering, clusters)
+
+
+def _record(model: str, clustering: PlannedClustering, clusters: TokenClusters) -> ClusteringRecord:
+    names = ("algorithm", "linkage", "metric", "embedding")
+    settings = {name: clusters.provenance[name] for name in names if name in clusters.provenance}
+    seconds = clusters.provenance.get("clustering", {}).get("seconds", {}).get("total")
+    return ClusteringRecord(
+        model=model,
+        variant=clustering.name,
+        settings=settings | {"n_clusters": clusters.n_clusters},
+        seconds=seconds,
+        n_tokens=clusters.vocabulary.size,
+        examples=tuple(_examples(clusters)) if clustering.name == MAIN else (),
+    )
 
 
 def _examples(clusters: TokenClusters) -> Iterator[tuple[str, ...]]:

@@ -315,11 +315,15 @@ def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
     if not np.allclose(coordinates[:, rank:], 0.0, atol=1e-6 * max(1.0, float(np.abs(coordinates).max(initial=0.0)))):
         raise InvalidInput(f"{coordinates.shape[1]} coordinates cannot be those of states with {features} features.")
     states = np.zeros((len(used), features))
-    # Orthonormal rows [rank, rank + 1], each of which sums to zero (a Helmert matrix).
+    states[:, : rank + 1] = used @ _zero_sum_basis(rank)
+    return states
+
+
+def _zero_sum_basis(rank: int) -> FloatArray:
+    """Orthonormal rows [rank, rank + 1], each of which sums to zero (a Helmert matrix)."""
     basis = np.zeros((rank, rank + 1))
     for k in range(1, rank + 1):
         basis[k - 1, :k] = 1.0
         basis[k - 1, k] = -k
         basis[k - 1] /= np.sqrt(k * (k + 1))
-    states[:, : rank + 1] = used @ basis
-    return states
+    return basis

@@ -273,13 +273,7 @@ class Calibrator:
         self.fingerprint.require_same(fingerprint_of(scored))
         groups = _question_numbers(scored, prompts, method)
         if self._fitted_on(answers, identities(scored, prompts)):
-            try:
-                require_enough(answers)
-            except InvalidInput as error:
-                raise InvalidInput(
-                    "Some of these answers are among those that the calibrator was fitted on, by their questions and "
-                    "texts, and they are too few to cross-validate. Give others, with `prompts` if they are alike."
-                ) from error
+            _require_folds(answers)
             chances, base = cross_validated(answers, self.method, groups=groups, seed=seed)
         else:
             chances, base = self._chances(answers.log_score), np.full(answers.n, self.n_correct / self.n)
@@ -419,6 +413,16 @@ def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
     )
 
 
+def _require_folds(answers: LabelledScores) -> None:
+    try:
+        require_enough(answers)
+    except InvalidInput as error:
+        raise InvalidInput(
+            "Some of these answers are among those that the calibrator was fitted on, by their questions and texts, and"
+            " they are too few to cross-validate. Give others, with `prompts` if they are alike."
+        ) from error
+
+
 def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | None) -> npt.NDArray[np.intp] | None:
     """The number of the question of each answer that is not blank; None where questions are not known, or differ."""
     if prompts is None:
@@ -534,10 +538,14 @@ def from_bytes(data: bytes) -> Calibrator:
             f"Its format version is {values.get('format_version')!r}; this release reads version {FORMAT_VERSION}. Use "
             "the release that wrote it, or calibrate again."
         )
-    rest = {name: value for name, value in values.items() if name != "sha256"}
-    if not (values.get("sha256") == _digest(rest) and _dumped(values) == data):
+    if not _unchanged(values, data):
         raise ArtifactError("It was changed after it was written: its checksum does not match. Copy the file again.")
     return _calibrator(values)
+
+
+def _unchanged(values: Mapping[str, Any], data: bytes) -> bool:
+    rest = {name: value for name, value in values.items() if name != "sha256"}
+    return values.get("sha256") == _digest(rest) and _dumped(values) == data
 
 
 def _calibrator(values: Mapping[str, Any]) -> Calibrator:

@@ -358,20 +358,26 @@ def with_learned(answer: Any, learned: LearnedNumber) -> Any:
             learned.origin.require_model(origin)
             learned.origin.require_prompt(origin.before or "")
         readings = readings_of([answer], learned.names, states=learned.reads_states)
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = {LEARNED: float(learned.risk(readings)[0])}
-            if learned.reads_states:
-                found[DISTANCE] = float(learned.distance(readings)[0])
-        if not all(map(math.isfinite, found.values())):
-            raise CalibratorMismatch(
-                "The learned number of this answer is not finite: its hidden state or numbers are far outside those "
-                "that were labelled."
-            )
+        found = _learned_scores(learned, readings)
     except CalibratorMismatch as error:
         if isinstance(answer, AnswerRecord):
             raise
         return answer.with_fields(flags=(*answer.flags, Flag(REFUSED, str(error))))
     return _with_scores(answer, found)
+
+
+def _learned_scores(learned: LearnedNumber, readings: Readings) -> dict[str, float]:
+    """The scores of one answer: its learned number, and the distance of its state."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {LEARNED: float(learned.risk(readings)[0])}
+        if learned.reads_states:
+            found[DISTANCE] = float(learned.distance(readings)[0])
+    if not all(map(math.isfinite, found.values())):
+        raise CalibratorMismatch(
+            "The learned number of this answer is not finite: its hidden state or numbers are far outside those that "
+            "were labelled."
+        )
+    return found
 
 
 def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:

@@ -379,11 +379,7 @@ def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) ->
     told = []
     wrong = first.wrong / max(first.accepted, 1)
     if first.accepted and wrong < alpha:
-        # How many accepted answers pass where this share of them, below alpha, is wrong; always found by doubling.
-        accepted = promises.labels_needed(0, alpha, delta)
-        while promises.binomial_p_value(math.ceil(wrong * accepted), accepted, alpha) > delta:
-            accepted = math.ceil(accepted * 1.1)
-        n = accepted * answers.n / first.accepted
+        n = _enough(wrong, alpha, delta) * answers.n / first.accepted
         told.append(f"If the same share of them stays wrong, about {_round_up(n):,} labels would do.")
     elif first.accepted:
         bound = promises.upper_error_bound(first.wrong, first.accepted, delta)
@@ -394,6 +390,14 @@ def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) ->
     if (surer := _surer(answers, first, alpha, delta)) is not None:
         told.append(f"Or start={surer:.2g}, on further labels, tests fewer, surer answers first.")
     return " ".join(told) or "The scores that place the thresholds are surer than all labelled answers: place others."
+
+
+def _enough(wrong: float, alpha: float, delta: float) -> int:
+    """How many accepted answers pass where this share of them, below alpha, is wrong; always found by doubling."""
+    accepted = promises.labels_needed(0, alpha, delta)
+    while promises.binomial_p_value(math.ceil(wrong * accepted), accepted, alpha) > delta:
+        accepted = math.ceil(accepted * 1.1)
+    return accepted
 
 
 def _round_up(n: float) -> int:

@@ -248,14 +248,7 @@ def ranked(
             refused.append(one)
         else:
             answers += one
-    placed = [replace(one, place=place) for place, one in enumerate(answers, start=1)]
-    order = sorted(placed, key=lambda one: (one.response.headline.confidence, -one.response.n_tokens))
-    result = CheckedReplies(
-        tuple(replace(one, rank=rank) for rank, one in enumerate(order, start=1)),
-        tuple(refused),
-        joined,
-        tuple(passed_over),
-    )
+    result = CheckedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
     if not answers:
         told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
         raise InvalidInput(f"None of {len(found):,} replies can be scored. {told}")
@@ -286,9 +279,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
         ]
     found = []
     for name, choice, response in zip(names, payload.choices, scored, strict=True):
-        result = response.with_fields(
-            truncated=None if choice.finish_reason is None else choice.finish_reason in CUT_OFF
-        )
+        result = response.with_fields(truncated=_cut_off(choice.finish_reason))
         block = None if calibrator is None or schema is not None else calibrator.block(result)
         fields = () if schema is None else tuple(field_records(result, schema, calibrator))
         doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, _message_of(choice))
@@ -325,3 +316,14 @@ def _own_answer(
 def _message_of(choice: PayloadChoice) -> str:
     said = choice.segment("answer")
     return "" if said is None else said.text
+
+
+def _cut_off(finish_reason: str | None) -> bool | None:
+    """Whether the token limit ended an answer; None where the engine does not say how it ended."""
+    return None if finish_reason is None else finish_reason in CUT_OFF
+
+
+def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
+    placed = [replace(one, place=place) for place, one in enumerate(answers, start=1)]
+    order = sorted(placed, key=lambda one: (one.response.headline.confidence, -one.response.n_tokens))
+    return tuple(replace(one, rank=rank) for rank, one in enumerate(order, start=1))

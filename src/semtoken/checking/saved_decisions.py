@@ -162,16 +162,7 @@ def _answers(
         values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
         asked_with = line.value.get("request") or {}
         state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
-        # Labels as the values of options: a table holds texts, such as "true" and "2".
-        found = {}
-        for name, label in labels.items():
-            if name not in values:
-                raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
-            options = values[name].get("options", [])
-            by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
-            plain_text = isinstance(label, str) and label not in options
-            found[name] = by_text.get(label.lower(), label) if plain_text else label
-        made = {"state": state, "labels": found, "answers": values}
+        made = {"state": state, "labels": _as_values(labels, values), "answers": values}
     for record in records_of(made):
         yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
 
@@ -179,14 +170,7 @@ def _answers(
 def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Question] | None) -> dict[str, Question]:
     """The questions of a reply by name, in its order."""
     if asked is None and isinstance(line.value.get("request"), Mapping):
-        from semtoken.decisions.wire import openai, sglang, systemone
-
-        request = line.value["request"]
-        parse: Callable[[Mapping[str, Any]], Any] = systemone.parse if "state" in request else openai.parse
-        found = (sglang.parse if sglang.is_meant(request) else parse)(request)
-        asked = {
-            name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
-        }
+        asked = _of_request(line.value["request"])
     answers = reply["answers"]
     if isinstance(answers, Mapping):
         return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}
@@ -204,6 +188,16 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
     if name not in asked:
         raise InvalidInput(f"there is no question {name!r:.60}: the questions are {', '.join(asked)}.")
     return asked[name]
+
+
+def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
+    from semtoken.decisions.wire import openai, sglang, systemone
+
+    parse: Callable[[Mapping[str, Any]], Any] = systemone.parse if "state" in request else openai.parse
+    found = (sglang.parse if sglang.is_meant(request) else parse)(request)
+    return {
+        name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
+    }
 
 
 def _guessed(name: str, given: Mapping[str, Any]) -> Question:
@@ -275,3 +269,16 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         for row in csv.DictReader(file):
             given = {name: text for name, text in row.items() if name not in IDS and text not in (None, "")}
             yield next((row[name] for name in IDS if name in row), None), given
+
+
+def _as_values(labels: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Labels as the values of options: a table holds texts, such as "true" and "2"."""
+    found = {}
+    for name, label in labels.items():
+        if name not in answers:
+            raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
+        options = answers[name].get("options", [])
+        by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
+        plain_text = isinstance(label, str) and label not in options
+        found[name] = by_text.get(label.lower(), label) if plain_text else label
+    return found

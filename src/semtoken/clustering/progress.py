@@ -171,17 +171,21 @@ def describe_cut(labels: NDArray[np.int32], n_clusters: int, merges: Merges | No
     sizes = np.bincount(labels)
     applied = len(labels) - n_clusters
     heights = merges.height if merges is not None else np.empty(0, np.float32)
-    # Clusters by size in ranges that double: 1, 2, 3-4, 5-8, ...
-    exponent = np.ceil(np.log2(sizes)).astype(int)
-    counts = np.bincount(exponent)
     return CutReport(
         n_clusters=n_clusters,
         last_height=float(heights[applied - 1]) if 0 < applied <= len(heights) else None,
         next_height=float(heights[applied]) if applied < len(heights) else None,
         singletons=float(np.mean(sizes == 1)),
         largest=int(sizes.max()),
-        sizes={_range_name(e): int(c) for e, c in enumerate(counts) if c},
+        sizes=_histogram(sizes),
     )
+
+
+def _histogram(sizes: NDArray[np.int64]) -> dict[str, int]:
+    """Clusters by size in ranges that double: 1, 2, 3-4, 5-8, ..."""
+    exponent = np.ceil(np.log2(sizes)).astype(int)
+    counts = np.bincount(exponent)
+    return {_range_name(e): int(c) for e, c in enumerate(counts) if c}
 
 
 def _range_name(exponent: int) -> str:

@@ -135,18 +135,7 @@ def as_rows(table: Any, metric: Metric) -> Rows:
     if not parts:
         raise InvalidInput("The token table has no parts.")
     for part in parts:
-        n = len(parts[0])
-        if part.dtype not in (np.float32, np.float16, np.uint16):
-            raise InvalidInput(
-                f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
-                "in uint16 can be clustered."
-            )
-        if part.ndim != 2 or part.shape[1] == 0:
-            raise InvalidInput(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
-        if len(part) == 0:
-            raise InvalidInput("The token table has no rows: there is nothing to cluster.")
-        if len(part) != n:
-            raise InvalidInput(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
+        _check_shape(part, len(parts[0]))
     norms = [_norms(part) for part in parts]
     _check_finite(parts, norms)
     zero = np.all([norm == 0 for norm in norms], axis=0)
@@ -186,6 +175,20 @@ def _as_numpy(part: Any) -> AnyArray:
         with np.errstate(over="ignore"):  # what overflows is refused below as infinite
             part = part.astype(np.float32)
     return np.ascontiguousarray(part)
+
+
+def _check_shape(part: AnyArray, n: int) -> None:
+    if part.dtype not in (np.float32, np.float16, np.uint16):
+        raise InvalidInput(
+            f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
+            "in uint16 can be clustered."
+        )
+    if part.ndim != 2 or part.shape[1] == 0:
+        raise InvalidInput(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
+    if len(part) == 0:
+        raise InvalidInput("The token table has no rows: there is nothing to cluster.")
+    if len(part) != n:
+        raise InvalidInput(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
 
 
 def _chunks(n: int) -> list[slice]:
@@ -246,7 +249,7 @@ def equal_rows(rows: Rows) -> NDArray[np.int64]:
     loops = compiled_loops()
     code = np.zeros(rows.n, np.uint64)
     for part in rows.parts:
-        loops.hash_rows(part.view({2: np.uint16, 4: np.uint32}[part.dtype.itemsize]), np.uint64(part.shape[1]), code)
+        loops.hash_rows(_words(part), np.uint64(part.shape[1]), code)
     _, first, group = np.unique(code, return_index=True, return_inverse=True)
     leader = first[group]
     for row in np.flatnonzero(leader != np.arange(rows.n)):  # different rows may share a code, though hardly ever
@@ -255,3 +258,8 @@ def equal_rows(rows: Rows) -> NDArray[np.int64]:
     if rows.metric == "cosine" and rows.zero.any():
         leader[rows.zero] = np.flatnonzero(rows.zero)[0]
     return leader
+
+
+def _words(part: AnyArray) -> AnyArray:
+    """The bits of a matrix as unsigned numbers, without a copy."""
+    return part.view({2: np.uint16, 4: np.uint32}[part.dtype.itemsize])

@@ -318,11 +318,7 @@ class Checkpoint:
             raise ModelError(f"{path} is a file. Give the directory that holds it, with config.json beside it.")
         if isinstance(source, Path) or not HUB_ID.fullmatch(source):
             raise ModelError(f"There is no directory {path}.")
-        config = _from_hub(source, "config.json", revision)
-        if config is None:
-            raise ModelError(f"There is no directory '{source}' here, and the hub's '{source}' has no config.json.")
-        # The hub's cache keeps files in a folder named by the commit.
-        return cls(Origin(source, hub_id=source, commit=config.parent.name), None)
+        return cls(Origin(source, hub_id=source, commit=_hub_commit(source, revision)), None)
 
     def file(self, name: str) -> Path | None:
         """The named file, or None if the checkpoint does not have it."""
@@ -419,19 +415,7 @@ class Checkpoint:
         path = self.file(file)
         if path is None:
             raise ModelError(f"{self.origin.model} is incomplete: its index names {file}, which is missing.")
-        entry = stored_tensors(path).get(tensor)
-        if entry is None:
-            raise ModelError(f"{path} does not hold {tensor}, as the index says. Download the checkpoint again.")
-        dtype = STORED_TYPES.get(entry["dtype"])
-        if dtype is None:
-            raise ModelError(f"{tensor} is stored as {entry['dtype']}: it is quantised. {UNQUANTISED}")
-        shape: Sequence[int] = entry["shape"]
-        if len(shape) != 2 or 0 in shape:
-            raise ModelError(f"{tensor} has the shape {tuple(shape)}; an embedding matrix has rows and columns.")
-        # NumPy knows no bfloat16, so the library cannot read it for us: map the bytes where they lie.
-        start = entry["start"] + entry["data_offsets"][0]
-        mapped = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=tuple(shape))
-        return np.require(np.asarray(mapped), requirements="A")
+        return _map_tensor(path, tensor)
 
 
 def _is_elsewhere(parts: Sequence[str]) -> bool:
@@ -457,7 +441,30 @@ def stored_tensors(path: Path) -> dict[str, Any]:
     return {name: {**entry, "start": 8 + length} for name, entry in header.items() if name != "__metadata__"}
 
 
+def _map_tensor(path: Path, tensor: str) -> Matrix:
+    # NumPy knows no bfloat16, so the library cannot read it for us: map the bytes where they lie.
+    entry = stored_tensors(path).get(tensor)
+    if entry is None:
+        raise ModelError(f"{path} does not hold {tensor}, as the index says. Download the checkpoint again.")
+    dtype = STORED_TYPES.get(entry["dtype"])
+    if dtype is None:
+        raise ModelError(f"{tensor} is stored as {entry['dtype']}: it is quantised. {UNQUANTISED}")
+    shape: Sequence[int] = entry["shape"]
+    if len(shape) != 2 or 0 in shape:
+        raise ModelError(f"{tensor} has the shape {tuple(shape)}; an embedding matrix has rows and columns.")
+    start = entry["start"] + entry["data_offsets"][0]
+    mapped = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=tuple(shape))
+    return np.require(np.asarray(mapped), requirements="A")
+
+
 # ---- the hub ----------------------------------------------------------------------------------------------------
+
+
+def _hub_commit(repo: str, revision: str | None) -> str:
+    config = _from_hub(repo, "config.json", revision)
+    if config is None:
+        raise ModelError(f"There is no directory '{repo}' here, and the hub's '{repo}' has no config.json.")
+    return config.parent.name  # the hub's cache keeps files in a folder named by the commit
 
 
 def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:

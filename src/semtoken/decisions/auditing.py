@@ -161,19 +161,26 @@ def _audited(one: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
     chosen = [record for record in records if record.side == one.side]
     accepted = [record for record in chosen if one.accepts(record)]
     spreads = [record.order_spread for record in chosen if record.order_spread is not None]
-    judged = [record for record in chosen if record.label is not None]
-    n_accepted = sum(record.label is not None for record in accepted)
-    wrong_accepted = sum(record.label is not None and not record.correct for record in accepted)
-    n_wrong = 0 if one.threshold is None else one.threshold.n_wrong
     return SideAudit(
         one,
-        Share(one.n_accepted, one.asked),
-        _of_promise(one, one.n_accepted, one.n_wrong_accepted, one.n, n_wrong),
+        *_where_fitted(one),
         Share(len(accepted), len(records)),
-        _of_promise(one, n_accepted, wrong_accepted, len(judged), sum(not record.correct for record in judged)),
+        _wrong(one, chosen, accepted),
         one.calibrator.compare([record.log_score for record in chosen]) if one.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
+
+
+def _wrong(one: DecisionSide, chosen: Sequence[DecisionRecord], accepted: Sequence[DecisionRecord]) -> Share:
+    judged = [record for record in chosen if record.label is not None]
+    n_accepted = sum(record.label is not None for record in accepted)
+    wrong_accepted = sum(record.label is not None and not record.correct for record in accepted)
+    return _of_promise(one, n_accepted, wrong_accepted, len(judged), sum(not record.correct for record in judged))
+
+
+def _where_fitted(one: DecisionSide) -> tuple[Share, Share]:
+    n_wrong = 0 if one.threshold is None else one.threshold.n_wrong
+    return Share(one.n_accepted, one.asked), _of_promise(one, one.n_accepted, one.n_wrong_accepted, one.n, n_wrong)
 
 
 def _of_promise(one: DecisionSide, accepted: int, wrong_accepted: int, judged: int, wrong: int) -> Share:

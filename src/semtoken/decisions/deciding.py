@@ -169,9 +169,7 @@ def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
             text = prompt_text(inquiry.state, shown)
             _check_text(source, text)
             ids = tuple(prompt_tokens(source.tokenizer, text))
-            limit = source.max_length
-            if limit is not None and len(ids) >= limit:
-                raise InvalidInput(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
+            _check_length(source, ids)
             size.add(ids)
             made[-1].append((shown, ids))
     prompts, shown_each, spellings, refusals = [], [], [], {}  # spelled once it is known that there are not too many
@@ -257,6 +255,12 @@ def spelling_in_question(source: PromptSource, question: Question, reading: Read
 @lru_cache(maxsize=256)
 def _spellings(source: PromptSource, texts: tuple[str, ...], exact: bool) -> tuple[OptionSpelling, ...]:
     return tuple(spellings_of(texts, source.tokenizer, source.vocabulary, exact=exact))
+
+
+def _check_length(source: PromptSource, ids: Sequence[int]) -> None:
+    limit = source.max_length
+    if limit is not None and len(ids) >= limit:
+        raise InvalidInput(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
 
 
 def _check_text(source: PromptSource, text: str) -> None:

@@ -171,7 +171,10 @@ class DecisionJob:
         if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
             why = line.fault or 'it needs the field "state".'
             raise InvalidInput(f"{self.source}, line {line.number}: {why}")
-        answers = ask(line.value["state"], self.questions, self.options)
+        return dump_json(self._record(line.value, ask, line.number)) + b"\n"
+
+    def _record(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
+        answers = ask(item["state"], self.questions, self.options)
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
         blocks: dict[str, dict[str, Any]] = {name: {} for name in answers}
         if self.calibrator is not None:
@@ -179,10 +182,8 @@ class DecisionJob:
                 blocks[record.name] = self.calibrator.block(record)
         if self.keep is not None:
             for name, answer in answers.items():
-                self.keep(
-                    answer, self.options, blocks[name], place=f"{self.source}:{line.number}", state=line.value["state"]
-                )
-        return dump_json({**line.value, "answers": {name: values[name] | blocks[name] for name in answers}}) + b"\n"
+                self.keep(answer, self.options, blocks[name], place=f"{self.source}:{number}", state=item["state"])
+        return {**item, "answers": {name: values[name] | blocks[name] for name in answers}}
 
     def _drop_unfinished(self, done: int) -> None:
         """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""
@@ -286,14 +287,7 @@ def ask_again(
     for how, others in variants.items():
         if others and most:
             place = target.with_suffix(f".{how.split()[-1]}.jsonl")
-            # The first items alone.
-            some = place.with_suffix(".items.jsonl")
-            with source.open("rb") as lines, some.open("wb") as file:
-                file.writelines(islice(lines, most))
-            try:
-                DecisionJob(some, place, others, options).run(ask)
-            finally:
-                some.unlink()
+            _run_some(source, place, others, options, ask, most)
             found[how] = read_decisions(place)
     return AskedAgain(read_decisions(target), found)
 
@@ -319,6 +313,19 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
 def _in_other_order(question: Choice) -> Choice:
     half = (len(question.options) + 1) // 2
     return replace(question, choices=[*question.options[half:], *question.options[:half]])
+
+
+def _run_some(
+    source: Path, target: Path, questions: Mapping[str, Question], options: ReadingOptions, ask: Asker, most: int
+) -> None:
+    """The first items alone."""
+    some = target.with_suffix(".items.jsonl")
+    with source.open("rb") as lines, some.open("wb") as file:
+        file.writelines(islice(lines, most))
+    try:
+        DecisionJob(some, target, questions, options).run(ask)
+    finally:
+        some.unlink()
 
 
 @dataclass(frozen=True)

@@ -188,19 +188,22 @@ class OptionReader:
 
     def masses(self, further: Mapping[Path, Mapping[int, tuple[float, float]]]) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the mass of each option, [n] each, from the look-ups."""
-        # The first tokens of the spellings of each option that are not read, which only widen its interval.
+        both = [
+            self._mass(one, paths, further, other)
+            for one, paths, other in zip(self.spellings, self._read, self._others(), strict=True)
+        ]
+        low, high = (np.array([pair[end] for pair in both]) for end in (0, 1))
+        return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
+
+    def _others(self) -> list[set[int]]:
+        """The first tokens of the spellings of each option that are not read, which only widen its interval."""
         found = []
         for one, paths in zip(self.spellings, self._read, strict=True):
             singles = set(one.tokens.tolist())  # where others go on from them, they are read like longer spellings
             starts = {path[0] for path in one.longer} | (singles if one.going_on.size else set())
             read = {path[0] for path in paths} | (set() if one.going_on.size else singles)
             found.append(starts - read)
-        both = [
-            self._mass(one, paths, further, other)
-            for one, paths, other in zip(self.spellings, self._read, found, strict=True)
-        ]
-        low, high = (np.array([pair[end] for pair in both]) for end in (0, 1))
-        return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
+        return found
 
     def _mass(
         self,

@@ -87,17 +87,7 @@ def save(
         The place cannot be written, or holds something else that would be lost.
     """
     target = place(directory, "directory").expanduser().resolve()
-    if target.is_file():
-        raise InvalidInput(f"Cannot write {target}: it is a file. Give the name of a directory.")
-    others = sorted({entry.name for entry in _entries(target)} - LAYOUT.names)
-    if others:
-        raise InvalidInput(
-            f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which "
-            "would be lost. Choose a new or empty directory."
-        )
-    # Looked at again: another process may be putting its own folder there at this moment.
-    if all(any(_entries(target)) and not is_saved(target) for _ in range(ATTEMPTS)):
-        raise InvalidInput(f"{target} is not empty and was not written by semtoken. Choose a new or empty directory.")
+    _check_replaceable(target)
     with replacing_folder(target) as new:
         _write_files(new, arrays, config, card)
     return target
@@ -217,6 +207,20 @@ def is_saved(folder: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(config, dict) and config.get("format") == FORMAT
+
+
+def _check_replaceable(target: Path) -> None:
+    if target.is_file():
+        raise InvalidInput(f"Cannot write {target}: it is a file. Give the name of a directory.")
+    others = sorted({entry.name for entry in _entries(target)} - LAYOUT.names)
+    if others:
+        raise InvalidInput(
+            f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which "
+            "would be lost. Choose a new or empty directory."
+        )
+    # Looked at again: another process may be putting its own folder there at this moment.
+    if all(any(_entries(target)) and not is_saved(target) for _ in range(ATTEMPTS)):
+        raise InvalidInput(f"{target} is not empty and was not written by semtoken. Choose a new or empty directory.")
 
 
 def _entries(target: Path) -> list[Path]:

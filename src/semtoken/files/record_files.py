@@ -167,10 +167,7 @@ def _read_csv(path: Path) -> Iterator[Record]:
         try:
             for row in reader:
                 if not names:
-                    twice = [name for name in row if row.count(name) > 1]
-                    if twice:
-                        raise InvalidInput(f"{path}: two columns have the name {twice[0]!r}.")
-                    names = [_unescaped(name.strip()) for name in row]
+                    names = _header(row, path)
                 elif len(row) > len(names):
                     yield Record(reader.line_num, {}, f"there are {len(row)} cells for {len(names)} columns")
                 elif any(row):
@@ -188,6 +185,13 @@ def _opened_text(path: Path) -> Iterator[IO[str]]:
 
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+
+
+def _header(row: list[str], path: Path) -> list[str]:
+    twice = [name for name in row if row.count(name) > 1]
+    if twice:
+        raise InvalidInput(f"{path}: two columns have the name {twice[0]!r}.")
+    return [_unescaped(name.strip()) for name in row]
 
 
 def _record_of_cells(number: int, cells: Mapping[str, str]) -> Record:
@@ -349,9 +353,7 @@ def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
     schema = pyarrow.schema([])
     try:
         for rows in chunks:
-            # Give the first row every field that any row has: pyarrow takes the columns from the first.
-            names = dict.fromkeys(name for row in rows for name in row)
-            found = pyarrow.Table.from_pylist([{name: rows[0].get(name) for name in names}, *rows[1:]]).schema
+            found = pyarrow.Table.from_pylist(_all_fields(rows)).schema
             schema = pyarrow.unify_schemas([schema, found], promote_options="permissive")
     except (pyarrow.ArrowException, OverflowError) as error:
         raise _not_a_table(source, error) from error
@@ -363,6 +365,12 @@ def _not_a_table(source: Path, error: Exception) -> InvalidInput:
         f"{source} cannot become a table: {error}. In Parquet a field must hold values of one kind. "
         "Write the output as .jsonl, or make the field uniform."
     )
+
+
+def _all_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the first row every field that any row has: pyarrow takes the columns from the first."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: rows[0].get(name) for name in names}, *rows[1:]]
 
 
 def _chunks(lines: Path) -> Iterator[list[dict[str, Any]]]:

@@ -75,12 +75,16 @@ def remove_abandoned(path: Path) -> None:
     for left in path.parent.iterdir():
         if left.name.startswith(WORKING) and left.name.endswith(ending):
             with suppress(OSError):
-                descriptor = os.open(left, os.O_RDONLY)
-                try:
-                    _locks.flock(descriptor, _locks.LOCK_EX | _locks.LOCK_NB)
-                    _remove(left)
-                finally:
-                    os.close(descriptor)
+                _remove_unless_locked(left)
+
+
+def _remove_unless_locked(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        _locks.flock(descriptor, _locks.LOCK_EX | _locks.LOCK_NB)
+        _remove(path)
+    finally:
+        os.close(descriptor)
 
 
 def remove_leftovers(folder: Path) -> None:

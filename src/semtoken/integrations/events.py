@@ -212,18 +212,21 @@ class ReplyWatch:
         except (InvalidInput, ValueError, RecursionError):
             return
         if "choices" not in fields:
-            # Read an event without choices, as the Responses API sends them: its last event holds the whole reply.
-            whole = as_mapping(fields.get("response"))
-            if whole:
-                yield from self._of_place(whole, whole, ended=True)
-            else:
-                yield from self._of_place(fields, fields, ended="type" not in fields)
+            yield from self._of_other(fields)
         trailer = fields.get(KEY) if "choices" in fields else None
         if isinstance(trailer, Mapping) and trailer.get("final") is True:  # of a stream that was not understood
             yield evaluation(trailer, content=self.content, response_id=fields.get("id"), model=fields.get("model"))
         for choice in _choices(fields):
             # the final block comes with the last content and again with the chunk that ends the choice
             yield from self._of_place(fields, choice, ended=choice.get("finish_reason") is not None)
+
+    def _of_other(self, fields: Mapping[str, Any]) -> Iterator[Attributes]:
+        """Read an event without choices, as the Responses API sends them: its last event holds the whole reply."""
+        whole = as_mapping(fields.get("response"))
+        if whole:
+            yield from self._of_place(whole, whole, ended=True)
+        else:
+            yield from self._of_place(fields, fields, ended="type" not in fields)
 
     def _of_place(self, reply: Mapping[str, Any], choice: Mapping[str, Any], *, ended: bool) -> Iterator[Attributes]:
         index = choice.get("index", 0)

@@ -108,14 +108,9 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Answer every request; the scores are in `scored`."""
         answers: dict[int, str] = {}
-        # Requests that are generated in the same way, together, with their numbers.
-        groups: dict[str, tuple[Mapping[str, Any], list[int]]] = {}
-        for number, each in enumerate(request.args[1] for request in requests):
-            groups.setdefault(repr(sorted(each.items())), (each, []))[1].append(number)
-        for settings, numbers in groups.values():
+        for settings, numbers in _groups([request.args[1] for request in requests]):
             contexts = [requests[number].args[0] for number in numbers]
-            until = settings.get("until") or ()
-            stops = tuple(text for text in ([until] if isinstance(until, str) else until) if text)
+            stops = _stops(settings)
 
             def keep(
                 place: int,
@@ -313,6 +308,19 @@ def _key(sample: Mapping[str, Any]) -> tuple[str, str]:
 
 
 # --- settings of tasks -------------------------------------------------------------------------------------------
+
+
+def _groups(settings: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], list[int]]]:
+    """Requests that are generated in the same way, together, with their numbers."""
+    groups: dict[str, tuple[Mapping[str, Any], list[int]]] = {}
+    for number, each in enumerate(settings):
+        groups.setdefault(repr(sorted(each.items())), (each, []))[1].append(number)
+    return list(groups.values())
+
+
+def _stops(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    until = settings.get("until") or ()
+    return tuple(text for text in ([until] if isinstance(until, str) else until) if text)
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

@@ -178,11 +178,7 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
     rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
     if not rows:
         return {"moved_sentence": "No answer has been decided by it yet."}
-    # The first answer to each prompt, as calibrators are fitted: repeated ones are evidence that is not there.
-    first: dict[Any, Row] = {}
-    for row in rows:
-        first.setdefault(row["n"] if row["prompt"] is None else row["prompt"], row)
-    rows = list(first.values())
+    rows = _one_of_each_question(rows)
     if len(rows) < FEWEST_QUESTIONS:
         told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
         return {"moved_sentence": told}
@@ -194,6 +190,14 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
             lambda: calibrator.compare_states(answers), "hidden states"
         )
     return found
+
+
+def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
+    """The first answer to each prompt, as calibrators are fitted: repeated ones are evidence that is not there."""
+    first: dict[Any, Row] = {}
+    for row in rows:
+        first.setdefault(row["n"] if row["prompt"] is None else row["prompt"], row)
+    return list(first.values())
 
 
 def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, str]:

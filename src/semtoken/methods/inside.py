@@ -73,12 +73,7 @@ def rauq(
     own = real(alpha, "alpha", low=0.0, high=1.0)
     if len(logs) == 1:
         return -float(logs[0]) + 0.0
-    array = real_numbers(attention_to_previous, "attention_to_previous").astype(np.float64)
-    if array.ndim != 3 or not array.size:
-        raise InvalidInput(f"'attention_to_previous' must be [layers, heads, T - 1], got the shape {array.shape}.")
-    if not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
-        raise InvalidInput("'attention_to_previous' must hold weights in [0, 1], and no NaN.")
-    attended = np.clip(array, 0.0, 1.0)
+    attended = _weights(attention_to_previous)
     same_count("attention_to_previous", attended.shape[2], "greedy_logprobs[1:]", len(logs) - 1)
     chosen = middle_third(len(attended)) if layers is None else _layers(layers, len(attended))
     return max(_of_layer(np.exp(logs), attended[layer], own) for layer in chosen)
@@ -105,6 +100,15 @@ def _of_layer(probabilities: FloatArray, attended: FloatArray, own: float) -> fl
         confidence = own * probability + (1 - own) * weight * confidence
         found.append(confidence)
     return -mean([math.log(one) if one > 0 else -math.inf for one in found]) + 0.0
+
+
+def _weights(values: npt.ArrayLike) -> FloatArray:
+    array = real_numbers(values, "attention_to_previous").astype(np.float64)
+    if array.ndim != 3 or not array.size:
+        raise InvalidInput(f"'attention_to_previous' must be [layers, heads, T - 1], got the shape {array.shape}.")
+    if not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
+        raise InvalidInput("'attention_to_previous' must hold weights in [0, 1], and no NaN.")
+    return np.clip(array, 0.0, 1.0)
 
 
 @method(

@@ -49,14 +49,7 @@ def expected_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike
 def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike, *, n_bins: int = 15) -> PreparedMetric:
     """`expected_calibration_error` as a function of how often each answer counts, for resampling."""
     whole(n_bins, "n_bins", low=1, high=MOST_BINS)
-    score, labels = vector(confidence, "confidence"), vector(correct, "correct")
-    same_length(score, labels, "confidence", "correct")
-    if not ((score >= 0) & (score <= 1)).all():
-        bad = score[~((score >= 0) & (score <= 1))][0]
-        raise InvalidInput(f"'confidence' must lie in [0, 1], got {bad:g}; only a probability can be calibrated.")
-    judged = ~np.isnan(labels)
-    require_binary(labels[judged], "correct")
-    answers = JudgedAnswers(score[judged], labels[judged], n_left_out=int((~judged).sum()), n_non_finite=0)
+    answers = _with_confidence(confidence, correct)
     bins = np.clip(np.ceil(answers.score * n_bins).astype(int) - 1, 0, n_bins - 1)
     membership = np.eye(n_bins)[bins]  # [n, bins]
     surplus = membership * (answers.score - answers.target)[:, None]
@@ -67,3 +60,14 @@ def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike,
         return error
 
     return PreparedMetric(answers, weighted, "" if answers.target.size else "there is no judged answer")
+
+
+def _with_confidence(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> JudgedAnswers:
+    score, labels = vector(confidence, "confidence"), vector(correct, "correct")
+    same_length(score, labels, "confidence", "correct")
+    if not ((score >= 0) & (score <= 1)).all():
+        bad = score[~((score >= 0) & (score <= 1))][0]
+        raise InvalidInput(f"'confidence' must lie in [0, 1], got {bad:g}; only a probability can be calibrated.")
+    judged = ~np.isnan(labels)
+    require_binary(labels[judged], "correct")
+    return JudgedAnswers(score[judged], labels[judged], n_left_out=int((~judged).sum()), n_non_finite=0)

@@ -78,26 +78,19 @@ class _Header:
             raise ValueError(f"{tensors:,} tensors and {fields:,} fields; {MOST_TENSORS:,} of each are allowed")
         for _ in range(fields):
             self._skip(self._count(1, "bytes in a name"))
-            kind = self._number("I")
-            if kind == STRING:
-                self._skip(self._count(1, "bytes in a text"))
-            elif kind == ARRAY:
-                self._array()
-            elif kind in WIDTHS:
-                self._skip(WIDTHS[kind])
-            else:
-                raise ValueError(f"there is no type {kind} of values")
+            self._value(self._number("I"))
         for _ in range(tensors):
-            self._skip(self._count(1, "bytes in a name"))
-            dimensions = self._number("I")
-            if dimensions > MOST_DIMENSIONS:
-                raise ValueError(f"a tensor of {dimensions:,} dimensions")
-            elements = prod(self._number("Q") for _ in range(dimensions))
-            if elements > ELEMENTS_A_BYTE * len(self._data):
-                raise ValueError(f"a tensor of {elements:,} elements in a file of {len(self._data):,} bytes")
-            self._skip(4)
-            if self._number("Q") > len(self._data):
-                raise ValueError("a tensor beyond the end of the file")
+            self._tensor()
+
+    def _value(self, kind: int) -> None:
+        if kind == STRING:
+            self._skip(self._count(1, "bytes in a text"))
+        elif kind == ARRAY:
+            self._array()
+        elif kind in WIDTHS:
+            self._skip(WIDTHS[kind])
+        else:
+            raise ValueError(f"there is no type {kind} of values")
 
     def _array(self) -> None:
         kind = self._number("I")
@@ -114,6 +107,18 @@ class _Header:
             return
         for _ in range(count):
             self._skip(self._count(1, "bytes in a text"))
+
+    def _tensor(self) -> None:
+        self._skip(self._count(1, "bytes in a name"))
+        dimensions = self._number("I")
+        if dimensions > MOST_DIMENSIONS:
+            raise ValueError(f"a tensor of {dimensions:,} dimensions")
+        elements = prod(self._number("Q") for _ in range(dimensions))
+        if elements > ELEMENTS_A_BYTE * len(self._data):
+            raise ValueError(f"a tensor of {elements:,} elements in a file of {len(self._data):,} bytes")
+        self._skip(4)
+        if self._number("Q") > len(self._data):
+            raise ValueError("a tensor beyond the end of the file")
 
     def _number(self, kind: str) -> Any:
         found = struct.unpack_from(self._order + kind, self._data, self._at)[0]

@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pygments.util import ClassNotFound
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts import lexing
 from semtoken.parts.budget import Budget
+from semtoken.parts.lexing import Token
 from semtoken.parts.part import FoundPart
 
 DEFAULT_LANGUAGE = "python"
@@ -149,18 +150,7 @@ def find_identifiers(text: str, language: str | None = None, budget: Budget | No
     pieces = [(language or _fence_language(named), text[start:end]) for start, end, named in fences]
     seen: set[str] = set()
     for (start, _, _), tokens in zip(fences, tokens_of(pieces, budget), strict=True):
-        for offset, kind, value in tokens:
-            stripped = value.strip()
-            if not any(map(str.isalnum, stripped)):
-                continue
-            first = start + offset + value.index(stripped)
-            end = first + len(stripped)
-            if kind == "literal":
-                yield FoundPart(first, end, "literal", "exact")
-            elif stripped not in seen:
-                seen.add(stripped)
-                called = _CALL.match(text, end) is not None
-                yield FoundPart(first, end, "call" if called else "identifier", "exact")
+        yield from _of_code(text, start, tokens, seen)
 
 
 def _fence_language(named: str) -> str:
@@ -179,3 +169,18 @@ def _fenced(text: str) -> list[tuple[int, int, str]]:
         closing = next(fences, None)
         found.append((start, len(text) if closing is None else closing.start(), opening[1]))
     return found
+
+
+def _of_code(text: str, start: int, tokens: Iterable[Token], seen: set[str]) -> Iterator[FoundPart]:
+    for offset, kind, value in tokens:
+        stripped = value.strip()
+        if not any(map(str.isalnum, stripped)):
+            continue
+        first = start + offset + value.index(stripped)
+        end = first + len(stripped)
+        if kind == "literal":
+            yield FoundPart(first, end, "literal", "exact")
+        elif stripped not in seen:
+            seen.add(stripped)
+            called = _CALL.match(text, end) is not None
+            yield FoundPart(first, end, "call" if called else "identifier", "exact")

@@ -379,10 +379,7 @@ def _continuations(
     found = {}
     for (step, token), completion in zip(wanted, completions, strict=True):
         before = answer.token_ids[:step]
-        # First character of the word that a token belongs to.
-        start = answer.tokens[step].start
-        while start and not answer.text[start - 1].isspace() and not answer.text[start].isspace():
-            start -= 1
+        start = _word_start(answer, step)
         text = decode([*before, token, *completion.token_ids])
         forced = len(decode([*before, token])) - start
         found[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
@@ -412,6 +409,14 @@ class _Completions(Observer):
     def finish(self, answer: int, completion: Completion) -> None:
         """Keep an answer."""
         self.found[answer] = completion
+
+
+def _word_start(answer: ScoredResponse, step: int) -> int:
+    """First character of the word that a token belongs to."""
+    start = answer.tokens[step].start
+    while start and not answer.text[start - 1].isspace() and not answer.text[start].isspace():
+        start -= 1
+    return start
 
 
 def _to_end_of_phrase(text: str, from_: int, *, broken_off: bool = False) -> str:

@@ -164,22 +164,13 @@ class ScoringJob:
             An input line that cannot be used (unless they are skipped), an output that cannot be written, or one
             that was made from another input or with other settings. Nothing is changed.
         """
-        if self.batch_size < 1:
-            raise InvalidInput(f"batch_size must be positive, got {self.batch_size}.")
-        if self.target.suffix == ".gz":
-            raise InvalidInput(f"The output {self.target.name!r} cannot be compressed while it is written.")
-        if format_of(self.target) == PARQUET:
-            require("pyarrow", extra="frames")
-        check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])
+        self._check_names()
         total = self._count_lines()
         check_writable(self.lines.path)
         if self.overwrite:
             return Progress(total, 0)
         if self._is_table:
-            # Find out before the work whether the fields of the input can become columns.
-            if format_of(self.target) == PARQUET:
-                carried = (dict(item.record) for item in self.items() if isinstance(item, Item))
-                schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
+            self._check_columns()
             if self.target.exists():
                 return self._check_finished_table(total)
         self.lines.check_settings(self.all_settings)
@@ -192,6 +183,15 @@ class ScoringJob:
     def is_finished(self, found: Progress) -> bool:
         """Whether nothing is left to do after what `check` found."""
         return found.done == found.total and self.target.exists() and not self.overwrite
+
+    def _check_names(self) -> None:
+        if self.batch_size < 1:
+            raise InvalidInput(f"batch_size must be positive, got {self.batch_size}.")
+        if self.target.suffix == ".gz":
+            raise InvalidInput(f"The output {self.target.name!r} cannot be compressed while it is written.")
+        if format_of(self.target) == PARQUET:
+            require("pyarrow", extra="frames")
+        check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])
 
     def _count_lines(self) -> int:
         total = 0
@@ -230,6 +230,12 @@ class ScoringJob:
                 "--force."
             )
         return Progress(total, rows)
+
+    def _check_columns(self) -> None:
+        """Find out before the work whether the fields of the input can become columns."""
+        if format_of(self.target) == PARQUET:
+            carried = (dict(item.record) for item in self.items() if isinstance(item, Item))
+            schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
 
     def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
         """Score all lines that have no score yet.

@@ -110,14 +110,18 @@ def item_of(record: Record) -> Item | BadLine:
     if record.fault:
         return BadLine(record.number, record.fault)
     try:
-        there = {name for name, value in record.fields.items() if value is not None}
-        if "error" in there and not {"prompt", "messages", "question"} & there:
-            raise InvalidInput(f"an earlier command could not use it: {record.fields['error']}")
-        carried = {name: value for name, value in record.fields.items() if name not in REPLACED}
-        asks = "question" in there and not {"prompt", "messages"} & there
-        return Item(record.number, carried, _prompt(record.fields), _response(record.fields), asks)
+        return _item(record.number, record.fields)
     except InvalidInput as error:
         return BadLine(record.number, str(error))
+
+
+def _item(number: int, record: Mapping[str, Any]) -> Item:
+    there = {name for name, value in record.items() if value is not None}
+    if "error" in there and not {"prompt", "messages", "question"} & there:
+        raise InvalidInput(f"an earlier command could not use it: {record['error']}")
+    carried = {name: value for name, value in record.items() if name not in REPLACED}
+    asks = "question" in there and not {"prompt", "messages"} & there
+    return Item(number, carried, _prompt(record), _response(record), asks)
 
 
 def _prompt(record: Mapping[str, Any]) -> Prompt:
@@ -125,13 +129,7 @@ def _prompt(record: Mapping[str, Any]) -> Prompt:
     if {"prompt", "messages"} <= set(there):
         raise InvalidInput("both 'prompt' and 'messages' are given; keep one")
     if there[:1] == ["messages"]:
-        messages = record["messages"]
-        valid = isinstance(messages, list) and all(
-            isinstance(message, dict) and "role" in message for message in messages
-        )
-        if not valid or not messages:
-            raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
-        return list(messages)
+        return _messages(record["messages"])
     if not there:
         present = ", ".join(map(repr, record)) or "none"
         raise InvalidInput(f"the field 'prompt' (or 'question', or 'messages') is missing; the fields are: {present}")
@@ -142,6 +140,13 @@ def _prompt(record: Mapping[str, Any]) -> Prompt:
     if not prompt.strip():
         raise InvalidInput(f"the {name} is empty")
     return prompt
+
+
+def _messages(messages: Any) -> Prompt:
+    valid = isinstance(messages, list) and all(isinstance(message, dict) and "role" in message for message in messages)
+    if not valid or not messages:
+        raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
+    return list(messages)
 
 
 def _response(record: Mapping[str, Any]) -> Response | None:

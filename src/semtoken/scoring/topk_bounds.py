@@ -190,12 +190,7 @@ def step_bounds(
     bounds = _bounds(scorer, lists, neutrality=neutrality, rounding=rounding)
     for i, step in enumerate(steps):
         if step.listed.stands_for and not bounds.certain[i]:
-            # Tokens that it may be and that differ in what they count: one a cluster, one of all alone in theirs.
-            members = ((token, scorer.cluster_of(token)) for token in step.listed.stands_for)
-            each = [
-                step._replace(listed=_as_if(step.listed, token))
-                for token in list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
-            ]
+            each = [step._replace(listed=_as_if(step.listed, token)) for token in _one_a_cluster(scorer, step.listed)]
             sets = [prefixes[i]] * len(each)
             columns = step_lists(each, sets, scorer.vocabulary.size)
             found = _bounds(scorer, columns, neutrality=neutrality, rounding=rounding)
@@ -256,6 +251,12 @@ def _usual_sums(
     return lower, upper, 0.0 if listed.complete and off <= ROUNDING else off
 
 
+def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
+    """Tokens that it may be and that differ in what they count: one a cluster, and one of all that are alone in it."""
+    members = ((token, scorer.cluster_of(token)) for token in step.stands_for)
+    return list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
+
+
 def _as_if(step: ListedStep, token: int) -> ListedStep:
     """The step if `token` were the chosen one, which has no id of its own in it, and the stand-in another."""
     swap = {step.token: token, token: step.token}
@@ -283,18 +284,7 @@ def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rou
         smallest = np.minimum(_highest(smallest, rounding), 1.0)
         missed += whole * lists.totals
     missing = np.where(lists.complete, 0.0, np.maximum(1.0 - lists.totals, 0.0) + missed)
-    # How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens.
-    pairs = zip(lists.tokens.tolist(), lists.opening.tolist(), strict=True)
-    sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
-    entries = lists.beginnings
-    if scorer.rules.prefix_matching and len(entries.ids):
-        tokens, opening = lists.tokens[entries.steps], lists.opening[entries.steps]
-        further = scorer.in_prefix_set(entries.ids)
-        further &= ~(scorer.in_cluster(tokens, entries.ids) | scorer.alike(tokens, entries.ids))
-        if neutrality:
-            further &= ~scorer.are_neutral(entries.ids, opening)
-        sizes += np.bincount(entries.steps[further], minlength=lists.size)
-    unseen = sizes - np.bincount(steps[kinds > 0], minlength=n)
+    unseen = _sizes(scorer, lists, neutrality=neutrality) - np.bincount(steps[kinds > 0], minlength=n)
     unsure = ambiguous + lists.unmapped + lists.doubtful + lists.alike * (not scorer.rules.same_spelling)
     upper = lower + unsure + np.minimum(missing, np.maximum(unseen, 0) * smallest)
     slack = np.where(lists.complete & (slack <= ROUNDING), 0.0, slack)
@@ -342,6 +332,21 @@ def _shares_off(probabilities: FloatArray, higher: FloatArray, steps: IdArray, n
     sums = np.bincount(steps, probabilities, minlength=n)
     wider = np.bincount(steps, higher, minlength=n)
     return np.asarray(np.log(np.divide(wider, sums, out=np.ones(n), where=sums > 0)))
+
+
+def _sizes(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> IdArray:
+    """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
+    pairs = zip(lists.tokens.tolist(), lists.opening.tolist(), strict=True)
+    sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
+    entries = lists.beginnings
+    if scorer.rules.prefix_matching and len(entries.ids):
+        tokens, opening = lists.tokens[entries.steps], lists.opening[entries.steps]
+        further = scorer.in_prefix_set(entries.ids)
+        further &= ~(scorer.in_cluster(tokens, entries.ids) | scorer.alike(tokens, entries.ids))
+        if neutrality:
+            further &= ~scorer.are_neutral(entries.ids, opening)
+        sizes += np.bincount(entries.steps[further], minlength=lists.size)
+    return sizes
 
 
 def _unclear_masses(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:

@@ -108,13 +108,17 @@ def _adapt(tokenizer: Any) -> tuple[int, Callable[..., str], Callable[[int], str
 def _token_strings(tokenizer: Any) -> Callable[[int], str | bytes | None]:
     inner = getattr(getattr(tokenizer, "tokenizer", None), "instruct_tokenizer", None)
     if inner is not None:  # Mistral's own tokenizers know the bytes of a piece
-        if hasattr(inner.tokenizer, "id_to_byte_piece") and type(inner.tokenizer).__name__ == "Tekkenizer":
-            specials = inner.tokenizer.num_special_tokens
-            return lambda i: None if i < specials else bytes(inner.tokenizer.id_to_byte_piece(i))
-        return lambda i: str(inner.tokenizer.id_to_piece(i))
+        return _mistral_pieces(inner.tokenizer)
     if hasattr(tokenizer, "convert_ids_to_tokens"):
         return lambda i: tokenizer.convert_ids_to_tokens(i)
     return lambda i: None
+
+
+def _mistral_pieces(tokenizer: Any) -> Callable[[int], str | bytes | None]:
+    if hasattr(tokenizer, "id_to_byte_piece") and type(tokenizer).__name__ == "Tekkenizer":
+        specials = tokenizer.num_special_tokens
+        return lambda i: None if i < specials else bytes(tokenizer.id_to_byte_piece(i))
+    return lambda i: str(tokenizer.id_to_piece(i))
 
 
 def _cleans_up(tokenizer: Any) -> bool:

@@ -99,7 +99,10 @@ class Watch:
         self._entered = threading.Event()
         """Set while there are requests: the thread that writes sleeps where there are none."""
         self._writer: threading.Thread | None = None
-        # Take in a step of nobody's: to compile or load the code at the first request would make it seem idle.
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Take in a step of nobody's: to compile or load the code at the first request would make it seem idle."""
         rows, answers = np.zeros((1, self.scorer.vocabulary.size), dtype=np.float32), AnswerBatch(self.scorer)
         answers.add([0], self._copied(rows, [0]), [0], [0])
 
@@ -175,17 +178,7 @@ class Watch:
         if entry.chosen == 0:
             self._begin(watched)
         elif watched.held is None and watched.error is None and entry.chosen != watched.length:
-            # Take up an answer that was written down when its request left the batch.
-            try:
-                record = load_record(self.folder, watched.request_id)
-                if record is None:
-                    raise BackendError("its first steps were not seen")
-                answer = LogitsAnswer.from_state_dict(self.scorer, record.answer)
-                self._answers[watched.number], watched.length = answer, len(answer.ids)
-                if record.held is not None:
-                    watched.held, watched.held_row = normalized_rows(record.held[None], self.scorer.vocabulary.size), 0
-            except SemtokenError as error:
-                self.fail(watched, f"it came back into the batch, but {error}")
+            self._resume(watched)
         new = entry.chosen - watched.length
         if new == 1 and watched.held is not None and entry.last != PLACEHOLDER:
             return True
@@ -199,6 +192,19 @@ class Watch:
             record_path(self.folder, watched.request_id).unlink(missing_ok=True)
             del self._answers[watched.number]
             watched.length, watched.held, watched.error = 0, None, None
+
+    def _resume(self, watched: WatchedRequest) -> None:
+        """Take up an answer that was written down when its request left the batch."""
+        try:
+            record = load_record(self.folder, watched.request_id)
+            if record is None:
+                raise BackendError("its first steps were not seen")
+            answer = LogitsAnswer.from_state_dict(self.scorer, record.answer)
+            self._answers[watched.number], watched.length = answer, len(answer.ids)
+            if record.held is not None:
+                watched.held, watched.held_row = normalized_rows(record.held[None], self.scorer.vocabulary.size), 0
+        except SemtokenError as error:
+            self.fail(watched, f"it came back into the batch, but {error}")
 
     def _take_in(self, due: list[tuple[WatchedRequest, int]]) -> None:
         """Reduce held rows, now that the token of each is known: those of one batch together."""

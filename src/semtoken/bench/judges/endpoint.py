@@ -171,11 +171,7 @@ class _Asking:
                 try:
                     reply = await _one_reply(client, request, key)
                 except (openai.OpenAIError, BackendError, ValueError) as error:
-                    status = getattr(error, "status_code", None)
-                    self.hopeless |= status in _HOPELESS
-                    self.in_a_row += 1
-                    text = _without(key, " ".join(str(error).split())) or type(error).__name__
-                    self.failures.append(text[:400])
+                    self._note_failure(error, key)
                 else:
                     self.keep(name, reply)
                     self.kept, self.in_a_row = self.kept + 1, 0
@@ -210,6 +206,13 @@ class _Asking:
             http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks, timeout=endpoint.timeout),
         )
 
+    def _note_failure(self, error: Exception, key: str | None) -> None:
+        status = getattr(error, "status_code", None)
+        self.hopeless |= status in _HOPELESS
+        self.in_a_row += 1
+        text = _without(key, " ".join(str(error).split())) or type(error).__name__
+        self.failures.append(text[:400])
+
 
 async def _one_reply(client: Any, request: Mapping[str, Any], key: str | None) -> JudgeReply:
     """One reply. What a content filter stops is a reply without text: to ask again would change nothing."""
@@ -225,15 +228,17 @@ async def _one_reply(client: Any, request: Mapping[str, Any], key: str | None) -
     choices = getattr(completion, "choices", None)
     if not choices or choices[0].message is None:
         raise BackendError(f"A reply without an answer came: {str(completion)[:200]}.")
-    details = getattr(completion.usage, "prompt_tokens_details", None)
-    return JudgeReply(
-        _without(key, choices[0].message.content or ""),
-        Usage(
-            replies=1,
-            prompt_tokens=getattr(completion.usage, "prompt_tokens", None) or 0,
-            cached_prompt_tokens=getattr(details, "cached_tokens", None) or 0,
-            completion_tokens=getattr(completion.usage, "completion_tokens", None) or 0,
-        ),
+    return JudgeReply(_without(key, choices[0].message.content or ""), _usage(completion.usage))
+
+
+def _usage(usage: Any) -> Usage:
+    """Tokens as the endpoint counts them; 0 where it does not say."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Usage(
+        replies=1,
+        prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        cached_prompt_tokens=getattr(details, "cached_tokens", None) or 0,
+        completion_tokens=getattr(usage, "completion_tokens", None) or 0,
     )
 
 

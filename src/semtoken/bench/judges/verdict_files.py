@@ -66,15 +66,7 @@ def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping
     """
     columns: dict[str, list[Any]] = {}
     for judge, said in verdicts.items():
-        # The columns of one judge, without those that it leaves empty.
-        measured: dict[str, list[Any]] = {
-            f"{judge}_quality": [verdict.quality for verdict in said],
-            f"{judge}_reply": [verdict.reply for verdict in said],
-        }
-        correct = [None if math.isnan(verdict.correct) else int(verdict.correct) for verdict in said]
-        columns |= {judge: correct} | {
-            name: values for name, values in measured.items() if any(v is not None for v in values)
-        }
+        columns |= _columns(judge, said)
     first = next(iter(verdicts))
     rows = []
     for i, item in enumerate(items):
@@ -84,6 +76,16 @@ def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping
             own["correct"] = columns[first][i]
         rows.append(own | {name: values[i] for name, values in columns.items()})
     write_records(path, rows)
+
+
+def _columns(judge: str, verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
+    """The columns of one judge, without those that it leaves empty."""
+    measured: dict[str, list[Any]] = {
+        f"{judge}_quality": [verdict.quality for verdict in verdicts],
+        f"{judge}_reply": [verdict.reply for verdict in verdicts],
+    }
+    correct = [None if math.isnan(verdict.correct) else int(verdict.correct) for verdict in verdicts]
+    return {judge: correct} | {name: values for name, values in measured.items() if any(v is not None for v in values)}
 
 
 @dataclass(frozen=True)
@@ -178,19 +180,20 @@ class ImportedJudge:
     def _entries(self) -> Mapping[str, _Entry]:
         found: dict[str, _Entry] = {}
         for _, where, row in read_rows(self.path):
-            missing = [name for name in ("id", self.column) if name not in row]
-            if missing:
-                raise InvalidInput(
-                    f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}."
-                )
-            value, answer = row[self.column], row.get("response", row.get("answer"))
-            spelled = "" if value is None else str(value).strip().lower()
-            if spelled not in VERDICTS:
-                raise InvalidInput(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
-            known = VERDICTS[spelled]
-            verdict = math.nan if known is None else float(known)
-            id, entry = str(row["id"]), _Entry(where, verdict, answer.strip() if isinstance(answer, str) else None)
+            id, entry = self._entry(row, where)
             if id in found:
                 raise InvalidInput(f"{where}: the id {id!r} stands more than once.")
             found[id] = entry
         return found
+
+    def _entry(self, row: Mapping[str, Any], where: str) -> tuple[str, _Entry]:
+        missing = [name for name in ("id", self.column) if name not in row]
+        if missing:
+            raise InvalidInput(f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}.")
+        value, answer = row[self.column], row.get("response", row.get("answer"))
+        spelled = "" if value is None else str(value).strip().lower()
+        if spelled not in VERDICTS:
+            raise InvalidInput(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
+        known = VERDICTS[spelled]
+        verdict = math.nan if known is None else float(known)
+        return str(row["id"]), _Entry(where, verdict, answer.strip() if isinstance(answer, str) else None)

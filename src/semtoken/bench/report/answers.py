@@ -55,11 +55,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
     for cell in results.cells:
         if cell.log_score is None or judge not in cell.judgements:
             continue
-        # What the run tells of where the scores of a cell come from.
-        models = [one for one in results.settings.get("models", ()) if isinstance(one, Mapping)]
-        model: Mapping[str, Any] = next((one for one in models if one.get("label", one.get("name")) == cell.model), {})
-        raw = "raw" if model.get("backend", "transformers") == "transformers" else None
-        known = Fingerprint(signature=cell.signature, distribution=raw, scores="exact", model=model.get("name"))
+        known = _fingerprint_of(results, cell)
         try:
             calibrator.fingerprint.require_same(known)
         except CalibratorMismatch as error:
@@ -67,20 +63,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
             refused.append(f"{cell.model} on {cell.dataset}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
             continue
         applied = CalibratorInUse(calibrator, known)
-        correct = cell.judgements[judge]
-        lines = [applied.check(cell.log_score, correct)]
-        judged = cell.log_score[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
-        if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
-            lines.append(
-                f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so "
-                "these figures do not show that the promise holds. Check it on other questions."
-            )
-        lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
-        found.append(
-            CellCalibrator(
-                cell.model, cell.dataset, applied, tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
-            )
-        )
+        found.append(CellCalibrator(cell.model, cell.dataset, applied, _lines(cell, judge, applied)))
     if found:
         return found, refused
     if problem is not None:
@@ -89,6 +72,28 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
         f"{results.path} holds no log scores of STC with verdicts of {judge!r}, so a calibrator cannot be applied. Run "
         "it again with this release: `semtoken bench run` takes up where it was."
     )
+
+
+def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
+    """What the run tells of where the scores of a cell come from."""
+    models = [one for one in results.settings.get("models", ()) if isinstance(one, Mapping)]
+    model: Mapping[str, Any] = next((one for one in models if one.get("label", one.get("name")) == cell.model), {})
+    raw = "raw" if model.get("backend", "transformers") == "transformers" else None
+    return Fingerprint(signature=cell.signature, distribution=raw, scores="exact", model=model.get("name"))
+
+
+def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
+    assert cell.log_score is not None
+    correct = cell.judgements[judge]
+    lines = [applied.check(cell.log_score, correct)]
+    judged = cell.log_score[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
+    if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
+        lines.append(
+            f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so these "
+            "figures do not show that the promise holds. Check it on other questions."
+        )
+    lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
+    return tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
 
 
 def promise_of(found: Sequence[CellCalibrator]) -> str:

@@ -263,15 +263,7 @@ def parts_in_words(cells: Sequence[CellFigures]) -> Iterator[str]:
             continue
         said = [_of_part(part, cell.controls[name]) for name, part in PARTS.items() if name in cell.controls]
         if SHUFFLED in cell.controls:
-            shuffled = cell.controls[SHUFFLED]
-            verdicts = {
-                "lower": "Which tokens share a cluster matters: STC beats clusters shuffled within bins of frequency",
-                "higher": "The clusters are worse than shuffled ones (within bins of frequency)",
-                "not shown": "The clusters cannot be told from shuffled ones (within bins of frequency), so nothing "
-                "here shows that meaning helps",
-                "too few answers": "Whether the clusters beat shuffled ones cannot be said from so few answers",
-            }
-            said.append(f"{verdicts[shuffled.to_stc.verdict]} (shuffled {_amount(shuffled.to_stc)}).")
+            said.append(_of_meaning(cell.controls[SHUFFLED]))
         yield f"{cell.title}: {' '.join(said)}"
 
 
@@ -284,6 +276,17 @@ def _of_part(part: str, without: ControlFigures) -> str:
         "too few answers": f"Whether {part} help cannot be said from so few answers",
     }
     return f"{verdicts[without.to_stc.verdict]} (without them {_amount(without.to_stc)})."
+
+
+def _of_meaning(shuffled: ControlFigures) -> str:
+    verdicts = {
+        "lower": "Which tokens share a cluster matters: STC beats clusters shuffled within bins of frequency",
+        "higher": "The clusters are worse than shuffled ones (within bins of frequency)",
+        "not shown": "The clusters cannot be told from shuffled ones (within bins of frequency), so nothing here "
+        "shows that meaning helps",
+        "too few answers": "Whether the clusters beat shuffled ones cannot be said from so few answers",
+    }
+    return f"{verdicts[shuffled.to_stc.verdict]} (shuffled {_amount(shuffled.to_stc)})."
 
 
 def _amount(tested: TestedDifference) -> str:

@@ -183,10 +183,7 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
     yield f"{_capital(about)} has the highest AUROC on {first} {of}."
     if held[0].reference == HEADLINE:
-        # What the headline is, and where it is STC.
-        same = sum(STC in cell.methods and _is_reference(cell.methods[STC]) for cell in held)
-        where = "" if not same else f" On {same} of {len(held)} it ranks as STC does."
-        yield f"{HEADLINE_SAID}{where}"
+        yield from _which_number(held)
     others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_reference is not None]
     if others:
         verdicts = Counter(one.verdict for m in others if (one := m.quality["auroc"].to_reference) is not None)
@@ -197,20 +194,9 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
             f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
         )
     yield from _best_rival(held)
-    # The reference beside sequence probability, which costs nothing, wherever both are.
-    for cell in held:
-        tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
-        if tested is not None and not math.isnan(tested.difference.value):
-            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_difference_text(tested)}."
+    yield from _baseline(held)
     yield from _few(cells)
-    # What the reference adds to the greedy generation.
-    percents = [cell.methods[cell.reference].percent for cell in held]
-    known = [value for value in percents if not math.isnan(value)]
-    if known:
-        yield (
-            f"{_capital(spoken(held[0].reference))} adds {amount(statistics.median(known))} % to the time of the "
-            f"greedy generation{' (median)' if len(known) > 1 else ''}."
-        )
+    yield from _cost(held)
 
 
 def _capital(text: str) -> str:
@@ -221,6 +207,13 @@ def _is_reference(method: MethodFigures) -> bool:
     """Whether a method ranks exactly as the reference does, on every resample."""
     tested = [one.to_reference for one in method.quality.values()]
     return all(one is not None and one.difference.low == one.difference.high == 0 for one in tested)
+
+
+def _which_number(held: Sequence[CellFigures]) -> Iterator[str]:
+    """What the headline is, and where it is STC."""
+    same = sum(STC in cell.methods and _is_reference(cell.methods[STC]) for cell in held)
+    where = "" if not same else f" On {same} of {len(held)} it ranks as STC does."
+    yield f"{HEADLINE_SAID}{where}"
 
 
 def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
@@ -243,6 +236,14 @@ def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     yield f"{sentence}."
 
 
+def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
+    """The reference beside sequence probability, which costs nothing, wherever both are."""
+    for cell in held:
+        tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
+        if tested is not None and not math.isnan(tested.difference.value):
+            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_difference_text(tested)}."
+
+
 def _difference_text(tested: TestedDifference) -> str:
     """A difference with its interval and what it shows."""
     found = tested.difference
@@ -262,20 +263,21 @@ def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
             )
 
 
+def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
+    """What the reference adds to the greedy generation."""
+    percents = [cell.methods[cell.reference].percent for cell in held]
+    known = [value for value in percents if not math.isnan(value)]
+    if known:
+        yield (
+            f"{_capital(spoken(held[0].reference))} adds {amount(statistics.median(known))} % to the time of the "
+            f"greedy generation{' (median)' if len(known) > 1 else ''}."
+        )
+
+
 def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resamples: int) -> Iterator[str]:
     """Sentences on what limits the figures, and on what is missing in them."""
     yield from results.notes
-    # Cells and methods that others have.
-    measured = {(cell.model, cell.dataset) for cell in cells}
-    for cell in results.cells:
-        if (cell.model, cell.dataset) not in measured:
-            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
-            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
-    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
-    wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
-    for found in cells:
-        if lacking := [name for name in wanted if name not in found.methods]:
-            yield f"{found.title}: not there are {', '.join(lacking)}."
+    yield from _missing(results, cells, judge)
     if limit := results.settings.get("limit"):
         yield f"Of each data set a random part was asked, {limit:,} questions at most."
     yield (
@@ -288,3 +290,17 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
     )
     if judge != results.primary_judge:
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
+
+
+def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> Iterator[str]:
+    """Cells and methods that others have."""
+    measured = {(cell.model, cell.dataset) for cell in cells}
+    for cell in results.cells:
+        if (cell.model, cell.dataset) not in measured:
+            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
+            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
+    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
+    wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
+    for found in cells:
+        if lacking := [name for name in wanted if name not in found.methods]:
+            yield f"{found.title}: not there are {', '.join(lacking)}."

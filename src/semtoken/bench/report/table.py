@@ -210,13 +210,7 @@ def latex_table(table: Table) -> str:
     label = rf"\label{{tab:{table.name.replace('_', '-')}}}"
     columns = "".join(alignment[0] for alignment in table.alignments)
     head = [r"\toprule", _latex_row([latex_escaped(name) for name in table.header]), r"\midrule"]
-    body = []
-    for number, group in enumerate(table.groups):
-        if number:
-            body.append(r"\midrule")
-        if group.title:
-            body.append(rf"\multicolumn{{{len(table.header)}}}{{l}}{{\emph{{{latex_escaped(group.title)}}}}} \\")
-        body += [_latex_row([_latex_cell(entry) for entry in row]) for row in group.rows]
+    body = _body(table)
     if len(body) > LONG:
         begin = [rf"\begin{{longtable}}{{{columns}}}", rf"{caption}{label} \\", *head, r"\endhead"]
         lines = [r"{\small", *begin, *body, r"\bottomrule", r"\end{longtable}", "}"]
@@ -224,6 +218,17 @@ def latex_table(table: Table) -> str:
         begin = [r"\begin{table}[htbp]", r"\centering\small", caption, label, rf"\begin{{tabular}}{{{columns}}}", *head]
         lines = [*begin, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     return PREAMBLE + "\n".join(lines) + "\n"
+
+
+def _body(table: Table) -> list[str]:
+    lines = []
+    for number, group in enumerate(table.groups):
+        if number:
+            lines.append(r"\midrule")
+        if group.title:
+            lines.append(rf"\multicolumn{{{len(table.header)}}}{{l}}{{\emph{{{latex_escaped(group.title)}}}}} \\")
+        lines += [_latex_row([_latex_cell(entry) for entry in row]) for row in group.rows]
+    return lines
 
 
 A4_WIDTH = 210

@@ -166,10 +166,7 @@ def answers_in(
         if probabilities is None:
             found.append(unanswered(question, DECLINED))
             continue
-        # Whether probabilities sum to 1, each of them perhaps rounded to two decimals.
-        if not all(0 <= p <= 1 for p in probabilities) or not math.isclose(
-            sum(probabilities), 1, abs_tol=ROUNDED * max(1.0, len(probabilities) / 2)
-        ):
+        if not all(0 <= p <= 1 for p in probabilities) or not _sum_to_one(probabilities):
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
@@ -177,6 +174,11 @@ def answers_in(
             answer_from_server(question, probabilities, mass, spread, _bounds(own.get("bounds"), len(probabilities)))
         )
     return found
+
+
+def _sum_to_one(probabilities: Sequence[float]) -> bool:
+    """Whether probabilities sum to 1, each of them perhaps rounded to two decimals."""
+    return math.isclose(sum(probabilities), 1, abs_tol=ROUNDED * max(1.0, len(probabilities) / 2))
 
 
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:

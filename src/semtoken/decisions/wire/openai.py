@@ -229,13 +229,7 @@ def _state(given: str | list[dict[str, Any]]) -> str:
     if isinstance(given, str):
         return as_text(given)
     items = [_item(one, number) for number, one in enumerate(given)]
-    # An output must name a call that came before it, of its own kind.
-    calls: set[tuple[str, str]] = set()
-    for number, item in enumerate(items):
-        if isinstance(item, FunctionCall | CustomToolCall):
-            calls.add((f"{item.type}_output", item.call_id))
-        elif isinstance(item, ToolOutput) and (item.type, item.call_id) not in calls:
-            raise WireError(f"No call before has the call_id {item.call_id!r:.60}.", ("input", number, "call_id"))
+    _check_calls(items)
     if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
         return as_text(_text(items[0].content))
     return as_text([_read(item) for item in items])
@@ -244,6 +238,16 @@ def _state(given: str | list[dict[str, Any]]) -> str:
 def _item(given: Any, number: int) -> Any:
     found = {"type": "message", **given} if isinstance(given, Mapping) else given
     return validated(_ITEM.validate_python, found, ("input", number))
+
+
+def _check_calls(items: Sequence[Any]) -> None:
+    """An output must name a call that came before it, of its own kind."""
+    calls: set[tuple[str, str]] = set()
+    for number, item in enumerate(items):
+        if isinstance(item, FunctionCall | CustomToolCall):
+            calls.add((f"{item.type}_output", item.call_id))
+        elif isinstance(item, ToolOutput) and (item.type, item.call_id) not in calls:
+            raise WireError(f"No call before has the call_id {item.call_id!r:.60}.", ("input", number, "call_id"))
 
 
 def _read(item: Any) -> dict[str, Any]:

@@ -69,10 +69,6 @@ def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
     on the labelled answers, for every threshold that the promise was tested at.
     """
     threshold = calibrator.threshold
-    # Share answered and expected share of wrong answers, the surest answers first; at most `POINTS` of them.
-    chances = np.asarray(calibrator.chance(list(calibrator.scores)))[::-1]
-    wrong = np.cumsum(1.0 - chances) / np.arange(1, chances.size + 1)
-    shown = np.unique(np.linspace(0, chances.size - 1, min(POINTS, chances.size)).round().astype(int))
     card: dict[str, Any] = {
         "n_labels": calibrator.n,
         "n_correct": calibrator.n_correct,
@@ -81,7 +77,7 @@ def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
         "created": calibrator.created,
         "facts": {name: str(value) for name, value in known_values(calibrator.fingerprint).items()},
         "chances": _chances(calibrator),
-        "expected": [[(i + 1) / chances.size, float(wrong[i])] for i in shown.tolist()],
+        "expected": _expected(calibrator),
     }
     if threshold is not None:
         card["promise"] = threshold.statement
@@ -106,6 +102,14 @@ def _chances(calibrator: Calibrator) -> list[list[float]]:
     bounds = calibrator.chance_bounds(scores)
     columns = (uncertainty, calibrator.chance(scores), bounds[:, 0], bounds[:, 1])
     return [[float(value) for value in row] for row in zip(*columns, strict=True)]
+
+
+def _expected(calibrator: Calibrator) -> list[list[float]]:
+    """Share answered and expected share of wrong answers, the surest answers first; at most `POINTS` of them."""
+    chances = np.asarray(calibrator.chance(list(calibrator.scores)))[::-1]
+    wrong = np.cumsum(1.0 - chances) / np.arange(1, chances.size + 1)
+    shown = np.unique(np.linspace(0, chances.size - 1, min(POINTS, chances.size)).round().astype(int))
+    return [[(i + 1) / chances.size, float(wrong[i])] for i in shown.tolist()]
 
 
 def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> dict[str, Any]:

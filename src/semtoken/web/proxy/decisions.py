@@ -136,9 +136,7 @@ class TextQuestions:
 
     async def _masses(self, work: QuestionsUnderWay) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
-        chosen = self._settings.decisions
-        by_name = {shape.name: shape for shape in served_shapes()}
-        shapes = [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
+        shapes = self._shapes()
         for shape in shapes:
             if shape.path in self._absent and shape is not shapes[-1]:
                 continue
@@ -149,6 +147,11 @@ class TextQuestions:
         tried = " and ".join(shape.path for shape in shapes)
         message = f"The upstream has no route for decisions, and none at {tried} to ask them as texts."
         raise ApiError(502, message, kind="upstream_error", code="no_route")
+
+    def _shapes(self) -> list[type[Shape]]:
+        chosen = self._settings.decisions
+        by_name = {shape.name: shape for shape in served_shapes()}
+        return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
     async def _masses_by(self, shape: type[Shape], work: QuestionsUnderWay) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
@@ -177,23 +180,7 @@ class TextQuestions:
     async def _masses_of_text(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
         try:
-            asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
-            async with AsyncExitStack() as stack:
-                request = replace(
-                    work.client,
-                    target=_target(work.client.target, work.wire, ("/v1" if shape.below_v1 else "") + shape.path),
-                    body=b"",
-                )
-                answer, top = await self._asking.answer(stack, request, asked)
-                if answer.status != 200:
-                    raise await _upstream_error(answer)
-                if not top:
-                    raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
-                reply = await self._reply(answer)
-            payload = read_payload(reply, temperature=asked.temperature)
-            work.read += shape.prompt_tokens(reply) or 0
-            work.model = payload.model or work.model
-            return text.masses(payload)
+            return await self._masses_of(shape, work, text)
         except ApiError as error:
             failed = error
         except BrokenOff as error:
@@ -210,6 +197,25 @@ class TextQuestions:
             param=f"questions[{text.number}]",
             code=failed.code,
         )
+
+    async def _masses_of(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
+        asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
+        async with AsyncExitStack() as stack:
+            request = replace(
+                work.client,
+                target=_target(work.client.target, work.wire, ("/v1" if shape.below_v1 else "") + shape.path),
+                body=b"",
+            )
+            answer, top = await self._asking.answer(stack, request, asked)
+            if answer.status != 200:
+                raise await _upstream_error(answer)
+            if not top:
+                raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
+            reply = await self._reply(answer)
+        payload = read_payload(reply, temperature=asked.temperature)
+        work.read += shape.prompt_tokens(reply) or 0
+        work.model = payload.model or work.model
+        return text.masses(payload)
 
     def _request(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> AnswerRequest:
         extra = self._settings.decision_fields

@@ -82,18 +82,7 @@ class Reader:
         """
         prompt = _readable(asked.shape.prompt(asked.body, choice.index))
         with self._one_at_a_time:
-            # A choice as its model saw it. What is too long in any case is not tokenised.
-            tokenizer = self._stc.tokenizer
-            answer = _answer(choice)
-            size = len(prompt) if is_ids(prompt) else len(prompt_text(tokenizer, prompt, choice.index)) + len(answer)
-            if size > self._longest_text:
-                raise self._too_long(f"{size:,} characters")
-            ids = encode_prompt(tokenizer, prompt, choice.index)
-            read = encode_response(tokenizer, prompt, ids, answer, choice.index)
-            if len(ids) + len(read) >= self._most:
-                raise self._too_long(f"{len(ids) + len(read):,} tokens")
-            by_itself = choice.finish_reason == asked.shape.ends[0] and not asked.shape.has_stop_texts(asked.body)
-            text = _Text(ids, read, by_itself and bool(self._ends) and read[-1:] != [] and read[-1] not in self._ends)
+            text = self._text(asked, prompt, choice)
             if not text.ended:
                 return self._score(text, [])
             found = self._score(text, [self._ends[0]])
@@ -105,6 +94,20 @@ class Reader:
     def _score(self, text: _Text, end: list[int]) -> ScoredResponse:
         [found] = self._stc.score([text.prompt], [text.answer + end])
         return found
+
+    def _text(self, asked: AnswerRequest, prompt: Prompt, choice: PayloadChoice) -> _Text:
+        """A choice as its model saw it. What is too long in any case is not tokenised."""
+        tokenizer = self._stc.tokenizer
+        answer = _answer(choice)
+        size = len(prompt) if is_ids(prompt) else len(prompt_text(tokenizer, prompt, choice.index)) + len(answer)
+        if size > self._longest_text:
+            raise self._too_long(f"{size:,} characters")
+        ids = encode_prompt(tokenizer, prompt, choice.index)
+        read = encode_response(tokenizer, prompt, ids, answer, choice.index)
+        if len(ids) + len(read) >= self._most:
+            raise self._too_long(f"{len(ids) + len(read):,} tokens")
+        by_itself = choice.finish_reason == asked.shape.ends[0] and not asked.shape.has_stop_texts(asked.body)
+        return _Text(ids, read, by_itself and bool(self._ends) and read[-1:] != [] and read[-1] not in self._ends)
 
     def _too_long(self, size: str) -> InvalidInput:
         return InvalidInput(

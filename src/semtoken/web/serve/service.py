@@ -173,17 +173,6 @@ class Service:
         if left < (limit or 1):
             has = f"{longest:,}, the answer asks for {limit or 1:,}"
             raise too_long(room, has, request.prompt_field)
-        # The methods of a request that the server does not apply anyway. What they read must be there already.
-        asked = tuple(name for name in request.block.methods if name not in self._stc.methods)
-        known = readable_with(self._stc.methods)
-        for name in asked:
-            if missing := {reading.what for reading in MethodScores([name]).reads} - known:
-                raise ApiError(
-                    400,
-                    f"{name} reads {', '.join(sorted(missing))} of the model, which is recorded only where the server "
-                    f"was started with --methods {name}.",
-                    param="semtoken.methods",
-                )
         return GenerationBatch(
             prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
             max_tokens=limit or min(request.usual_tokens, left),
@@ -194,10 +183,24 @@ class Service:
             log_probs=top is not None,
             top=top or 0,
             running=bool(request.stream) and request.block.running,
-            methods=asked,
+            methods=self._methods(request),
             question=request.question or "",
             ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
         )
+
+    def _methods(self, request: AnyRequest) -> tuple[str, ...]:
+        """The methods of a request that the server does not apply anyway. What they read must be there already."""
+        asked = tuple(name for name in request.block.methods if name not in self._stc.methods)
+        known = readable_with(self._stc.methods)
+        for name in asked:
+            if missing := {reading.what for reading in MethodScores([name]).reads} - known:
+                raise ApiError(
+                    400,
+                    f"{name} reads {', '.join(sorted(missing))} of the model, which is recorded only where the server "
+                    f"was started with --methods {name}.",
+                    param="semtoken.methods",
+                )
+        return asked
 
     async def whole(self, job: Job) -> dict[str, Any]:
         """Run a job to its end; returns the whole reply."""
