@@ -222,15 +222,7 @@ def _checked(
             f"A label must be true or false, got {labels[bad[0]]:g} at position {bad[0]}. Leave out answers that "
             "nobody judged."
         )
-    keys = _keys(scored, prompts, scores.size)
-    first: dict[Hashable, int] = {}
-    for i, key in enumerate(keys):
-        if key in first:
-            raise InvalidInput(
-                f"Answers {first[key]} and {i} are the same prompt and answer. Repeated answers count as evidence that "
-                "is not there: leave one of them out."
-            )
-        first[key] = i
+    _refuse_duplicates(scored, prompts, scores.size)
     return scores, labels
 
 
@@ -248,6 +240,18 @@ def require_enough(answers: LabelledScores) -> None:
                 f"A calibrator needs at least {FEWEST_OF_EITHER} {kind} answers among the labelled ones. There are "
                 f"{count} of {answers.n}: {FEWEST_OF_EITHER - count} more are missing. Label further answers."
             )
+
+
+def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> None:
+    keys = _keys(scored, prompts, n)
+    first: dict[Hashable, int] = {}
+    for i, key in enumerate(keys):
+        if key in first:
+            raise InvalidInput(
+                f"Answers {first[key]} and {i} are the same prompt and answer. Repeated answers count as evidence that "
+                "is not there: leave one of them out."
+            )
+        first[key] = i
 
 
 def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
@@ -367,6 +371,11 @@ class AnswerRecord:
         return (given,) if isinstance(given, str) and given else tuple(given) if isinstance(given, list) else ()
 
     @property
+    def can_be_labelled(self) -> bool:
+        """Whether it has a label, or answers to judge it by."""
+        return self.correct is not None or bool(self.references)
+
+    @property
     def signature(self) -> str | None:
         """The line that names clusters and rules; None where the file has none."""
         return self.record.get("signature") or None
@@ -420,7 +429,7 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
     InvalidInput
         None has the field of labels, and none has accepted answers to judge by; the message lists what there is.
     """
-    if any(answer.correct is not None or answer.references for answer in answers):
+    if any(answer.can_be_labelled for answer in answers):
         return
     fields = ", ".join(f"'{name}'" for name in answers[0].record)
     raise InvalidInput(
@@ -438,14 +447,7 @@ def answer_record(where: str, record: Mapping[str, Any], label: str = "correct")
     InvalidInput
         A value cannot be used; the message names `where` it stands.
     """
-    value = record.get(label)
-    text = "" if value is None else str(value).strip().lower()
-    if text not in VERDICTS:
-        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
-    verdict = VERDICTS[text]
-    return AnswerRecord(
-        where, record, _score(where, record), None if verdict is None else bool(verdict), _bounds(where, record)
-    )
+    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
 
 
 def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -481,3 +483,11 @@ def _score(where: str, record: Mapping[str, Any]) -> float | None:
     if math.isnan(score) or score > 0:
         raise InvalidInput(f"{where}: 'log_score' must be at most 0, got {score:g}.")
     return score
+
+
+def _label(where: str, value: Any) -> bool | None:
+    text = "" if value is None else str(value).strip().lower()
+    if text not in VERDICTS:
+        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
+    verdict = VERDICTS[text]
+    return None if verdict is None else bool(verdict)

@@ -98,7 +98,7 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
         Paths; a folder stands for its files with the endings of replies, `-` for standard input. A file holds one reply
         as JSON, replies or the chunks of streams as JSON lines, or server-sent events. A line may hold the reply under
         `response`, `reply`, `body` or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files
-        are read as they are. The request may lie in a file beside the reply's, see `REQUEST`.
+        are read as they are. The request may be in a file beside the reply's, see `REQUEST`.
 
     Raises
     ------
@@ -222,17 +222,16 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
         if not line or line.isspace():
             continue
         chunk = _chunk(line)
-        if chunks and (chunk is None or _stream_of(chunk) != _stream_of(chunks[0])):
+        if chunks and (chunks[-1].get("done") or chunk is None or _stream_of(chunk) != _stream_of(chunks[0])):
             yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
             chunks = []
-        if chunk is None or (not chunks and chunk.get("done") is True):
+        if chunk is None:
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True)
-            continue
-        first = first if chunks else number
-        chunks.append(chunk)
-        if chunk.get("done") is True:
-            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
-            chunks = []
+        elif not chunks and chunk.get("done"):  # a whole reply of Ollama's
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk)
+        else:
+            first = first if chunks else number
+            chunks.append(chunk)
     if chunks:
         yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
 

@@ -137,9 +137,7 @@ def calibrate(
     if by is not None and by not in as_methods(choice.methods):
         choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
     if promise == "selective":
-        missing = shortage(
-            sum(answer.correct is not None or bool(answer.references) for answer in answers), alpha, delta
-        )
+        missing = shortage(sum(answer.can_be_labelled for answer in answers), alpha, delta)
         if missing:
             tell(missing)
     known = Fingerprint(task=task)

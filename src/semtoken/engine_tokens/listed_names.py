@@ -200,7 +200,7 @@ class ListedNames:
 
 
 def _lower(names: Sequence[Name]) -> str:
-    """All that some names with bytes spell, in lower case: what no part of it is, none of them is normalised."""
+    """The bytes of some names as one text in lower case: no name can read like a letter that is not in it."""
     return b"\0".join([spelled or b"" for _, _, spelled in names]).decode("utf-8", "replace").lower()
 
 

@@ -129,10 +129,10 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     for shape in known_shapes():
         if shape.detects(replies):
             return shape
-    if told := next(
-        (told for path, told in FOREIGN.items() if value_at(replies[0], path, MISSING) is not MISSING), None
+    if advice := next(
+        (advice for path, advice in FOREIGN.items() if value_at(replies[0], path, MISSING) is not MISSING), None
     ):
-        raise InvalidInput(told)
+        raise InvalidInput(advice)
     raise _unknown("reply", replies[0])
 
 

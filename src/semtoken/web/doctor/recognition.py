@@ -48,7 +48,7 @@ ANY = Known("the server", raw="ask at temperature 1 without top_p, top_k and pen
 
 MLX_LM = Known("mlx-lm")
 MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
-"""Its version, that of mlx, and the platform."""
+"""How its fingerprint reads: its version, that of mlx, and the platform."""
 
 
 def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]:
