@@ -17,7 +17,7 @@ TEXTS = ["a", "A", " a", "Ġa", "▁a", "b", " b", "B ", "é", "Ã©", "<s>", "\
 class LongWay(NameReader):
     """Takes no list for clear."""
 
-    def _clear(self, step: TopStep, chosen: int) -> None:
+    def _clear(self, step: TopStep, chosen: int, position: int) -> None:
         return None
 
 
@@ -69,4 +69,4 @@ def test_most_lists_are_clear() -> None:
     reader = NameReader(names, same_spelling=True)
     for own in (" Lima", " Quito"):
         top = [TopToken(-0.2, None, own, own.encode()), TopToken(-2.0, None, " Paris", b" Paris")]
-        assert reader._clear(TopStep(top[0], top), names.number(TopStep(top[0], top).names[0])) is not None
+        assert reader._clear(TopStep(top[0], top), names.number(TopStep(top[0], top).names[0]), 0) is not None

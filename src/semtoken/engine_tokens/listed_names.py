@@ -8,7 +8,7 @@ spelling if they have it in both, and perhaps if they have it in one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -199,9 +199,9 @@ class ListedNames:
         return found if said is None or "".join(spelled.split()) == "".join(said.split()) else []
 
 
-def _lower(names: Sequence[Name]) -> str:
-    """The bytes of some names as one text in lower case: no name can read like a letter that is not in it."""
-    return b"\0".join([spelled or b"" for _, _, spelled in names]).decode("utf-8", "replace").lower()
+def _lower(spelled: Sequence[bytes]) -> str:
+    """The bytes of some tokens as one text in lower case: no token can read like a letter that is not in it."""
+    return b"\0".join(spelled).decode("utf-8", "replace").lower()
 
 
 def _as_in_files(text: str) -> str:
@@ -222,8 +222,35 @@ class _NamedEntries:
     alike: float = 0.0
     doubtful: float = 0.0
     listed: int = 0
-    others: Sequence[float] = ()
-    """The probabilities of entries that have no numbers, see `ListedStep.others`."""
+
+
+def _listed_step(
+    step: TopStep,
+    position: int,
+    chosen: int,
+    found: Mapping[int, float],
+    probabilities: Sequence[float],
+    listed: int,
+    **more: Any,
+) -> ListedStep:
+    """A step with some entries that are `found`, by their numbers, and the `probabilities` of all that count."""
+    total = math.fsum(probabilities)
+    if total > OVERFULL:
+        raise overfull(total, position)
+    return ListedStep(
+        chosen,
+        math.log(found[chosen]) if found.get(chosen) else -math.inf,
+        list(found),
+        list(found.values()),
+        total,
+        smallest=1.0,  # any number of tokens may be spelled alike
+        complete=False,
+        listed=listed,
+        with_blank=0,
+        without_blank=0,
+        bare=len(step.log_probs) < 2,
+        **more,
+    )
 
 
 class NameReader:
@@ -268,33 +295,10 @@ class NameReader:
                 f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
                 "these are: name the model, or its tokenizer."
             )
-        entries = self._clear(step, chosen) or self._sorted(step, chosen)
-        found = entries.found
-        unclear = (p for _, p in entries.ambiguous)
-        total = math.fsum([*found.values(), *entries.others, *unclear, entries.unmapped, entries.alike])
-        if total > OVERFULL:
-            raise overfull(total, position)
-        return ListedStep(
-            token=chosen,
-            log_prob=math.log(found[chosen]) if found.get(chosen) else -math.inf,
-            ids=list(found),
-            probabilities=list(found.values()),
-            total=total,
-            smallest=1.0,  # any number of tokens may be spelled alike
-            complete=False,
-            listed=entries.listed,
-            with_blank=0,
-            without_blank=0,
-            ambiguous=tuple(entries.ambiguous),
-            unmapped=entries.unmapped,
-            bare=len(log_probs) < 2,
-            alike=entries.alike,
-            doubtful=entries.doubtful,
-            others=step if entries.others else None,
-        )
+        return self._clear(step, chosen, position) or self._unclear(step, chosen, position)
 
-    def _clear(self, step: TopStep, chosen: int) -> _NamedEntries | None:
-        """What `_sorted` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
+    def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
+        """What `_unclear` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
         chosen token, as nearly all are; None for any other.
         """
         names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
@@ -302,21 +306,40 @@ class NameReader:
         keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
         if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
             return None
-        again = 0 if len(set(keys)) == len(keys) or keys[0] not in keys[1:] else keys.index(keys[0], 1)
-        if names[again] != names[0] or log_probs[again] != log_probs[0]:
+        again, distinct = 0, len(set(keys))
+        if distinct < len(keys):
+            again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
+            if not again or distinct < len(keys) - 1 or names[again] != names[0] or log_probs[again] != log_probs[0]:
+                return None
+        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or one.nameless:
             return None
-        if len(set(keys)) < len(keys) - (again > 0) or one.nameless:
-            return None
-        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS:
-            return None
-        others = names[1:again] + names[again + 1 :] if again else names[1:]
-        perhaps = not one.alone and one.normalized[0] in _lower(others)
-        if perhaps and one.normalized in [_SPELLINGS[name].normalized for name in others]:
-            return None
-        own, *rest = map(math.exp, log_probs)
+        others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
+        if not one.alone and one.normalized[0] in _lower(others):
+            entries = (name for i, name in enumerate(names) if i not in (0, again))
+            if one.normalized in [_SPELLINGS[name].normalized for name in entries]:
+                return None
+        probabilities = list(map(math.exp, log_probs))
         if again:
-            del rest[again - 1]
-        return _NamedEntries({chosen: own}, listed=len(others), others=rest)
+            del probabilities[again]
+        found = {chosen: probabilities[0]}
+        return _listed_step(step, position, chosen, found, probabilities, len(others), others=step if others else None)
+
+    def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
+        entries = self._sorted(step, chosen)
+        unclear = (p for _, p in entries.ambiguous)
+        probabilities = [*entries.found.values(), *unclear, entries.unmapped, entries.alike]
+        return _listed_step(
+            step,
+            position,
+            chosen,
+            entries.found,
+            probabilities,
+            entries.listed,
+            ambiguous=tuple(entries.ambiguous),
+            unmapped=entries.unmapped,
+            alike=entries.alike,
+            doubtful=entries.doubtful,
+        )
 
     def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
         """The entries one by one. The chosen token's own number is the one that counts."""

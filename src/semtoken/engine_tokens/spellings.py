@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise, repeat
+from itertools import accumulate, chain, pairwise
+from operator import itemgetter
 from typing import Any
 
 from semtoken.engine_tokens.token_names import (
@@ -122,7 +123,11 @@ def steps_from_items(items: Any, where: str) -> StepList:
     InvalidLogits
         A number is no log-probability.
     """
-    return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(as_list(items, where)))
+    listed = as_list(items, where)
+    usual = _usual_steps(listed)
+    if usual is not None:
+        return StepList(usual)
+    return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(listed))
 
 
 def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
@@ -132,14 +137,14 @@ def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
 
 def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     """An item, and whether its log-probability is missing."""
+    usual = _usual_steps([value])
+    if usual is not None:
+        return usual[0], False
     item = as_object(value, where)
     top = _first(item, BEST)
     if isinstance(top, Mapping):
         top = [{"token": str(name), "logprob": number} for name, number in top.items()]
     entries = as_list([] if top is None else top, f"{where}.top_logprobs")
-    usual = _usual_item(item, entries)
-    if usual is not None:
-        return usual, False
     log_prob = _log_prob(item, where)
     if "probs" in item:  # older servers of llama.cpp give the chosen token's number in the list alone
         names = (entry for entry in entries if isinstance(entry, Mapping) and _first(entry, TEXT) == _first(item, TEXT))
@@ -149,26 +154,31 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     return TopStep(chosen, [_entry(entry, f"{where}.top_logprobs[{j}]") for j, entry in enumerate(entries)]), missing
 
 
-def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | None:
-    """An item as most engines write it; None for any other, which is read token by token or refused.
+def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
+    """The steps of items as most engines write them, all in one form; None for any other, which are read token by
+    token or refused.
 
     There are twenty entries for every token of an answer, so this is what reading a reply costs.
     """
-    tokens = [item, *entries]
-    if set(map(type, tokens)) != {dict} or set(map(len, entries)) not in ({3}, {4}) or len(item) != len(entries[0]) + 1:
-        return None
     try:
-        log_probs = tuple([token["logprob"] for token in tokens])
+        entries = list(map(_BEST_OF, items))
+        tokens = [token for item, best in zip(items, entries, strict=True) for token in (item, *best)]
+        fields = set(map(len, chain.from_iterable(entries)))
+        if fields not in ({3}, {4}) or set(map(len, items)) != {min(fields) + 1} or not all(entries):
+            return None
+        log_probs = list(map(_NUMBER_OF, tokens))
         if set(map(type, log_probs)) != {float} or not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # or NaN
             return None
-        texts, spelled = [token["token"] for token in tokens], [token["bytes"] for token in tokens]
-        if len(item) == 4:
-            names = _WITHOUT_IDS.of(texts, spelled)
-        else:  # llama.cpp's
-            names = _WITH_IDS.of(texts, spelled, [token["id"] for token in tokens])
-    except (KeyError, TypeError, ValueError):
+        names, written = (_WITHOUT_IDS, _BYTES_OF) if fields == {3} else (_WITH_IDS, _BYTES_AND_ID_OF)  # llama.cpp's
+        found = names.of(list(map(_TEXT_OF, tokens)), list(map(written, tokens)))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
-    return TopStep.of_columns(names, log_probs)
+    ends = list(accumulate([len(best) + 1 for best in entries], initial=0))
+    return tuple([TopStep.of_columns(found[a:b], tuple(log_probs[a:b])) for a, b in pairwise(ends)])
+
+
+_TEXT_OF, _NUMBER_OF, _BYTES_OF, _BEST_OF = map(itemgetter, ("token", "logprob", "bytes", "top_logprobs"))
+_BYTES_AND_ID_OF = itemgetter("bytes", "id")
 
 
 class _WrittenNames:
@@ -178,34 +188,32 @@ class _WrittenNames:
 
     def __init__(self) -> None:
         self._names: dict[str, Name] = {}
-        self._spelled: dict[str, Any] = {}
-        self._ids: dict[str, Any] = {}
+        self._written: dict[str, Any] = {}
 
-    def of(self, texts: list[Any], spelled: list[Any], ids: list[Any] | None = None) -> tuple[Name, ...]:
-        """The names of some tokens.
+    def of(self, texts: list[Any], written: list[Any]) -> tuple[Name, ...]:
+        """The names of some tokens by their texts, and bytes (or null) or pairs of bytes and id.
 
         Raises
         ------
-        TypeError, ValueError
+        InvalidInput, TypeError, ValueError
             A text is no text, an id none from 0 on, or bytes are no list of bytes.
         """
         names = tuple(map(self._names.get, texts))
-        if (
-            all(names)
-            and list(map(self._spelled.get, texts)) == spelled
-            and (ids is None or list(map(self._ids.get, texts)) == ids)
-        ):
+        if all(names) and list(map(self._written.get, texts)) == written:
             return names  # type: ignore[return-value]
-        return tuple(map(self._name, texts, spelled, repeat(None) if ids is None else map(as_id, ids, repeat("id"))))
+        return tuple(map(self._name, texts, written))
 
-    def _name(self, text: Any, numbers: Any, token: int | None) -> Name:
+    def _name(self, text: Any, written: Any) -> Name:
+        numbers, token = written if type(written) is tuple else (written, None)
         if type(text) is not str or not (numbers is None or type(numbers) is list):
             raise TypeError
+        token = None if written is numbers else as_id(token, "id")
         name = _NAMES[text, token, None if numbers is None else bytes(numbers)]
         if len(text) <= LONGEST_KEPT:
             if len(self._names) >= NAMES_KEPT:
                 self._names.clear()
-            self._names[text], self._spelled[text], self._ids[text] = name, numbers and list(numbers), token
+            numbers = numbers and list(numbers)
+            self._names[text], self._written[text] = name, numbers if token is None else (numbers, token)
         return name
 
 
@@ -388,7 +396,10 @@ def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
 
 def has_twice(steps: Sequence[TopStep]) -> bool:
     """Whether a step is there twice with the same list, or twice in a row, with numbers that are no round ones."""
-    exact = [step.log_probs[0] != round(step.log_probs[0], 4) for step in steps]
+    own = [step.log_probs[0] for step in steps]
+    if len(set(own)) == len(own):
+        return False
+    exact = [number != round(number, 4) for number in own]
     if any(is_exact and one == other for is_exact, (one, other) in zip(exact, pairwise(steps), strict=False)):
         return True
     full = [step.log_probs for step, is_exact in zip(steps, exact, strict=True) if is_exact and len(step.names) > 2]
@@ -400,6 +411,8 @@ def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
 
     There a blank is "Ġ" or "▁", and a byte "<0x0A>"; no name holds white space itself.
     """
+    if any(map(str.isspace, "".join([step.names[0][1] or "" for step in steps]))):
+        return None
     whole = "".join([text for step in steps for _, text, _ in step.names if text])
     if not any(mark in whole for mark in (*BLANKS, "<0x")) or any(map(str.isspace, whole)):
         return None
@@ -424,6 +437,9 @@ def _name_in_files(name: Name) -> Name:
     return token_id, decoded, piece
 
 
+_SPELLED = itemgetter(2)
+
+
 class BorrowedNames:
     """Removes the name of a whole character from the last of the tokens that spell pieces of it.
 
@@ -443,7 +459,7 @@ class BorrowedNames:
         names = step.names
         if self._inside:
             step = step.renamed(map(_unborrowed, names))
-        elif b"" in [spelled for _, _, spelled in names]:
+        elif b"" in map(_SPELLED, names):
             step = step.renamed(map(_without_no_bytes, names))
         self._inside = is_unnamed(step.names[0])
         return step
