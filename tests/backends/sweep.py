@@ -49,6 +49,7 @@ def outcome_of(kind: str) -> Outcome:
     try:
         backend = TransformersBackend(model, tiny.byte_level_bpe())
         proof = backend.proof
+        used = _used(proof)
     except VocabularyMismatch:
         return Outcome("unmade", "its vocabulary has a size of its own")
     except SemtokenError as error:
@@ -61,7 +62,7 @@ def outcome_of(kind: str) -> Outcome:
         return Outcome("refused", str(error))
     except Exception as error:
         return Outcome("wrong", f"{type(error).__name__}: {error}".splitlines()[0][:100])
-    return Outcome(*_used(proof))
+    return Outcome(*used)
 
 
 def _cause(message: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 
 import semtoken as st
 from semtoken.backends.transformers import TransformersBackend
-from semtoken.backends.transformers.proof import Proof, proof_of
+from semtoken.backends.transformers.proof import Proof
 from semtoken.errors import BackendError, ModelError
 from tests import tiny
 from tests.backends.plain_pass import PROMPTS, off, tiny_model, ways
@@ -51,6 +52,7 @@ def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
 def test_every_way_to_ask_has_the_numbers_of_a_plain_pass(kind: str) -> None:
     backend = backend_of(kind)
     assert_right(backend)
+    backend.proof.all()
     assert 0 < backend.proof.tokens <= 60
 
 
@@ -66,7 +68,7 @@ def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
 def test_without_a_proof_every_text_is_read_alone_and_whole() -> None:
     model = tiny_model("Llama")
     backend = TransformersBackend(model, tiny.byte_level_bpe(), prove=False)
-    assert backend.proof == Proof() and not backend.joins and not backend.reads_trees
+    assert backend.proof.all() == Proof.unproved().all() and not backend.joins and not backend.reads_trees
     assert_right(backend)
     with pytest.raises(BackendError, match=r"settings cannot be followed: repetition_penalty"):
         st.STC(backend).generate(PROMPTS[0], repetition_penalty=1.2)
@@ -81,22 +83,52 @@ def test_a_model_that_never_gives_the_same_numbers_is_refused() -> None:
     model = tiny_model("Llama")
     model.model.norm.register_forward_hook(lambda module, args, output: output + 0.1 * torch.randn_like(output))
     with pytest.raises(ModelError, match="other numbers when it reads the same text again"):
-        _ = TransformersBackend(model, tiny.byte_level_bpe()).proof
+        _ = TransformersBackend(model, tiny.byte_level_bpe()).proof.generates
 
 
 def test_a_proof_is_kept_and_belongs_to_these_weights(tmp_path: Path) -> None:
     first = backend_of("Llama")
-    made = first.proof
+    made = first.proof.all()
     [kept] = (tmp_path / "cache" / "proofs").iterdir()
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"tokens": 59}))
     assert backend_of("Llama").proof.tokens == 59
     kept.write_text("{")
-    assert backend_of("Llama").proof == made
+    assert backend_of("Llama").proof.all() == made
     other = tiny_model("Llama")
     with torch.no_grad():
         other.lm_head.weight.mul_(2)
-    _ = TransformersBackend(other, tiny.byte_level_bpe()).proof
+    _ = TransformersBackend(other, tiny.byte_level_bpe()).proof.padded
     assert len(list((tmp_path / "cache" / "proofs").iterdir())) == 2
+
+
+def test_each_way_is_found_out_when_it_is_first_asked_for_and_kept() -> None:
+    backend = backend_of("Llama")
+    assert backend.proof.tokens == 0
+    backend.next_log_probs(PROMPTS[:1], [[5]])
+    assert backend.proof.tokens == 7 + 8 + 4  # a plain pass, two rows, more of both
+    backend.generate(PROMPTS[:1], st.backends.base.Decoding(max_new_tokens=2))
+    assert backend.proof.tokens == 19 + 10
+    again = backend_of("Llama")  # as in another process
+    again.generate(PROMPTS[:1], st.backends.base.Decoding(max_new_tokens=2))
+    assert again.proof.padded and again.proof.tokens == 29
+    again.generate(PROMPTS, st.backends.base.Decoding(max_new_tokens=2))
+    assert again.proof.tokens == 29 + 7 + 8 + 8
+
+
+def test_passes_of_other_threads_are_not_taken_for_those_of_the_proof() -> None:
+    model, done = tiny_model("Llama"), threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            model(input_ids=torch.tensor([[5, 6, 7]]))
+
+    other = threading.Thread(target=read)
+    other.start()
+    try:
+        assert TransformersBackend(model, tiny.byte_level_bpe()).proof.generates == "padded"
+    finally:
+        done.set()
+        other.join()
 
 
 class TestStates:
@@ -182,6 +214,6 @@ def test_the_proof_of_a_wrapper_is_not_that_of_the_model_in_it() -> None:
         def forward(self, input_ids: Any, attention_mask: Any = None, **ignored: Any) -> Any:
             return model(input_ids=input_ids, attention_mask=attention_mask)
 
-    proof = proof_of(Shifted().eval(), vocabulary, 1)
+    proof = Proof.of(Shifted().eval(), vocabulary, 1)
     assert proof.together and not proof.padded and not proof.continued and proof.generates == "never"
     assert np.isfinite(proof.noise)

@@ -109,15 +109,13 @@ def doctor(
 
 def _examine_model(model: str, revision: str | None, as_json: bool) -> None:
     """Load a model of transformers, and show which ways of reading it are equal to a plain pass."""
-    from dataclasses import asdict
-
     from semtoken.backends.load import load_backend
     from semtoken.backends.transformers import TransformersBackend
 
     backend = load_backend("transformers", model, revision=revision)
     assert isinstance(backend, TransformersBackend)
     if as_json:
-        typer.echo(json_line(asdict(backend.proof)))
+        typer.echo(json_line(backend.proof.all()))
         return
     out.print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
     for line in backend.proof.lines():

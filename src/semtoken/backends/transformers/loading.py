@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
@@ -77,7 +77,7 @@ def load_transformers(
     revision, trust_remote_code
         As in transformers.
     prove
-        As for `TransformersBackend`; the model proves itself now.
+        As for `TransformersBackend`.
     **options
         Anything else that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
         `attn_implementation`, `max_memory`, ...), and attributes of the model's configuration.
@@ -133,10 +133,7 @@ def load_transformers(
         tokenizer.chat_template = tokenizer.chat_template or processor.chat_template
         if stranger:
             check_template(model_or_path, tokenizer.chat_template)
-    backend = TransformersBackend(model.eval(), tokenizer, prove=prove, processor=processor, without_images=without)
-    with suppress(ModelError) if processor is not None else nullcontext():  # it may read images, and refuse texts
-        _ = backend.proof
-    return backend
+    return TransformersBackend(model.eval(), tokenizer, prove=prove, processor=processor, without_images=without)
 
 
 def _processor(model_or_path: str, source: dict[str, Any]) -> tuple[Any, str]:

@@ -44,7 +44,7 @@ from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch
 from semtoken.backends.transformers.passes import Passes
 from semtoken.backends.transformers.plain import write_plainly
-from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each, proof_of
+from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import (
@@ -90,8 +90,8 @@ class TransformersBackend:
     tokenizer
         The tokenizer of the model.
     prove
-        Whether the model is tried before it is first used (`Proof`). Otherwise nothing is taken as known of it: every
-        token is read in a pass over its whole text alone, which is slow.
+        Whether each way of reading the model is tried before it is first used (`Proof`). Otherwise nothing is taken as
+        known of it: every token is read in a pass over its whole text alone, which is slow.
     processor
         Of a model that reads images too: turns messages with images into its inputs.
     without_images
@@ -142,15 +142,9 @@ class TransformersBackend:
 
     @cached_property
     def proof(self) -> Proof:
-        """Which ways of reading this model are equal to a plain pass.
-
-        Raises
-        ------
-        ModelError
-            Two equal passes differ, or what the model predicts depends on tokens that come later.
-        """
+        """Which ways of reading this model are equal to a plain pass; each is found out when it is asked for."""
         self._end_training_mode()
-        return proof_of(self.model, self.vocabulary, self._padding) if self._prove else Proof()
+        return Proof.of(self.model, self.vocabulary, self._padding) if self._prove else Proof.unproved()
 
     @property
     def passes(self) -> Passes:
@@ -161,7 +155,8 @@ class TransformersBackend:
         """The proof of the model, which is in evaluation mode. Prompts with images are tried in their own way."""
         self._end_training_mode()
         if prompts and all(isinstance(ids, ImagePrompt) for ids in prompts):
-            return Proof(generates="alone")
+            _ = self.proof.follows  # the only passes that change how other threads read
+            return Proof.unproved(generates="alone")
         return self.proof
 
     def _end_training_mode(self) -> None:
@@ -246,9 +241,10 @@ class TransformersBackend:
         images = any(isinstance(ids, ImagePrompt) for ids in encoded)
         if proof.generates == "never":
             return self._write_plainly(encoded, decodings, observers)
-        resumes = proof.resumes and self._settings(decodings[0]).use_cache is not False
-        resumes = resumes and decodings[0].options.get("use_cache") is not False and not images
-        prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes else None
+        caches = not (self._settings(decodings[0]).use_cache is False or decodings[0].options.get("use_cache") is False)
+        several = n > 1 or (len(encoded) > 1 and (decodings[0].share_prefix or decodings[0].batch_size > 1))
+        resumes = several and caches and not images and proof.resumes
+        prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes and proof.continued else None
         shrinks = resumes and only_usual(self.model.generation_config) and not any(one.options for one in decodings)
         found: dict[int, Completion] = {}
         equal = prefix is not None or proof.generates == "equal"
@@ -318,7 +314,7 @@ class TransformersBackend:
             A prompt that is longer than the model reads.
         """
         require_readings(self, observers)
-        self._tried()
+        _ = self.joins, self.reads_trees  # found out before observers look
         inside = Inside(observers)
         rows = JoiningRows(self, observers, inside)
         with inside.watching(self.model):

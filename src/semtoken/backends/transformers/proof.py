@@ -2,7 +2,8 @@
 
 Batches, padding, caches, trees and transformers' own `generate` are ways to need fewer passes. Whether a model gives
 the same numbers in each is no matter of its name or of its signature, so a few short passes (60 tokens at most) find
-out; what differs is not used. The result is kept in the cache folder, by a hash of the weights.
+out, each when a way is first asked for; what differs is not used. What was found is kept in the cache folder, by a hash
+of the weights.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import RLock, get_ident
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,38 +41,111 @@ from transformers import LogitsProcessor  # noqa: E402
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
-VERSION = 2
+VERSION = 3
 """The version of the passes below. Proofs that another version kept are made again."""
 WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
 """Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
 LENGTH = 7
 """Tokens of the text that is read in all ways."""
+STEPS = 2
+"""Passes of `generate` that are compared."""
 
 
-@dataclass(frozen=True)
+Value = TypeVar("Value")
+
+
+class _Way(Generic[Value]):
+    """A property of a `Proof` that is found out when it is first asked for, by a method of `_Prover`."""
+
+    def __init__(self, without: Value, stage: str) -> None:
+        self.without = without
+        """What holds where nothing is known of a model."""
+        self.stage = stage
+
+    def __set_name__(self, owner: type[Proof], name: str) -> None:
+        self.name = name
+
+    def __get__(self, proof: Proof, owner: type[Proof]) -> Value:
+        return proof.asked(self)
+
+
 class Proof:
-    """Which ways of reading a model give the numbers of one plain pass over the text alone."""
+    """Which ways of reading a model give the numbers of one plain pass over the text alone.
 
-    takes: tuple[str, ...] = ()
+    Each is found out when it is first asked for. Nothing may watch the model then.
+
+    Raises
+    ------
+    ModelError
+        When it is asked: two equal passes differ, or what the model predicts depends on tokens that come later.
+    """
+
+    takes = _Way[tuple[str, ...]]((), "reading")
     """Arguments that its passes are given."""
-    together: bool = False
+    together = _Way(False, "reading")
     """Rows of one length in one pass."""
-    padded: bool = False
+    padded = _Way(False, "reading")
     """Rows of different lengths, padded at the left, in one pass."""
-    continued: bool = False
+    continued = _Way(False, "reading")
     """Further tokens behind a cache of those before, some at a time and one by one."""
-    joined: bool = False
-    """Rows of several caches, put together while they are being written."""
-    trees: bool = False
-    """Several texts as one tree of tokens."""
-    generates: Generates = "never"
-    """In which batches transformers' `generate` gives them."""
-    resumes: bool = False
-    """`generate` behind a cache that it is handed: several samples of a prompt, shared beginnings, smaller batches."""
-    noise: float = 0.0
+    noise = _Way(0.0, "reading")
     """Relative difference between two ways that are equal: rounding."""
-    tokens: int = 0
-    """How many tokens were read to find out."""
+    follows = _Way(False, "windows")
+    """Of a long text, a plain pass sees no more than what the cache keeps."""
+    pads = _Way(False, "windows")
+    """Padding changes nothing in a long text."""
+    joined = _Way(False, "joining")
+    """Rows of several caches, put together while they are being written."""
+    trees = _Way(False, "trees")
+    """Several texts as one tree of tokens."""
+    generates = _Way[Generates]("never", "generating")
+    """In which batches transformers' `generate` gives them."""
+    resumes = _Way(False, "resuming")
+    """`generate` behind a cache that it is handed: several samples of a prompt, shared beginnings, smaller batches."""
+
+    def __init__(self, prover: _Prover | None, known: _Known) -> None:
+        self._prover, self._known = prover, known
+
+    @classmethod
+    def of(cls, model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
+        """The proof of a model, with what is known of it or was kept."""
+        known = None
+        with suppress(TypeError):
+            known = _KNOWN.get(model)
+        if known is None:
+            known = _Known(_kept(key := _key(model)), key)
+            with suppress(TypeError):
+                known = _KNOWN.setdefault(model, known)
+        return cls(_Prover(model, vocabulary, padding), known)
+
+    @classmethod
+    def unproved(cls, **known: Any) -> Proof:
+        """That of a model of which nothing else is taken as known than what is given."""
+        return cls(None, _Known({way.name: way.without for way in WAYS} | known))
+
+    def asked(self, way: _Way[Value]) -> Value:
+        """What is known of a way, or is found out now."""
+        ways = self._known.ways
+        with self._known.lock:
+            if way.name not in ways and self._prover is not None:
+                with warnings.catch_warnings(), torch.inference_mode():  # about arguments that are only tried
+                    warnings.simplefilter("ignore")
+                    useful = way.stage == "windows" or self._prover.finite
+                    found = getattr(self._prover, way.stage)(self) if useful else {}
+                ways |= {one.name: found.get(one.name, one.without) for one in WAYS if one.stage == way.stage}
+                ways["tokens"] = self.tokens + self._prover.read
+                self._prover.read = 0
+                _keep(self._known)
+            return cast(Value, ways[way.name])
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were read to find out what is known by now."""
+        return int(self._known.ways.get("tokens", 0))
+
+    def all(self) -> dict[str, Any]:
+        """All ways by name, and how many tokens were read to find out."""
+        return {way.name: self.asked(way) for way in WAYS} | {"tokens": self.tokens}
 
     def lines(self) -> list[str]:
         """What holds and what does not, in words, for people."""
@@ -90,29 +166,22 @@ class Proof:
         return [*said, f"transformers' generate: {how[self.generates]}"]
 
 
-def proof_of(model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
-    """The proof of a model: known, kept from before, or made now.
-
-    Raises
-    ------
-    ModelError
-        Two equal passes differ, or what the model predicts depends on tokens that come later.
-    """
-    with suppress(KeyError, TypeError):
-        return _KNOWN[model]
-    key = _key(model)
-    found = _kept(key)
-    if found is None:
-        with warnings.catch_warnings():  # about arguments that are only tried
-            warnings.simplefilter("ignore")
-            found = _Prover(model, vocabulary, padding).prove()
-        _keep(key, found)
-    with suppress(TypeError):
-        _KNOWN[model] = found
-    return found
+WAYS: tuple[_Way[Any], ...] = tuple(way for way in vars(Proof).values() if isinstance(way, _Way))
 
 
-_KNOWN: WeakKeyDictionary[Any, Proof] = WeakKeyDictionary()
+@dataclass
+class _Known:
+    """What is known of a model."""
+
+    ways: dict[str, Any]
+    """By name, and the number of tokens that were read."""
+    key: str | None = None
+    """What it is kept by; None where it is not kept."""
+    lock: Any = field(default_factory=RLock)
+    """One thread finds out; its passes may not run beside others, see `_Prover.windows`."""
+
+
+_KNOWN: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 
 
 def _key(model: Any) -> str | None:
@@ -129,78 +198,92 @@ def _key(model: Any) -> str | None:
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
 
 
-def _kept(key: str | None) -> Proof | None:
+def _kept(key: str | None) -> dict[str, Any]:
+    """What was kept of a model: the ways that were asked for, or nothing."""
     if key is None:
-        return None
+        return {}
     try:
         given = json.loads((cache_root() / "proofs" / f"{key}.json").read_text(encoding="utf-8"))
-        found = Proof(**(given | {"takes": tuple(given["takes"])}))
+        found = {"tokens": int(given["tokens"])} | {way.name: given[way.name] for way in WAYS if way.name in given}
     except (OSError, ValueError, TypeError, KeyError):
-        return None
-    whole = set(found.takes) <= ARGUMENTS and found.generates in get_args(Generates)
-    flags = [getattr(found, one.name) for one in fields(Proof) if one.type == "bool"]
-    return found if whole and all(type(flag) is bool for flag in flags) else None
+        return {}
+    if "takes" in found:
+        found["takes"] = tuple(found["takes"])
+    typed = all(type(found.get(way.name, way.without)) is type(way.without) for way in WAYS)
+    known = set(found.get("takes", ())) <= ARGUMENTS and found.get("generates", "never") in get_args(Generates)
+    return found if typed and known else {}
 
 
-def _keep(key: str | None, proof: Proof) -> None:
-    if key is not None:
+def _keep(known: _Known) -> None:
+    if known.key is not None:
         with suppress(OSError):  # a folder that cannot be written: the model is asked again next time
-            path = cache_root() / "proofs" / f"{key}.json"
+            path = cache_root() / "proofs" / f"{known.key}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(path, json.dumps(asdict(proof)))
+            replace_text(path, json.dumps(known.ways))
 
 
 @dataclass
 class _Prover:
+    """The passes over a model. Each of its stages takes the `Proof` that asks, and returns ways by name."""
+
     model: Any
     vocabulary: Vocabulary
     padding: int
-    ids: list[int] = field(init=False)
-    expected: torch.Tensor = field(init=False)
-    """[LENGTH, V] log-probabilities behind each token, of a plain pass."""
-    tolerance: float = 0.0
     read: int = 0
+    """How many tokens were read since somebody counted them."""
 
-    @torch.inference_mode()
-    def prove(self) -> Proof:
+    @cached_property
+    def ids(self) -> list[int]:
+        """The text that is read in all ways."""
         ordinary = np.flatnonzero(~(self.vocabulary.special | self.vocabulary.blank))
         places = np.random.default_rng(0).choice(len(ordinary), LENGTH, replace=len(ordinary) < LENGTH)
-        self.ids = ordinary[places].tolist()
+        return [int(token) for token in ordinary[places]]
+
+    @cached_property
+    def expected(self) -> torch.Tensor:
+        """[LENGTH, V] log-probabilities behind each token, of a plain pass."""
         try:
-            self.expected = self._log_probs(self._whole(LENGTH))
+            return self._log_probs(self._whole(LENGTH))
         except Exception as error:  # of a model of others
             raise ModelError(f"{self._name} cannot read {LENGTH} ordinary tokens: {one_line_of(error)}") from error
-        if not torch.isfinite(self.expected).any(dim=-1).all():
-            return Proof(tokens=self.read)  # NaN: the first answer says at which step
-        floor = torch.finfo(self.model.dtype).eps ** 0.75
-        self.tolerance = 4 * floor
-        passes, output, differences = self._first_pass()
-        proof = Proof(takes=tuple(sorted(passes.takes)))
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether there are numbers to compare; otherwise the first answer says at which step they are not."""
+        return bool(torch.isfinite(self.expected).any(dim=-1).all())
+
+    def _rounding(self, noise: float) -> float:
+        """The largest relative difference that is rounding, given that of a row that is read as in a plain pass."""
+        floor = float(torch.finfo(self.model.dtype).eps ** 0.75)
+        return min(max(floor, 8 * noise), 4 * floor)
+
+    @cached_property
+    def tolerance(self) -> float:
+        """The largest difference of what is equal, by the row without padding of the first pass."""
+        return self._rounding(self.first[2][1])
+
+    def reading(self, proof: Proof) -> dict[str, Any]:
+        """Rows of a batch, padded or not, and behind a cache."""
+        passes, _, differences = self.first
+        found: dict[str, Any] = {"takes": tuple(sorted(passes.takes))}
         if differences[1] > self.tolerance:
             self._require_causal()
-            proof = replace(proof, **self._alone(passes))
-        else:
-            noise = float(differences[1])
-            self.tolerance = min(max(floor, 8 * noise), 4 * floor)
-            proof = replace(proof, noise=noise, **self._together(passes, output, differences))
-        follows, pads = self._beyond_windows(passes, getattr(output, "past_key_values", None))
-        if not pads:
-            proof = replace(proof, padded=False, joined=False)
-        if not follows:
-            return replace(proof, continued=False, joined=False, trees=False, tokens=self.read)
-        proof = self._generating(proof, pads)
-        return replace(proof, tokens=self.read)
+            return found | {"continued": proof.follows and _holds(self._continues_alone)}
+        _, padded, continued = self.further
+        found |= {"together": True, "padded": padded and proof.pads, "continued": continued and proof.follows}
+        return found | {"noise": differences[1]}
 
-    def _beyond_windows(self, passes: Passes, cache: Any) -> tuple[bool, bool]:
+    def windows(self, proof: Proof) -> dict[str, Any]:
         """What holds of texts that are longer than what a layer sees of them, asked with windows of 3 tokens.
 
-        Returns whether a plain pass sees no more than the model's cache keeps, and whether padding changes nothing.
+        Whoever asks for a way asks for this, too, so nobody else reads meanwhile.
         """
         config = self.model.config.get_text_config()
         wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
         if not wide:
-            return True, True
-        kept = {getattr(layer, "sliding_window", None) for layer in getattr(cache, "layers", ())}
+            return {"follows": True, "pads": True}
+        kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
+        passes = self.first[0]
         parts = [(one, name) for one in (config, *self.model.modules()) for name in wide if name in vars(one)]
         before = [getattr(one, name) for one, name in parts]
         row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
@@ -212,9 +295,9 @@ class _Prover:
             self.read += 6
             part = PaddedBatch(row.ids[:1], row.mask[:1])
             logits = self._log_probs(passes.rows(part, mask=part.mask, cache=None, keep=1).logits[0, -1])
-            return follows, difference(logits, short[4]) <= self.tolerance
-        except Exception:  # as in `_first_pass`: an attention that cannot be asked
-            return True, True
+            return {"follows": follows, "pads": difference(logits, short[4]) <= self.tolerance}
+        except Exception:  # as in `first`: an attention that cannot be asked
+            return {"follows": True, "pads": True}
         finally:
             for (one, name), value in zip(parts, before, strict=True):
                 setattr(one, name, value)
@@ -238,11 +321,12 @@ class _Prover:
     def _equal(self, logits: torch.Tensor, places: Sequence[int]) -> bool:
         return max(self._differences(logits, places)) <= self.tolerance
 
-    def _first_pass(self) -> tuple[Passes, Any, list[float]]:
+    @cached_property
+    def first(self) -> tuple[Passes, Any, list[float]]:
         """Two and four tokens in one padded batch, with the arguments that the model follows."""
         batch = pad([self.ids[:2], self.ids[:4]], self.padding, left=True)
         best: tuple[Passes, Any, list[float]] | None = None
-        runs = 0
+        runs, loosest = 0, self._rounding(float("inf"))
         for takes in (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}), frozenset[str]()):
             if runs == 1 and takes:
                 continue  # it ran: once more without anything is enough
@@ -254,11 +338,9 @@ class _Prover:
                 continue
             self.read += batch.ids.size
             runs += 1
-            if best is None or sum(one <= self.tolerance for one in differences) > sum(
-                one <= self.tolerance for one in best[2]
-            ):
+            if best is None or sum(one <= loosest for one in differences) > sum(one <= loosest for one in best[2]):
                 best = (passes, output, differences)
-            if max(differences) <= self.tolerance or runs == 2:
+            if max(differences) <= loosest or runs == 2:
                 break
         return best or (Passes(self.model), None, [float("inf")] * 2)
 
@@ -273,132 +355,145 @@ class _Prover:
                 "dynamic quantisation."
             )
 
-    def _alone(self, passes: Passes) -> dict[str, Any]:
-        """What holds of a single row, where two rows in one pass are not equal."""
-        first = np.array([self.ids[:4]])
-        part = np.array([self.ids[4:6]])
+    @cached_property
+    def cache(self) -> Any:
+        """That of the first pass; where it is repeatable, whoever goes on from it takes a copy."""
+        return getattr(self.first[1], "past_key_values", None)
 
-        def continues() -> bool:
-            self.read += 6
-            output = passes.rows(PaddedBatch(first, np.ones_like(first)), mask=np.ones_like(first), cache=None, keep=1)
-            further = PaddedBatch(part, np.ones_like(part))
-            mask = np.ones((1, 6), dtype=np.int64)
-            output = passes.rows(further, mask=mask, cache=output.past_key_values, keep=2)
-            return self._equal(output.logits[0, -2:], (4, 5))
+    def _rows_of_cache(self, rows: Sequence[int]) -> Any:
+        """A copy of the cache of the first pass with these rows; the second of them has no padding.
 
-        return {"continued": _holds(continues)}
+        Raises
+        ------
+        ModelError
+            It cannot be copied.
+        """
+        if not is_repeatable(self.cache):
+            raise ModelError("The cache cannot be repeated.")
+        return joined_caches([(SharedPrefix((), self.cache).copied(), rows)], 4)
 
-    def _together(self, passes: Passes, output: Any, differences: Sequence[float]) -> dict[str, Any]:
-        """What holds of several rows, given the output of `_first_pass`."""
-        padded = differences[0] <= self.tolerance
-        cache = getattr(output, "past_key_values", None)
-        before = SharedPrefix((), cache).copied() if is_repeatable(cache) else None
-        mask = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
-        found: dict[str, Any] = {"together": True, "padded": padded, "continued": False}
+    def _continues_alone(self) -> bool:
+        """Whether a single row continues, where two rows in one pass are not equal."""
+        first, part, mask = np.array([self.ids[:4]]), np.array([self.ids[4:6]]), np.ones((1, 6), dtype=np.int64)
+        self.read += mask.size
+        passes = self.first[0]
+        output = passes.rows(PaddedBatch(first, mask[:, :4]), mask=mask[:, :4], cache=None, keep=1)
+        output = passes.rows(PaddedBatch(part, mask[:, :2]), mask=mask, cache=output.past_key_values, keep=2)
+        return self._equal(output.logits[0, -2:], (4, 5))
+
+    @cached_property
+    def further(self) -> tuple[Any, bool, bool]:
+        """Two tokens more for both rows of the first pass: the cache, and whether the padded row and the other are
+        right.
+        """
         chunk = np.array([self.ids[2:4], self.ids[4:6]])
+        mask = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+        padded = self.first[2][0] <= self.tolerance
+        if self.cache is None:
+            return None, padded, False
+        cache = self._rows_of_cache([0, 1]) if is_repeatable(self.cache) else self.cache
+        self.read += chunk.size
+        try:
+            output = self.first[0].rows(PaddedBatch(chunk, np.ones_like(chunk)), mask=mask, cache=cache, keep=2)
+            padded = padded and self._equal(output.logits[0, -2:], (2, 3))
+            whole = self._equal(output.logits[1, -2:], (4, 5))
+        except Exception:  # as in `first`
+            return None, padded, False
+        cache = output.past_key_values
+        return cache, padded, cache is not None and whole
 
-        def continues() -> bool:
-            nonlocal cache
-            if cache is None:
-                return False
-            self.read += chunk.size
-            further = passes.rows(PaddedBatch(chunk, np.ones_like(chunk)), mask=mask, cache=cache, keep=2)
-            cache = further.past_key_values
-            if padded and not self._equal(further.logits[0, -2:], (2, 3)):
-                found["padded"] = False
-            return cache is not None and self._equal(further.logits[1, -2:], (4, 5))
+    def joining(self, proof: Proof) -> dict[str, Any]:
+        """Rows of the caches of both passes go on together."""
 
         def joins() -> bool:
-            parts = [(cache, [0, 1]), (SharedPrefix((), before).copied(), [0])]
+            parts = [(self.further[0], [0, 1]), (self._rows_of_cache([0]), [0])]
             ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
             seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
             self.read += ids.size
             one = PaddedBatch(ids, np.ones_like(ids))
-            return self._equal(
-                passes.rows(one, mask=seen, cache=joined_caches(parts, 6), keep=1).logits[:, -1], (4, 6, 2)
-            )
+            output = self.first[0].rows(one, mask=seen, cache=joined_caches(parts, 6), keep=1)
+            return self._equal(output.logits[:, -1], (4, 6, 2))
+
+        return {"joined": proof.continued and proof.padded and is_repeatable(self.further[0]) and _holds(joins)}
+
+    def trees(self, proof: Proof) -> dict[str, Any]:
+        """Two tokens behind the same three."""
 
         def reads_trees() -> bool:
-            known = SharedPrefix((), joined_caches([(SharedPrefix((), before).copied(), [1])], 4)).cut(2)
+            known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
             ids = np.array([self.ids[2], self.ids[6], self.ids[3]])  # the second and the third follow the first
             seen = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=bool)
             self.read += ids.size
-            logits = passes.nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
+            logits = self.first[0].nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
             return len(logits) == 2 and self._equal(logits, (2, 3))
 
-        found["continued"] = _holds(continues)
-        if found["continued"] and found["padded"] and before is not None:
-            found["joined"] = is_repeatable(cache) and _holds(joins)
-            plain = (
-                keeps_all(before)
-                and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
-                and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
-                and passes.takes == ARGUMENTS
-            )  # a layer may have a window that seven tokens do not fill
-            found["trees"] = plain and _holds(reads_trees)
-        return found
+        plain = (
+            set(proof.takes) == ARGUMENTS
+            and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
+            and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
+        )
+        usable = plain and proof.continued and self.first[2][0] <= self.tolerance
+        return {"trees": usable and keeps_all(self.cache) and _holds(reads_trees)}
+        # a layer may have a window that seven tokens do not fill
 
     # --- transformers' own generate ------------------------------------------------------------------------------
 
-    def _generating(self, proof: Proof, pads: bool) -> Proof:
-        """Add how transformers' `generate` may be used, with prompts of one length where padding changes long texts."""
-        generates: Generates = "never"
-        if proof.together:
-            differences = self._generated([2, 4], steps=2)
-            if max(differences[1::2]) <= self.tolerance:
-                generates = "padded" if pads and max(differences) <= self.tolerance else "equal"
-        if generates == "never" and max(self._generated([4], steps=2)) <= self.tolerance:
-            generates = "alone"
-        proof = replace(proof, generates=generates)
-        if not proof.continued or generates not in ("padded", "equal"):
-            return proof
-        lengths = [2, 4] if generates == "padded" and proof.padded else [4]
-        differences = self._generated(lengths, steps=2, samples=2, proof=proof)
-        return replace(proof, resumes=max(differences) <= self.tolerance)
+    def generating(self, proof: Proof) -> dict[str, Any]:
+        """How `generate` may be used: with prompts of one length where padding changes long texts."""
+        follows, pads = proof.follows, proof.pads
+        differences = self._generated([2, 4])
+        tolerance = self._rounding(differences[1])
+        if max(differences[1::2]) <= tolerance:
+            padded = pads and max(differences) <= tolerance
+            return {"generates": ("padded" if padded else "equal") if follows else "never"}
+        _ = proof.together  # or the model is refused
+        alone = follows and max(self._generated([4])) <= self.tolerance
+        return {"generates": "alone" if alone else "never"}
 
-    def _generated(
-        self, lengths: Sequence[int], *, steps: int, samples: int = 1, proof: Proof | None = None
-    ) -> list[float]:
-        """Differences step by step and row by row of what `generate` reads when its choices are those of the text."""
+    def resuming(self, proof: Proof) -> dict[str, Any]:
+        """Two samples each behind the cache of the first pass."""
+        if proof.generates not in ("padded", "equal"):
+            return {}
+        rows = [0, 0, 1, 1] if proof.generates == "padded" else [1, 1]
+        starts = [(3, 5)[row] for row in rows]
+        return {"resumes": max(self._generated(starts, rows)) <= self.tolerance}
+
+    def _generated(self, starts: Sequence[int], rows: Sequence[int] = ()) -> list[float]:
+        """Differences step by step and row by row of what `generate` reads when its choices are those of the text.
+
+        The prompts are beginnings of the text. If rows are given, all of them but the last token is in the cache.
+        """
         seen: list[torch.Tensor] = []
-        starts = [length for length in lengths for _ in range(samples)]
+        thread = get_ident()
+
+        def look(module: Any, args: Any, output: Any) -> None:
+            if get_ident() == thread:  # others may use the model
+                seen.append(output.logits[:, -1])
+
         try:
-            inputs = self._inputs(lengths, samples, proof)
-            self.read += len(starts) * (inputs["input_ids"].shape[1] if proof is None else 1) + len(starts) * (
-                steps - 1
-            )
-            with forward_hook(inner_model(self.model), lambda module, args, output: seen.append(output.logits[:, -1])):
+            batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
+            inputs = generate_inputs(Passes(self.model), batch)
+            if rows:
+                inputs["past_key_values"] = self._rows_of_cache(rows)
+            self.read += len(starts) if rows else batch.ids.size
+            self.read += len(starts) * (STEPS - 1)
+            with forward_hook(inner_model(self.model), look):
                 self.model.generate(
                     **inputs,
                     **PLAIN,
                     **one_answer_each(getattr(self.model, "generation_config", None)),
-                    max_new_tokens=steps,
+                    max_new_tokens=STEPS,
                     pad_token_id=self.padding,
                     logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
                 )
             found = [
                 self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
             ]
-        except Exception:  # as in `_first_pass`
+        except Exception:  # as in `first`
             return [float("inf")] * len(starts)
-        if len(seen) != steps:
+        if len(seen) != STEPS:
             return [float("inf")] * len(starts)
         return [one for step in found for one in step]
-
-    def _inputs(self, lengths: Sequence[int], samples: int, proof: Proof | None) -> dict[str, Any]:
-        batch = pad([self.ids[:length] for length in lengths], self.padding, left=True)
-        each = [self.ids[:length] for length in lengths for _ in range(samples)]
-        inputs = generate_inputs(Passes(self.model), pad(each, self.padding, left=True))
-        if proof is None:
-            return inputs
-        self.read += batch.ids[:, :-1].size
-        passes = Passes(self.model, frozenset(proof.takes))
-        part = PaddedBatch(batch.ids[:, :-1], batch.mask[:, :-1])
-        cache = passes.rows(part, mask=part.mask, cache=None, keep=1).past_key_values
-        if not is_repeatable(cache):
-            raise ModelError("The cache cannot be repeated.")
-        cache.batch_repeat_interleave(samples)
-        return inputs | {"past_key_values": cache}
 
 
 def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
@@ -448,5 +543,5 @@ def _holds(try_it: Callable[[], bool]) -> bool:
     """Whether something holds; what raises does not."""
     try:
         return try_it()
-    except Exception:  # as in `_Prover._first_pass`
+    except Exception:  # as in `_Prover.first`
         return False

@@ -27,7 +27,7 @@ from semtoken.backends.prompts import answer_length, end_token_ids
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.inside import forward_hook, inner_model
 from semtoken.backends.transformers.model import NOT_BEAMS
-from semtoken.backends.transformers.proof import proof_of
+from semtoken.backends.transformers.proof import Proof
 from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.observers.method_scores import MethodScores, require_one_pass
@@ -503,7 +503,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         if self._padded is not None and not self._training:
             model, padding = self._padded
             with suppress(ModelError):
-                if proof_of(model, self._scorer.vocabulary, padding).generates != "padded":
+                if Proof.of(model, self._scorer.vocabulary, padding).generates != "padded":
                     flags.append(PADDED)
         return flags
 
