@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -253,6 +254,9 @@ def _listed_step(
     )
 
 
+_ID, _BYTES = itemgetter(0), itemgetter(2)  # of a `Name`
+
+
 class NameReader:
     """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary.
 
@@ -302,7 +306,7 @@ class NameReader:
         chosen token, as nearly all are; None for any other.
         """
         names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
-        tokens, _, spelled = zip(*names, strict=True)
+        tokens, spelled = tuple(map(_ID, names)), tuple(map(_BYTES, names))
         keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
         if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
             return None

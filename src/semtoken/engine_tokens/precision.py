@@ -22,6 +22,8 @@ CLOSE = 2e-7  # relative error of a number that was computed in float32
 PRINTED = 5e-9  # the same of a float32 that is printed with nine digits
 FEW = 16  # numbers that are looked at first
 LEAST_GIVEN = NOT_GIVEN + 1
+DECIMALS = np.power(10.0, -np.arange(ALL_DECIMALS, dtype=np.float64))[:, None]
+"""The value of each decimal."""
 EDGE = 1.0 + 1e-9  # a number at the edge of a decade counts to the next one
 
 
@@ -85,14 +87,15 @@ class Precision:
     def in_full(self) -> bool:
         """Whether some number is known to be written in full, which no later one changes."""
         if self._waiting and not self._in_full:
-            found, self._waiting = np.array(self._waiting, dtype=np.float64), []
-            self._look_at(found[:FEW])  # mostly the first ones tell
-            self._look_at(found[FEW:])
+            found, self._waiting = self._waiting, []
+            for part in (found[:FEW], found[FEW:]):  # mostly the first ones tell
+                if not self._in_full:
+                    self._look_at(np.array(part, dtype=np.float64))
         return self._in_full
 
     def _look_at(self, numbers: FloatArray) -> None:
         numbers = numbers[(numbers < 0) & (numbers > LEAST_GIVEN)]
-        if self._in_full or not len(numbers):
+        if not len(numbers):
             return
         self._numbers += len(numbers)
         self._largest = max(self._largest, -float(numbers.min()))
@@ -120,7 +123,7 @@ class Precision:
 def decimals_of(log_probs: npt.ArrayLike) -> int:
     """The number of decimals that all these numbers can be written with; `ALL_DECIMALS` for more than six."""
     numbers = np.asarray(log_probs, dtype=np.float64)
-    return _least(_are_multiples(numbers, np.power(10.0, -np.arange(ALL_DECIMALS, dtype=np.float64))[:, None]), 0)
+    return _least(_are_multiples(numbers, DECIMALS), 0)
 
 
 def digits_of(log_probs: npt.ArrayLike) -> int:

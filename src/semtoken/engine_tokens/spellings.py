@@ -179,6 +179,7 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
 
 _TEXT_OF, _NUMBER_OF, _BYTES_OF, _BEST_OF = map(itemgetter, ("token", "logprob", "bytes", "top_logprobs"))
 _BYTES_AND_ID_OF = itemgetter("bytes", "id")
+_FIRST, _SECOND, _THIRD = map(itemgetter, range(3))
 
 
 class _WrittenNames:
@@ -187,8 +188,8 @@ class _WrittenNames:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, Name] = {}
-        self._written: dict[str, Any] = {}
+        self._known: dict[str, tuple[Any, Name]] = {}
+        """What is written of a token beside its text, and its name."""
 
     def of(self, texts: list[Any], written: list[Any]) -> tuple[Name, ...]:
         """The names of some tokens by their texts, and bytes (or null) or pairs of bytes and id.
@@ -198,9 +199,9 @@ class _WrittenNames:
         InvalidInput, TypeError, ValueError
             A text is no text, an id none from 0 on, or bytes are no list of bytes.
         """
-        names = tuple(map(self._names.get, texts))
-        if all(names) and list(map(self._written.get, texts)) == written:
-            return names  # type: ignore[return-value]
+        known = list(map(self._known.get, texts))
+        if all(known) and list(map(_FIRST, known)) == written:  # type: ignore[arg-type]
+            return tuple(map(_SECOND, known))  # type: ignore[arg-type]
         return tuple(map(self._name, texts, written))
 
     def _name(self, text: Any, written: Any) -> Name:
@@ -210,10 +211,10 @@ class _WrittenNames:
         token = None if written is numbers else as_id(token, "id")
         name = _NAMES[text, token, None if numbers is None else bytes(numbers)]
         if len(text) <= LONGEST_KEPT:
-            if len(self._names) >= NAMES_KEPT:
-                self._names.clear()
+            if len(self._known) >= NAMES_KEPT:
+                self._known.clear()
             numbers = numbers and list(numbers)
-            self._names[text], self._written[text] = name, numbers if token is None else (numbers, token)
+            self._known[text] = numbers if token is None else (numbers, token), name
         return name
 
 
@@ -437,9 +438,6 @@ def _name_in_files(name: Name) -> Name:
     return token_id, decoded, piece
 
 
-_SPELLED = itemgetter(2)
-
-
 class BorrowedNames:
     """Removes the name of a whole character from the last of the tokens that spell pieces of it.
 
@@ -459,7 +457,7 @@ class BorrowedNames:
         names = step.names
         if self._inside:
             step = step.renamed(map(_unborrowed, names))
-        elif b"" in map(_SPELLED, names):
+        elif b"" in map(_THIRD, names):
             step = step.renamed(map(_without_no_bytes, names))
         self._inside = is_unnamed(step.names[0])
         return step

@@ -171,10 +171,15 @@ class StepList(NamedTuple):
 T = TypeVar("T")
 
 
+def is_object(value: Any) -> bool:
+    """Whether a value is a JSON object."""
+    return type(value) is dict or isinstance(value, Mapping)  # asking for the exact type is much faster
+
+
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
     """Return a value that must be a JSON object; raise `InvalidInput` if it is none."""
-    if type(value) is dict or isinstance(value, Mapping):  # asking for the exact type is much faster
-        return value
+    if is_object(value):
+        return value  # type: ignore[no-any-return]
     raise _not("an object", value, where)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import steps_from_items, with_ids
-from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, is_object, optional, text_or_empty
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
@@ -544,7 +544,7 @@ class Shape:
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
         found = items if isinstance(items, Sequence) else ()
-        self.post_sampling |= any(isinstance(one, Mapping) and ("prob" in one or "probs" in one) for one in found)
+        self.post_sampling |= any(is_object(one) and ("prob" in one or "probs" in one) for one in found)
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
