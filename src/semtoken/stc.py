@@ -259,8 +259,12 @@ class STC:
 
     def fingerprint(self, name: str | None = None) -> Fingerprint:
         """The origin of this object's scores, which calibrators compare; `name` is the model's name as you gave it."""
-        signature = self.scorer.signature
-        return Fingerprint(signature=signature, scores="exact", **origin_of(self.model, name or self._name))
+        return Fingerprint(
+            signature=self.scorer.signature,
+            distribution=self.backend.distribution,
+            scores="exact",
+            **origin_of(self.model, name or self._name),
+        )
 
     @property
     def model(self) -> Any:

@@ -15,8 +15,11 @@ from starlette.testclient import TestClient
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path
 from semtoken.calibration import Fingerprint
+from semtoken.cli.calibration_options import load_calibrator_for
+from semtoken.errors import CalibratorMismatch
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
+from semtoken.web.calibrators import CalibratorSlot
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
 SIGNATURE = ScoringRules().signature
@@ -83,6 +86,17 @@ def test_a_calibrator_that_does_not_belong_is_refused(
     assert_told(semtoken("ask", QUESTIONS[0], "--calibrator", tmp_path / "cal"), word)
     source = write_lines(tmp_path / "in.jsonl", [{"question": QUESTIONS[0]}])
     assert_told(semtoken("score", source, "--calibrator", tmp_path / "cal"), word)
+    assert_told(semtoken("serve", "--port", 0, "--calibrator", tmp_path / "cal"), word)  # before it serves anything
+
+
+def test_a_server_does_not_take_one_that_does_not_belong_later(tmp_path: Path) -> None:
+    stc, folder = st.STC.from_pretrained("almanac"), tmp_path / "cal"
+    made(folder)
+    slot = CalibratorSlot(load_calibrator_for(stc, folder, "almanac"), lambda: load_calibrator_for(stc, folder, "x"))
+    made(folder, distribution="processed")
+    with pytest.raises(CalibratorMismatch, match="'processed'; these have 'raw'"):
+        slot.reload()
+    assert slot.current is not None and slot.current.calibrator.fingerprint.distribution == "raw"
 
 
 def test_another_precision_is_flagged(semtoken: RunCommand, tmp_path: Path) -> None:
