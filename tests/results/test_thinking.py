@@ -52,6 +52,27 @@ def test_without_an_answer_there_is_no_confidence() -> None:
         assert headline(cut).confidence == 0
 
 
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("<think>", "</think>"),
+        ("<seed:think>", "</seed:think>"),
+        ("[THINK]", "[/THINK]"),
+        ("<|channel>thought\n", "<channel|>"),
+        ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("<|channel|>", "<|channel|>final <|constrain|>json<|message|>"),
+    ],
+)
+@pytest.mark.parametrize("thought", ["", "Bergen? ", "They write a < b and </b>.\n\n", "a <|end|> b"])
+def test_each_way_to_mark_thinking_ends_where_its_answer_begins(opening: str, closing: str, thought: str) -> None:
+    text = f"{opening}{thought}{closing}"
+    assert thinking_end(f"{text}Oslo") == len(text)
+    assert thinking_end(f"{opening}{thought}") == len(opening) + len(thought)
+    assert thinking_end(f"It is written {text}Oslo", lambda: ["It is written ", *text]) == 0
+    assert thinking_end(f"{opening}{thought} </other> [/OTHER]") == len(f"{opening}{thought} </other> [/OTHER]")
+
+
 def test_a_text_about_the_marks_is_no_thinking() -> None:
     assert thinking_end("Close it by </think>, then go on.", lambda: ["Close", " it", " by </", "think", ">,"]) == 0
     assert thinking_end("An answer", lambda: ["An", " answer"]) == 0
