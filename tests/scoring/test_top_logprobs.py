@@ -828,7 +828,16 @@ def test_nothing_but_zeros_and_sentinels_is_refused() -> None:
     with pytest.raises(BackendError, match="does not report log-probabilities"):
         score_top_logprobs([step] * 6, clusters(), MEANING)
     scored = score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
-    assert codes(scored) == ["no_alternatives", "zero_log_probabilities"]
+    assert codes(scored) == ["zero_log_probabilities"]
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_an_interval_that_is_a_point_is_not_called_wide(n: int) -> None:
+    """Numbers after top_p: the list holds the chosen token alone, with the log-probability 0."""
+    zero = TopStep(TopToken(0.0, 6), (TopToken(0.0, 6),))
+    assert codes(score_top_logprobs([zero] * n, clusters(), MEANING)) == ["zero_log_probabilities"]
+    mixed = score_top_logprobs([*[zero] * n, FORMS["records"][0]], clusters(), MEANING)
+    assert "no_alternatives" not in codes(mixed)
 
 
 def test_a_proxy_with_another_tokenizer_is_refused() -> None:

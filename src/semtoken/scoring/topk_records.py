@@ -235,8 +235,8 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
     if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
         _refuse_names_without_blanks(without_blank)
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
-    wide = [i for i in bare if not answer.bounds.certain[i] and i not in silent]
     zero = [i for i in bare if steps[i].log_prob == 0.0]
+    wide = [i for i in bare if not answer.bounds.certain[i] and steps[i].log_prob != 0.0]
     twice = [i for i, step in enumerate(steps) if step.alike or step.doubtful]
     unknown = [i for i, step in enumerate(steps) if not is_own(round(step.log_prob, 6)) and i not in silent]
     overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
@@ -251,8 +251,9 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
         ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
         (
             "zero_log_probabilities",
-            zero if len(zero) >= ZEROS_IN_A_ROW else [],
-            "have the log-probability 0 and no list: perhaps the engine does not report them",
+            zero if len(zero) >= min(ZEROS_IN_A_ROW, len(steps)) else [],
+            "have the log-probability 0 and list no other token: perhaps the engine reports none, or those after a "
+            "sampler such as top_p",
         ),
         (
             "zero_log_probabilities",
