@@ -225,6 +225,10 @@ class Shape:
     """How many log-probabilities of other tokens to give."""
     switch_at: ClassVar[Path] = ()
     """Whether to give any; empty where the number tells."""
+    copies_at: ClassVar[Path] = ()
+    """How many choices in a row belong to each prompt; empty where it is always one."""
+    other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = NOTHING
+    """Fields that change what the model reads in ways that only the server knows, with the values that do not."""
 
     # --- where things stand in a reply
 
@@ -244,6 +248,8 @@ class Shape:
     """The field of an item that holds the best tokens of its step."""
     showing: ClassVar[tuple[Path, ...]] = ()
     """What else shows the answer."""
+    nulls: ClassVar[bool] = False
+    """Whether what is taken out of an answer becomes null; otherwise it vanishes."""
     end_at: ClassVar[Path] = ("finish_reason",)
     """Why the choice ended; null while it goes on."""
     count_at: ClassVar[Path] = ()
@@ -299,10 +305,10 @@ class Shape:
 
         `token_ids`: for ids of the tokens, too, where they come on request.
         """
-        names = [str(path[0]) for path in (cls.top_at, cls.switch_at) if path]
+        names = [str(path[0]) for path in (cls.switch_at, cls.top_at) if path]
         own = {name: body[name] for name in names if name in body}
-        found = merged(own, cls.top_at, as_many(top, cls.requested(body)))
-        return merged(found, cls.switch_at, True) if cls.switch_at else found
+        found = merged(own, cls.switch_at, True) if cls.switch_at else own
+        return merged(found, cls.top_at, as_many(top, cls.requested(body)))
 
     @classmethod
     def body(cls, question: ProbeQuestion) -> dict[str, Any]:
@@ -339,10 +345,16 @@ class Shape:
         InvalidInput
             Only the server knows what the model was asked.
         """
+        for name, neutral in cls.other_prompt.items():
+            if body.get(name) is not None and body[name] not in neutral:
+                raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
         given = next((body[name] for name in cls.prompts if name in body), None)
-        if cls.is_chat and isinstance(given, list) and given:
+        if cls.is_chat:
+            if not isinstance(given, list) or not given:
+                raise InvalidInput(f"The request holds no {cls.prompts[0]}, so what the model was asked is not known.")
             return given
-        return text_or_ids(given, choice)
+        copies = (value_at(body, cls.copies_at) or 1) if cls.copies_at else 1
+        return text_or_ids(given, choice // copies if isinstance(copies, int) and copies > 0 else ALL)
 
     @classmethod
     def has_stop_texts(cls, body: Reply) -> bool:
@@ -376,7 +388,8 @@ class Shape:
     @classmethod
     def _place(cls, path: Path, choice: Reply, number: int) -> Place:
         index, ended = choice.get("index", number), cls.is_ended(choice)
-        goes_on = not ended and bool(cls.said(choice).get("answer"))
+        texts = (value_at(choice, at) for at in cls.texts.get("answer", ()))
+        goes_on = not ended and any(isinstance(text, str) and text for text in texts)
         return Place(index if isinstance(index, int) else None, path, ended, goes_on)
 
     @classmethod
@@ -404,7 +417,8 @@ class Shape:
         """Changes that put a text in the place of an answer, and remove everything that shows the answer."""
         for kind, paths in cls.texts.items():
             yield from (Replace((*place.path, *at), text if kind == "answer" else None) for at in paths)
-        yield from (Drop((*place.path, *at)) for at in (*cls.numbers_at, *cls.tops_at, *cls.showing))
+        for at in (*cls.numbers_at, *cls.tops_at, *cls.showing):
+            yield Replace((*place.path, *at), None) if cls.nulls else Drop((*place.path, *at))
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
@@ -447,7 +461,7 @@ class Shape:
         texts: dict[SegmentKind, str] = {}
         for kind, paths in cls.texts.items():
             for path in paths:
-                text = content_text(value_at(choice, path), ".".join(map(str, path)))
+                text = content_text(value_at(choice, path), dotted(path))
                 if text and kind not in texts:
                     texts[kind] = text
         return texts
@@ -470,7 +484,11 @@ class Shape:
 
     def steps(self, choice: Reply) -> StepList:
         """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
-        return steps_from_items(self.numbers(choice), ".".join(map(str, self.numbers_at[0])))
+        return steps_from_items(self.numbers(choice), dotted(self.numbers_at[0]))
+
+    def apart(self, choice: Reply) -> Mapping[SegmentKind, StepList]:
+        """Steps that are listed under a segment of their own, as in `Delta`."""
+        return NOTHING
 
     def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
         """The tool calls of a choice in a reply or a chunk, as in `Delta`."""
@@ -487,18 +505,28 @@ class Shape:
 
     def _deltas(self, reply: Reply, position: int) -> Iterator[Delta]:
         self.note_reply(reply)
-        for number, _, choice in self.choices(reply):
+        for number, path, choice in self.choices(reply):
             raise_error(choice)
-            yield Delta(
-                index_of(choice, "", position + number),
-                self.said(choice),
-                self.steps(choice),
-                calls=self.calls(choice),
-                finish_reason=self.end_of(choice),
-                ended=self.is_ended(choice),
-                stop=stop_of(choice),
-                counted=count_at(choice, *self.count_at) if self.count_at else None,
-            )
+            try:
+                delta = self._delta(choice, position + number)
+            except InvalidInput as error:
+                where = dotted(path)
+                raise type(error)(f"{where}.{error}" if where else str(error)) from error
+            yield delta
+
+    def _delta(self, choice: Reply, number: int) -> Delta:
+        return Delta(
+            index_of(choice, number),
+            self.said(choice),
+            self.steps(choice),
+            self.apart(choice),
+            self.calls(choice),
+            ids_of(choice),
+            self.end_of(choice),
+            self.is_ended(choice),
+            stop_of(choice),
+            count_at(choice, *self.count_at) if self.count_at else None,
+        )
 
     def add(self, delta: Delta) -> None:
         """Add a delta from `whole` or `chunk` to its choice."""
@@ -639,13 +667,24 @@ def only(replies: Sequence[Reply]) -> Reply:
     return replies[0]
 
 
-def index_of(choice: Reply, where: str, default: int = 0) -> int:
-    """The index of a choice, `default` where it has none; `where` names the choice in errors."""
+def dotted(path: Path) -> str:
+    """A path as messages show it, such as `choices[0].message`."""
+    return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path).removeprefix(".")
+
+
+LONGEST_INDEX = 10_000  # choices of one reply
+
+
+def index_of(choice: Reply, default: int = 0) -> int:
+    """The index of a choice, `default` where it has none."""
     index = choice.get("index")
-    return default if index is None else as_id(index, f"{where}.index" if where else "index")
+    found = default if index is None else as_id(index, "index")
+    if found > LONGEST_INDEX:
+        raise InvalidInput(f"index must be at most {LONGEST_INDEX}. Got {found} instead.")
+    return found
 
 
-def logprobs_of(choice: Reply, where: str) -> Reply:
+def logprobs_of(choice: Reply) -> Reply:
     """The object with the log-probabilities of a choice, empty where there is none.
 
     Raises
@@ -656,14 +695,14 @@ def logprobs_of(choice: Reply, where: str) -> Reply:
     found = choice.get("logprobs")
     if isinstance(found, list):
         if found and isinstance(found[0], float):
-            raise InvalidInput(f"{where}.logprobs is a list of numbers alone: ask for items that name their tokens.")
+            raise InvalidInput("logprobs is a list of numbers alone: ask for items that name their tokens.")
         return {"content": found}
     if isinstance(found, int | float) and not isinstance(found, bool):
         raise InvalidInput(
-            f"{where}.logprobs is the number {found}: an average of the answer's log-probabilities, which gateways "
+            f"logprobs is the number {found}: an average of the answer's log-probabilities, which gateways "
             "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
         )
-    return as_object({} if found is None else found, f"{where}.logprobs")
+    return as_object({} if found is None else found, "logprobs")
 
 
 def raise_error(reply: Reply) -> None:
@@ -710,10 +749,10 @@ USAGES = (
 """Where engines and clients count the written tokens, and those of them that belong to a hidden reasoning."""
 
 
-def ids_of(choice: Reply, where: str) -> tuple[int, ...] | None:
+def ids_of(choice: Reply) -> tuple[int, ...] | None:
     """The token ids that vLLM lists beside the steps; None if it lists none."""
-    ids = optional(as_list, choice.get("token_ids"), f"{where}.token_ids")
-    return None if ids is None else tuple(as_id(token, f"{where}.token_ids") for token in ids)
+    ids = optional(as_list, choice.get("token_ids"), "token_ids")
+    return None if ids is None else tuple(as_id(token, "token_ids") for token in ids)
 
 
 def end_in_words(reason: Any) -> str | None:

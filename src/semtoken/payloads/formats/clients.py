@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
 from semtoken.payloads.formats.base import Engine, Reply, Shape, value_at
-from semtoken.payloads.formats.openai_chat import steps_of_logprobs
+from semtoken.payloads.formats.openai_choices import steps_of_logprobs
 from semtoken.payloads.splice import Path, encode
 
 META = "response_metadata"
@@ -47,7 +47,7 @@ class LangChainMessage(Shape):
         found = self.numbers(choice)
         self.note_reply(choice)
         if isinstance(found, Mapping):
-            return steps_of_logprobs(found, f"{META}.logprobs")[0]
+            return steps_of_logprobs(found, f"{META}.logprobs")
         return steps_from_items(found or [], f"{META}.logprobs")
 
     def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
@@ -77,6 +77,6 @@ class AISDKResult(Shape):
         """The items of the provider; a list for each message that the model wrote is chained."""
         items = self.numbers(choice)
         if isinstance(items, Mapping):
-            return steps_of_logprobs(items, "logprobs")[0]
+            return steps_of_logprobs(items, "logprobs")
         flat = [one for part in items for one in (part if isinstance(part, list) else [part])]
         return steps_from_items(flat, "providerMetadata.logprobs")

@@ -6,38 +6,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.top_steps import as_list, as_object
-from semtoken.errors import InvalidInput
+from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, optional
 from semtoken.payloads.formats import base
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
 VLLM_CHOICE_FIELDS = frozenset({"stop_reason", "token_ids", "prompt_logprobs", "prompt_token_ids"})
-LONGEST_INDEX = 10_000  # choices of one reply
 ID_FIELDS = ("token_ids", "prompt_token_ids")
-ITEM_LISTS = ("content", "refusal", "reasoning_content")
-LISTS = (*ITEM_LISTS[:1], "tokens", "token_logprobs", "top_logprobs", "text_offset")
-"""Fields that the log-probabilities of an event may have if it only adds to an answer."""
-NOTICED = ("id", "object", "created", "model")
-OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "functions": ([],),
-    "documents": ([],),
-    "chat_template": (),
-    "chat_template_kwargs": ({},),
-    "reasoning_effort": (),
-    "continue_final_message": (False,),
-    "add_generation_prompt": (True,),
-    "suffix": ("",),
+ITEM_LISTS: Mapping[str, SegmentKind] = {
+    "content": "answer",
+    "refusal": "refusal",
+    "reasoning_content": "reasoning",
 }
-"""Fields that change what the model reads in ways that only the server knows, with the values that do not."""
+LISTS = ("content", "tokens", "token_logprobs", "top_logprobs", "text_offset")
+"""Fields that the log-probabilities of an event may have if it only adds to an answer."""
+OWN = ("content", "role")
+"""Members of a delta that only goes on with an answer."""
+NOTICED = ("id", "object", "created", "model")
 
 
 class Choices(base.Shape):
     """The common part of OpenAI's two older shapes: a list `choices`, each a message or a text."""
 
     read_at = ("usage", "prompt_tokens")
+    copies_at = ("n",)
+    other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "tools": ([],),
+        "functions": ([],),
+        "documents": ([],),
+        "chat_template": (),
+        "chat_template_kwargs": ({},),
+        "reasoning_effort": (),
+        "continue_final_message": (False,),
+        "add_generation_prompt": (True,),
+        "suffix": ("",),
+    }
     choices_at = ("choices",)
+    numbers_at = (("logprobs",),)
+    nulls = True
     gains: ClassVar[Path]
     """Where in a choice of an event the answer's text stands."""
 
@@ -50,13 +57,14 @@ class Choices(base.Shape):
         """The first of them."""
 
     @classmethod
-    def token_id_fields(cls, body: base.Reply) -> dict[str, Any]:
-        """The fields with which vLLM and SGLang are asked for token ids.
+    def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The numbers, and token ids in the fields of vLLM and SGLang.
 
         Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
         """
-        spelled = {"return_tokens_as_token_ids": True} if cls.requested(body) is None else {}
-        return {"return_token_ids": True, **spelled}
+        ids = {"return_token_ids": True} if token_ids else {}
+        spelled = {"return_tokens_as_token_ids": True} if token_ids and cls.requested(body) is None else {}
+        return super().asking(body, top) | ids | spelled
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[base.Place] | None:
@@ -64,12 +72,6 @@ class Choices(base.Shape):
         if not isinstance(base.value_at(reply, cls.choices_at), list):
             return None
         return [cls._place(path, choice, 0) for _, path, choice in cls.choices(reply)]
-
-    @classmethod
-    def said(cls, choice: base.Reply) -> dict[SegmentKind, str]:
-        """The text of the answer in a choice of an event, if it is one."""
-        text = base.value_at(choice, cls.gains)
-        return {"answer": text} if isinstance(text, str) else {}
 
     @classmethod
     def end_of(cls, choice: base.Reply) -> str | None:
@@ -91,16 +93,16 @@ class Choices(base.Shape):
     @classmethod
     def growth(cls, event: base.Reply) -> base.Growth | None:
         """The text and log-probabilities of the only choice in an event."""
-        choices = event.get("choices")
-        choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
-        if not isinstance(choice, dict) or cls.is_ended(choice) or "semtoken" in choice:
+        found = list(cls.choices(event))
+        at, choice = found[0][1:] if len(found) == 1 else ((), {})
+        if cls.is_ended(choice) or "semtoken" in choice:
             return None  # a score of the server's own is not to be passed on unread
-        index, logprobs = choice.get("index"), choice.get("logprobs")
-        if type(index) is not int or not cls._text_of(choice) or not isinstance(logprobs, dict):
+        index, text, logprobs = choice.get("index"), base.value_at(choice, cls.gains), choice.get("logprobs")
+        if type(index) is not int or not text or not isinstance(text, str) or not isinstance(logprobs, dict):
             return None
-        if any(value for name, value in logprobs.items() if name not in LISTS):
+        beside = [value for name, value in (choice.get("delta") or {}).items() if name not in OWN]
+        if any(beside) or any(value for name, value in logprobs.items() if name not in LISTS):
             return None
-        at: Path = ("choices", 0)
         varying: tuple[Path, ...] = (("created",), ("obfuscation",))
         return base.Growth(index, at + cls.gains, (*at, "logprobs"), (*at, "token_ids"), varying)
 
@@ -109,41 +111,37 @@ class Choices(base.Shape):
         """A chunk without choices that carries the block."""
         return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
 
-    @classmethod
-    def _text_of(cls, choice: base.Reply) -> str | None:
-        """The text of a choice of an event that holds nothing else."""
-        raise NotImplementedError
-
     def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
         """The choices of a reply."""
         as_list(base.only(replies).get("choices"), "choices")
-        yield from self._of_choices(replies[0], streamed=False)
+        self._fields.update(replies[0])
+        return super().whole(replies)
 
     def chunk(self, chunk: base.Reply) -> Iterator[base.Delta]:
         """The deltas that a chunk of a stream holds."""
-        yield from self._of_choices(chunk, streamed=True)
+        if chunk.get("choices") and isinstance(chunk.get("id"), str) and chunk["id"]:
+            self._ids[chunk["id"]] += 1
+        return super().chunk(chunk)
 
-    def _of_choices(self, reply: base.Reply, *, streamed: bool) -> Iterator[base.Delta]:
-        self._fields.update(name for name, value in reply.items() if value is not None or not streamed)
-        if streamed and reply.get("choices") and isinstance(reply.get("id"), str) and reply["id"]:
-            self._ids[reply["id"]] += 1
+    def note_reply(self, reply: base.Reply) -> None:
+        """Notice fields that only some engines have."""
+        self._fields.update(name for name, value in reply.items() if value is not None)
         self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
-        self.note_reply(reply)
-        choices = reply.get("choices")
-        for i, value in enumerate(as_list([] if choices is None else choices, "choices")):
-            where = f"choices[{i}]"
-            choice = as_object(value, where)
-            base.raise_error(choice)
+        super().note_reply(reply)
+        for i, value in enumerate(optional(as_list, reply.get("choices"), "choices") or ()):
+            choice = as_object(value, f"choices[{i}]")
             self._choice_fields.update(choice)
             if self._logprobs is None and isinstance(choice.get("logprobs"), Mapping):
                 self._logprobs = choice["logprobs"]
-            index = base.index_of(choice, where)
-            if index > LONGEST_INDEX:
-                raise InvalidInput(f"{where}.index must be at most {LONGEST_INDEX}. Got {index} instead.")
-            yield self._delta(choice, index, where, streamed=streamed)
 
-    def _delta(self, choice: base.Reply, index: int, where: str, *, streamed: bool) -> base.Delta:
-        raise NotImplementedError
+    def _delta(self, choice: base.Reply, number: int) -> base.Delta:
+        return super()._delta(choice, 0)  # the index of a choice that names none
+
+    def steps(self, choice: base.Reply) -> StepList:
+        """Items of a chat, or the lists of legacy completions."""
+        logprobs = base.logprobs_of(choice)
+        self.note_probabilities(logprobs.get("content"))
+        return steps_of_logprobs(logprobs)
 
     @property
     def engine(self) -> base.Engine:
@@ -178,33 +176,12 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
 
 
-def check_prompt_fields(body: base.Reply) -> None:
-    """Raise `InvalidInput` for a request whose prompt depends on something that only the server knows.
-
-    Raises
-    ------
-    InvalidInput
-        The request holds such a field; the message names it.
-    """
-    for name, neutral in OTHER_PROMPT.items():
-        if body.get(name) is not None and body[name] not in neutral:
-            raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
-
-
-def are_messages(replies: Sequence[base.Reply]) -> bool | None:
-    """Whether the choices of a single reply are those of a chat; None if there is no list of choices."""
-    choices = replies[0].get("choices") if len(replies) == 1 else None
-    if not isinstance(choices, list | tuple):
-        return None
-    first = next((choice for choice in choices if isinstance(choice, Mapping)), {})
-    return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
-
-
-def in_first_choice(chunk: base.Reply, name: str) -> bool:
-    """Whether the first choice of a chunk that is an object has this field."""
-    choices = chunk.get("choices")
-    found = choices if isinstance(choices, list | tuple) else ()
-    return name in next((choice for choice in found if isinstance(choice, Mapping)), {})
+def steps_of_logprobs(logprobs: base.Reply, where: str = "logprobs") -> StepList:
+    """The steps of an object `logprobs`: items, or lists as in legacy completions."""
+    content = logprobs.get("content")
+    if content is None and logprobs.get("tokens") is not None:
+        return steps_from_lists(logprobs, where)
+    return steps_from_items([] if content is None else content, f"{where}.content")
 
 
 def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:

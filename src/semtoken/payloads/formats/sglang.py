@@ -28,6 +28,7 @@ class SGLangGenerate(Shape):
     temperature_at = ("sampling_params", "temperature")
     top_at = ("top_logprobs_num",)
     switch_at = ("return_logprob",)
+    copies_at = ("sampling_params", "n")
     marks = ((META,),)
     texts = {"answer": (("text",),)}  # noqa: RUF012
     numbers_at = tuple((META, name) for name in ASKED_FOR)
@@ -56,12 +57,6 @@ class SGLangGenerate(Shape):
         """Whether a request names texts, ids or patterns that end the answer."""
         return any(value_at(body, ("sampling_params", name)) for name in ("stop", "stop_token_ids", "stop_regex"))
 
-    @classmethod
-    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
-        """The text or ids of a choice's prompt; `n` choices in a row belong to each prompt."""
-        each = value_at(body, ("sampling_params", "n")) or 1
-        return super().prompt(body, choice // each if isinstance(each, int) and each > 0 else choice)
-
     def steps(self, choice: Reply) -> StepList:
         """The triples of the answer."""
         meta = as_object(choice.get(META), META)
@@ -70,7 +65,7 @@ class SGLangGenerate(Shape):
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
         """The delta of a chunk, whether or not the chunk repeats the text before it."""
-        index = index_of(chunk, "")
+        index = index_of(chunk)
         before, self._seen[index] = self._seen.get(index, {}), chunk
         self._repeats = self._repeats and _begins(chunk, before)
         yield from super().chunk(_behind(chunk, before) if self._repeats else chunk)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
 from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape
-from semtoken.payloads.formats.openai_chat import steps_of_logprobs
+from semtoken.payloads.formats.openai_choices import steps_of_logprobs
 
 EVENTS = "transcript.text."
 
@@ -60,4 +60,4 @@ class KoboldResults(Shape):
 
     def steps(self, choice: Reply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
-        return steps_of_logprobs(choice.get("logprobs") or {}, "logprobs")[0]
+        return steps_of_logprobs(choice.get("logprobs") or {}, "logprobs")
