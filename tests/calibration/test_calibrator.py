@@ -21,6 +21,7 @@ from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
 from semtoken.calibration.labels import AnswerRecord, answer_record, labelled
+from semtoken.calibration.learned_number import LearnedNumber
 from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse, ScoredToken
@@ -243,6 +244,17 @@ def test_on_its_own_answers_the_report_cross_validates() -> None:
     assert report.brier.value > brier_score_loss(correct, calibrator.chance(scores)), "seen answers look better"
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_cross_validated_chances_are_those_of_calibrators_of_the_other_folds(method: CurveName) -> None:
+    scores, correct = drawn(200)
+    chances, base = cross_validated(labelled(scores, correct), method, folds=4, seed=3)
+    for held in np.array_split(np.random.default_rng(3).permutation(200), 4):
+        rest = np.setdiff1d(np.arange(200), held)
+        theirs = st.Calibrator.fit(scores[rest], correct[rest], method).chance(scores[held])
+        assert chances[held] == pytest.approx(theirs, abs=1e-12)
+        assert base[held] == pytest.approx(correct[rest].mean())
+
+
 def test_own_answers_are_known_when_they_are_scored_again() -> None:
     """Another batch size changes the digits of every score; the answers are the same."""
     scores, correct = drawn(200)
@@ -292,6 +304,18 @@ def test_drift_is_the_kolmogorov_smirnov_distance() -> None:
     assert found.distance == pytest.approx(ks_2samp(scores, recent).statistic)
     assert found.low <= found.distance <= found.high
     assert found.low > 0.2
+
+
+def test_answers_are_compared_with_the_risks_that_a_learned_number_expects() -> None:
+    """A risk x is the log score -ln(1 + e^x): answers with exactly the expected risks have not moved."""
+    scores, correct = drawn(300)
+    risks = np.sort(np.random.default_rng(1).normal(-1, 2, 300))
+    none = np.empty(0)
+    number = LearnedNumber(("probability",), np.array([1.0]), 0.0, none, none, none, none, expected=risks)
+    calibrator = replace(st.Calibrator.fit(scores, correct), learned=number)
+    assert calibrator.compare(-np.log1p(np.exp(risks))).distance < 0.01  # equal ones are rounded apart
+    recent = -np.log1p(np.exp(risks + 1))
+    assert calibrator.compare(recent).distance == pytest.approx(ks_2samp(risks, risks + 1).statistic)
 
 
 @pytest.mark.slow

@@ -112,6 +112,12 @@ def test_levels_must_be_shares() -> None:
         wrong_share(-1, 2)
 
 
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 1.5, math.nan])
+def test_bounds_have_no_level_that_is_no_share(level: float) -> None:
+    with pytest.raises(InvalidInput, match="level must be between 0 and 1"):
+        wrong_share(1, 10, level)
+
+
 def _upper_end_by_hand(wrong: int, n: int, level: float) -> float:
     """The largest claim "at least m" that no bet refutes, with wealths as plain products: half of the level an end."""
     sizes = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)

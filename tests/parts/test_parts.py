@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from semtoken.parts import Part, ToolCall, parts_of
+from semtoken.parts.answers import CONSTRAINED, marked_tokens
+from semtoken.parts.json_values import find_json
 from semtoken.parts.part import level_of
 from tests.parts.answers import answer_of
 
@@ -212,3 +216,27 @@ def test_levels_of_doubt_begin_at_a_half_and_at_85_percent() -> None:
     }
     assert {confidence: level_of(confidence) for confidence in cases} == cases
     assert level_of(None) == ""
+
+
+@pytest.mark.parametrize(("text", "equality"), [("of three words", "surface"), ("of four words now", "meaning")])
+def test_a_string_of_three_words_is_a_name_and_one_of_four_a_text(text: str, equality: str) -> None:
+    written = f'{{"why": "{text}"}}'.encode()
+    [part] = parts_of(answer_of([bytes([b]) for b in written], [-0.1] * len(written)), "field")
+    assert part.equality == equality
+
+
+@pytest.mark.parametrize(("log_prob", "forced"), [(-0.9e-7, True), (-1.1e-7, False)])
+def test_a_token_was_the_only_one_allowed_within_rounding(log_prob: float, forced: bool) -> None:
+    answer: Any = SimpleNamespace(flags=[SimpleNamespace(code=CONSTRAINED)], signature="preset:default|words:paper")
+    mark: Any = (0, 2, log_prob, log_prob, None)
+    assert marked_tokens("ja", [mark], answer).forced.tolist() == [forced]
+    answer.flags = []
+    assert marked_tokens("ja", [mark], answer).forced.tolist() == [False]
+
+
+def test_json_behind_a_fence_is_preferred_to_brackets_before_it() -> None:
+    text = 'As [1] says:\n```json\n{"a": 7}\n```\n'
+    found = find_json(text)
+    assert (found.begin, [scalar.value for scalar in found.scalars]) == (text.index("{"), [7])
+    bare = find_json(text.replace("```json", "").replace("```", ""))
+    assert [scalar.value for scalar in bare.scalars] == [1]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import semtoken as st
+from semtoken.engine_tokens.top_steps import is_same_number
+from semtoken.errors import SemtokenError
+from semtoken.results import Running
 from semtoken.scoring.mass_flags import _rivals
 
 
@@ -38,3 +42,61 @@ def test_words_of_a_cluster_are_rivals_unless_their_first_three_letters_agree(
     rival = SimpleNamespace(text=other, source="cluster", counted=True, probability=0.4)
     token: Any = SimpleNamespace(text=text, alternatives=[rival])
     assert bool(list(_rivals(token))) == flagged
+
+
+def listed(*probabilities: float) -> st.ScoredResponse:
+    """An answer of one word whose list has these probabilities, the first for the word itself."""
+    words = ["Rome", "Lima", "Oslo", "Bern"]
+    top = [{"token": w, "logprob": math.log(p)} for w, p in zip(words, probabilities, strict=False)]
+    content = [{"token": "Rome", "logprob": top[0]["logprob"], "top_logprobs": top}]
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Rome"}, "logprobs": {"content": content}}
+    return st.score_payload({"object": "chat.completion", "choices": [choice]})[0]
+
+
+@pytest.mark.parametrize(("extra", "flagged"), [(0.0005, False), (0.002, True), (0.049, True)])
+def test_a_list_of_more_than_everything_is_flagged_from_a_thousandth_on(extra: float, flagged: bool) -> None:
+    answer = listed(0.6, 0.3, 0.1 + extra)
+    assert any("more than 1" in flag.message for flag in answer.flags) == flagged
+
+
+def test_a_list_of_a_twentieth_more_than_everything_holds_no_probabilities() -> None:
+    with pytest.raises(SemtokenError, match=r"add up to 1\.05"):
+        listed(0.6, 0.3, 0.151)
+
+
+@pytest.mark.parametrize(("least", "told"), [(0.0101, True), (0.0099, False)])
+def test_other_tokens_are_told_from_one_percent_on(least: float, told: bool) -> None:
+    answer = listed(0.6, 0.3, least)
+    assert ("Oslo" in [other.text for other in answer.alternatives_at([0])[0]]) == told
+
+
+@pytest.mark.parametrize(("above", "read"), [(0.0, True), (0.0009, True), (0.0011, False), (0.5, False)])
+def test_rounding_lifts_a_log_probability_by_a_thousandth_at_most(above: float, read: bool) -> None:
+    top = [{"token": "Rome", "logprob": above}, {"token": "Lima", "logprob": -9.0}]
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Rome"}}
+    content = [{"token": "Rome", "logprob": above, "top_logprobs": top}]
+    reply = {"object": "chat.completion", "choices": [choice | {"logprobs": {"content": content}}]}
+    if read:
+        assert st.score_payload(reply)[0].uncertainty == pytest.approx(0.0, abs=1e-9)
+    else:
+        with pytest.raises(SemtokenError, match="must be a log-probability, at most 0"):
+            st.score_payload(reply)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (-1.0, -1.0009, True),
+        (-1.0, -1.0011, False),
+        (-4.25, -4.254, True),
+        (-4.25, -4.2611, False),
+        (-9.0, -9.5, False),
+    ],
+)
+def test_numbers_are_one_to_a_thousandth_or_to_the_digits_of_the_shorter(one: float, other: float, same: bool) -> None:
+    assert is_same_number(one, other) == is_same_number(other, one) == same
+
+
+@pytest.mark.parametrize(("beyond", "exceeds"), [(0.0, False), (0.9e-6, False), (1.1e-6, True)])
+def test_a_running_answer_exceeds_a_limit_by_more_than_rounding(beyond: float, exceeds: bool) -> None:
+    assert Running(0.5, (0.5, 0.5), 1, 1, (-3.0, -0.7 - beyond)).exceeds(0.7) == exceeds

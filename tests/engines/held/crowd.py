@@ -139,9 +139,9 @@ async def crowd(engine: str, folder: Path) -> dict[str, Any]:
 
 
 def save_calibrator(uncertainties: list[float], folder: Path) -> None:
-    """A calibrator whose threshold lies among these answers; the labels are drawn, since only the decision matters."""
+    """A calibrator whose threshold lies among these answers: the surer half is called right, the others wrong."""
     scores = np.log1p(-np.asarray(uncertainties))
-    correct = np.random.default_rng(0).random(len(scores)) < scores.argsort().argsort() / len(scores)
+    correct = scores > np.median(scores)
     origin = Fingerprint(signature=ScoringRules().signature, scores="top-k", k=BASE["top_logprobs"])
     threshold = Threshold.fit(scores, correct, alpha=0.3, fingerprint=origin)
     Calibrator.fit(scores, correct, fingerprint=origin).save(folder, threshold)
@@ -171,7 +171,7 @@ async def left(session: aiohttp.ClientSession, proxy: str) -> float:
 
     await asyncio.gather(*(leave() for _ in range(16)))
     start = time.monotonic()
-    await ask(session, proxy, 0)
+    await ask(session, proxy, CLIENTS)
     return time.monotonic() - start
 
 
