@@ -223,7 +223,8 @@ def _print(one: CheckedAnswer) -> None:
     out.print(untrusted(f"     {one.sentence}", style="yellow"), soft_wrap=True)
     for flag in one.response.flags:
         out.print(untrusted(f"     ! {flag.message}", style="magenta"), soft_wrap=True)
-    out.print(untrusted(f"     {one.response.headline.line}{_decided(one)} · {one.where}", style="dim"), soft_wrap=True)
+    number = f"confidence {one.response.headline.shown}{_decided(one)}"  # the sentence above says which part is unsure
+    out.print(untrusted(f"     {number} · {one.where}", style="dim"), soft_wrap=True)
 
 
 def _decided(one: CheckedAnswer) -> str:
