@@ -165,7 +165,7 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
 
 def test_the_doctor_finds_what_the_server_gives(server: str) -> None:
     found = examined(server)
-    assert found["usable"] and found["distribution"] == "raw" and found["tokenizer"]["fits"]
+    assert found["usable"] and found["numbers"]["distribution"] == "raw" and found["tokenizer"]["fits"]
     assert found["tokens"] == {"bytes": False, "ids": None, "id_fields": []}
 
 

@@ -127,6 +127,9 @@ class TestFaults:
         assert found.tokens.id_fields == ("return_tokens_as_token_ids", "return_token_ids")
         assert '"return_tokens_as_token_ids": true' in said(found, "good")
 
+    def test_trial_answers_come_without_ids_where_no_tokenizer_reads_them(self, sick: SickServer) -> None:
+        assert examine(sick(gives_ids=True)).trials == examine(sick()).trials
+
     def test_scaled_by_the_temperature(self, sick: SickServer) -> None:
         found = examine(sick(scaled=True))
         assert (found.numbers.distribution, found.numbers.reason) == ("processed", "divided by the temperature")

@@ -15,6 +15,9 @@ from openai import AsyncOpenAI, OpenAI
 
 from semtoken import TokenClusters, Vocabulary
 from semtoken.almanac.questions import PROMPT, Question
+from semtoken.errors import InvalidInput
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
 from tests import tiny
 from tests.web.conftest import proxy_of
 from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
@@ -100,6 +103,10 @@ class TestInFrontOfServe:
                 check_interval(found.semtoken, exact.semtoken)
                 *_, last = client_of(url).completions.create(**asked, stream=True)
                 check_same(last.choices[0].semtoken, found.semtoken | {"final": True})
+
+    def test_ids_without_a_tokenizer_are_refused_since_intervals_would_widen(self, served: str) -> None:
+        with pytest.raises(InvalidInput, match="name the upstream's tokenizer with --tokenizer"):
+            proxy_app(ProxySettings(served, token_ids=True))
 
     @pytest.mark.parametrize("path", ["chat/completions", "completions"])
     @pytest.mark.parametrize("stream", [True, False])

@@ -69,7 +69,7 @@ def proxy(
         typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
     ] = 20,
     token_ids: Annotated[
-        bool, typer.Option("--token-ids", help="Ask for token ids, which vLLM and SGLang give and others may refuse.")
+        bool, typer.Option("--token-ids", help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer.")
     ] = False,
     proxy_for: Annotated[
         str | None,

@@ -276,8 +276,8 @@ def _names(found: Diagnosis) -> Iterator[Finding]:
         yield Finding("good", "Tokens come with their ids.")
     elif tokens.ids == "on request":
         fields = ", ".join(f'"{name}": true' for name in tokens.id_fields)
-        how = f"{fields}; `semtoken proxy --upstream URL --token-ids`"
-        yield Finding("good", f"Token ids come on request ({how}): ask for them.")
+        how = f"{fields}; `semtoken proxy --upstream URL --tokenizer MODEL --token-ids`"
+        yield Finding("good", f"Token ids come on request ({how}): ask for them where you name the tokenizer.")
     elif tokens.bytes:
         yield Finding("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")
     else:

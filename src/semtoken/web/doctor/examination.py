@@ -152,7 +152,7 @@ def try_prompts(
     """Score the answers to a few prompts; also returns all their steps."""
     trials: list[Trial] = []
     steps: list[TopStep] = []
-    fields = dict.fromkeys(tokens.id_fields, True)
+    fields = {} if vocabulary is None else dict.fromkeys(tokens.id_fields, True)  # ids alone spell nothing
     for prompt in TRIAL_PROMPTS:
         asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
         reply = asker.ask(shape, ProbeQuestion(asked, 24, count_to_ask(page), 0.0, fields))

@@ -25,7 +25,7 @@ VLLM = Known(
     "vLLM",
     "start vLLM with --max-logprobs 20 or above",
     "start vLLM with --logprobs-mode raw_logprobs",
-    'ask with "return_tokens_as_token_ids": true',
+    'name the tokenizer and ask with "return_tokens_as_token_ids": true',
 )
 LLAMA_SERVER = Known("llama-server", raw='leave "post_sampling_probs" out of the request')
 LLAMA_CPP_PYTHON = Known(

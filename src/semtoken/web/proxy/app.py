@@ -10,6 +10,7 @@ from typing import Any
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.errors import InvalidInput
 from semtoken.observers.method_scores import FROM_BEST, methods_reading
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
@@ -36,6 +37,12 @@ from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.running import few_collections  # noqa: E402
+
+
+IDS_ALONE = (
+    "Ids do not say which tokens agree, so intervals would be wider than by the tokens' texts: name the upstream's "
+    "tokenizer with --tokenizer, or leave --token-ids out."
+)
 
 
 class AnyRoute(BaseRoute):
@@ -88,7 +95,14 @@ def proxy_app(
         reach the proxy.
     decision_calibrator
         Adds chance, decision and promise to the answers to typed questions; in a slot it can be exchanged.
+
+    Raises
+    ------
+    InvalidInput
+        The settings ask for token ids, and there is no vocabulary that says which tokens they are.
     """
+    if settings.token_ids and vocabulary is None:
+        raise InvalidInput(IDS_ALONE)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
