@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -145,3 +146,82 @@ def test_an_error_beside_an_answer_refuses_it(place: str) -> None:
     chunks = [{"choices": [{"index": 0, "delta": {"content": "Oslo"}, "logprobs": {"content": SAID[:1]}}]}, stream]
     with pytest.raises(SemtokenError, match="Provider gone"):
         read_payload(chunks)
+
+
+WORD = st.text("abcde", min_size=1, max_size=4)
+SHORT = st.integers(-40, 0).map(lambda tenths: tenths / 10)
+
+
+def streamed(chunks: list[list[Item]]) -> list[Any]:
+    texts = ["".join(one["token"] for one in chunk) for chunk in chunks]
+    found = [
+        {"choices": [{"index": 0, "delta": {"content": text}, "logprobs": {"content": chunk}}]}
+        for text, chunk in zip(texts, chunks, strict=True)
+    ]
+    return [*found, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(WORD, SHORT), min_size=2, max_size=8, unique_by=lambda one: one[0]), st.data())
+def test_chunks_that_repeat_what_came_before_give_no_number(
+    words: list[tuple[str, float]], data: st.DataObject
+) -> None:
+    items = [item(f" {word}", number, ("?", -5.0)) for word, number in words]
+    inside = sorted(data.draw(st.sets(st.integers(1, len(items) - 1), min_size=1)))
+    ends = [*inside, len(items)]
+    parts = [items[a:b] for a, b in zip([0, *inside], ends, strict=True)]
+    whole = reply("".join(one["token"] for one in items), items)
+    if any(number < 0 for _, number in words):
+        assert log_of(streamed(parts)) == log_of(whole)
+    for repeating in ([items[:end] for end in ends], [*parts, items]):
+        with pytest.raises(SemtokenError, match="repeat the tokens before them"):
+            score_payload(streamed(repeating))
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(WORD, min_size=1, max_size=4),
+    st.sampled_from([" END", "\n", "\n\n", "###", " Q:"]),
+    st.lists(WORD, max_size=3),
+)
+def test_a_stop_string_of_the_request_is_as_good_as_one_of_the_reply(
+    words: list[str], stop: str, more: list[str]
+) -> None:
+    """The tokens that the server cut off are behind the answer; unless that is known, they may be anything."""
+    texts = [*(f" {word}" for word in words), stop, *(f" {word}" for word in more)]
+    items = [item(text, -0.30001 - 0.01 * i) for i, text in enumerate(texts)]
+    asked = {"messages": [], "stop": ["never", stop]}
+    said = "".join(texts[: len(words)])
+    of_reply = reply(said, items)
+    of_reply["choices"][0]["stop_reason"] = stop
+    try:
+        [told] = score_payload(of_reply)
+    except SemtokenError as error:
+        with pytest.raises(SemtokenError, match=re.escape(str(error))):
+            score_payload(reply(said, items), request=asked)
+        return
+    for found in (reply(said, items), streamed([items])):
+        if isinstance(found, list):
+            found[0]["choices"][0]["delta"]["content"] = said
+        [known] = score_payload(found, request=asked)
+        assert (known.log_score, known.flags) == (told.log_score, told.flags)
+        assert not any("not in the message" in flag.message for flag in known.flags)
+
+
+@pytest.mark.parametrize("stop", [[], ["elsewhere"], [" "], "\n"])
+def test_another_stop_string_explains_nothing(stop: Any) -> None:
+    items = [*SAID, item("###", -0.4), item(" more", -0.5)]
+    [found] = score_payload(reply("Oslo.", items), request={"messages": [], "stop": stop})
+    assert any("not in the message" in flag.message for flag in found.flags)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(SHORT.filter(bool), min_size=1, max_size=5), st.data())
+def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[float], data: st.DataObject) -> None:
+    """As servers send it that were asked for one alternative and give the chosen token itself."""
+    items = [item(f" w{i}", number) for i, number in enumerate(numbers)]
+    at = data.draw(st.integers(0, len(items)))
+    items.insert(at, item(" zero", 0.0) | {"top_logprobs": []})
+    [found] = score_payload(reply("".join(one["token"] for one in items), items))
+    assert found.uncertainty_bounds[1] == 1
+    assert any("says nothing" in flag.message for flag in found.flags)

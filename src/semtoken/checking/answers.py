@@ -266,7 +266,7 @@ def _path(given: Any) -> Path:
 
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
     calibrator, schema = settings.calibrator, settings.schema
-    payload = read_payload(reply.reply, settings.format)
+    payload = read_payload(reply.reply, settings.format, request=reply.request)
     names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
     try:
         scored = score_payload(payload, question=reply.question or "")

@@ -43,6 +43,8 @@ class SavedReply:
     """All ids of its line and of the reply itself, the most telling first."""
     has_id: bool = False
     """Whether its line has an id beside the reply."""
+    request: Mapping[str, Any] | None = None
+    """What was sent, where it was saved beside the reply."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class FoundReply:
     """The reply with what was saved beside it, as plain values or the text of a stream; the text of a line of JSON."""
     is_line: bool = False
     """Whether `value` is a line of JSON that has not been parsed yet."""
-    asked: str | None = None
-    """The question of the request that lies beside its file."""
+    request: Mapping[str, Any] | None = None
+    """The request that lies beside its file."""
     fault: str = ""
     """Why it cannot be read, if it cannot."""
 
@@ -78,7 +80,10 @@ class FoundReply:
             It is no JSON, or its file cannot be read.
         """
         reply = _saved(self.where, self.name, self.parsed())
-        return reply if self.asked is None or reply.question is not None else replace(reply, question=self.asked)
+        if self.request is None:
+            return reply
+        asked = question_of(self.request) if reply.question is None else reply.question
+        return replace(reply, question=asked, request=reply.request or self.request)
 
     def names(self) -> ReplyNames | None:
         """What the reply is called, for joining it with its question; None if it cannot be read."""
@@ -127,11 +132,11 @@ def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
             continue
         for path in _paths(source):
             name = path.name.partition(".")[0]
-            asked = _asked_beside(path.with_name(f"{name}{REQUEST}"))
+            request = _request_beside(path.with_name(f"{name}{REQUEST}"))
             try:
                 with path.open("rb") as file:
                     for reply in _of_file(str(path), name, file):
-                        yield reply if asked is None else replace(reply, asked=asked)
+                        yield reply if request is None else replace(reply, request=request)
             except OSError as error:
                 yield FoundReply(str(path), name, fault=f"It cannot be read: {error.strerror or error}.")
 
@@ -143,13 +148,13 @@ def passed_over(sources: Sequence[str]) -> list[str]:
     return [str(one) for one in files if one.is_file() and one.suffix.lower() not in REPLY_SUFFIXES]
 
 
-def _asked_beside(path: Path) -> str | None:
-    """The question of a request that lies beside a reply, if there is one."""
+def _request_beside(path: Path) -> Mapping[str, Any] | None:
+    """The request that lies beside a reply, if there is one."""
     try:
         request = _parsed(decoded(read_file(path))) if path.is_file() else None
     except (OSError, ValueError):
         return None
-    return question_of(request) if isinstance(request, Mapping) else None
+    return request if isinstance(request, Mapping) else None
 
 
 def _paths(source: str) -> list[Path]:
@@ -273,7 +278,8 @@ def _saved(where: str, name: str, value: Any) -> SavedReply:
     given = _ids(value)
     own = _ids(inner) if isinstance(inner, Mapping) else ()
     told = given[0] if given else name
-    return SavedReply(where, inner, told, question_of(value), (*given, *own), has_id=bool(given))
+    request = value["request"] if isinstance(value.get("request"), Mapping) else None
+    return SavedReply(where, inner, told, question_of(value), (*given, *own), has_id=bool(given), request=request)
 
 
 def _ids(value: Mapping[str, Any]) -> tuple[str, ...]:

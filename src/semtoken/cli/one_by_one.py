@@ -91,7 +91,7 @@ def show_one_by_one(sources: Sequence[str], format: str | None, how: ReplyView) 
     vocabulary = load_tokens(how.tokenizer, how.clusters, rules, how.revision)
     for number, saved in enumerate(saved_replies(sources), start=1):
         try:
-            payload = read_payload(saved.reply, format, temperature=how.temperature)
+            payload = read_payload(saved.reply, format, temperature=how.temperature, request=saved.request)
             results = score(
                 payload,
                 vocabulary,

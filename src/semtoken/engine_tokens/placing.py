@@ -225,11 +225,11 @@ class AnswerPlace(NamedTuple):
 
 
 def place_of_answer(
-    pieces: Sequence[SpelledText], answer: str, stop: str | None = None, *, called: bool
+    pieces: Sequence[SpelledText], answer: str, stops: Sequence[str] = (), *, called: bool
 ) -> AnswerPlace:
     """Find the steps of an answer behind those of the reasoning, by what stands around them.
 
-    Before it there are markers and blanks, and behind it a terminator, blanks, or the text at which the engine stopped
+    Before it there are markers and blanks, and behind it a terminator, blanks, or a text at which the engine stopped
     (if tools are `called`, whatever calls them). If several places are as good as each other, none is taken.
     """
     spans = find_texts(pieces, answer)
@@ -244,7 +244,7 @@ def place_of_answer(
         ends = (
             called
             or not _without_marks(behind.replace(REPLACEMENT, "", 1))
-            or bool(stop and behind.lstrip().startswith(stop.strip()))
+            or any(_begins_with(whole[len(whole[: at[end]].rstrip()) :], stop) for stop in stops)
         )
         places.append(AnswerPlace(start, end, before=not known, behind=not ends))
     best = min(place.before + place.behind for place in places)
@@ -258,6 +258,12 @@ def place_of_answer(
             "nothing says which is its own: ask for the reasoning in a field of its own, or without a stop string."
         )
     return good[-1]
+
+
+def _begins_with(behind: str, stop: str) -> bool:
+    """Whether the text behind an answer begins with a stop string, which may be blank; other blanks aside."""
+    blanks = behind[: len(behind) - len(behind.lstrip())]
+    return behind.lstrip().startswith(stop.strip()) if stop.strip() else stop in blanks
 
 
 def _without_marks(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from semtoken.engine_tokens.top_steps import as_object
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Reply, Shape, raise_error
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
@@ -19,7 +20,13 @@ UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
-def read_payload(reply: Any, format: str | None = None, *, temperature: float | None = None) -> Payload:
+def read_payload(
+    reply: Any,
+    format: str | None = None,
+    *,
+    temperature: float | None = None,
+    request: Mapping[str, Any] | None = None,
+) -> Payload:
     """Read the reply of an engine or API into a `Payload`.
 
     Parameters
@@ -32,6 +39,8 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
     temperature : float, optional
         The temperature of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy)
         they are `processed`.
+    request : dict, optional
+        The request, as it was sent: it names the temperature, and the stop strings that tell where an answer ends.
 
     Returns
     -------
@@ -47,30 +56,32 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
     """
     if temperature is not None:
         real(temperature, "temperature", low=0)
+    asked = {} if request is None else as_object(request, "request")
     values = plain(reply)
     if isinstance(values, str | bytes | bytearray | memoryview):
         text = values if isinstance(values, str) else bytes(values)
         if is_stream_text(text):
-            return _read_stream([text], format, temperature)
+            return _read_stream([text], format, temperature, asked)
         values = parse_reply(text)
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
         if _is_batch(chunks):
-            return read_replies(chunks, format, temperature)
-        return _read_stream(chunks, format, temperature)
+            return read_replies(chunks, format, temperature, asked)
+        return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
-        return read_replies([values], format, temperature)
+        return read_replies([values], format, temperature, asked)
     if isinstance(values, Iterable):
-        return _read_stream(values, format, temperature)
+        return _read_stream(values, format, temperature, asked)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
 
 
-def read_replies(replies: Sequence[Reply], format: str | None, temperature: float | None) -> Payload:
+def read_replies(replies: Sequence[Reply], format: str | None, temperature: float | None, asked: Reply) -> Payload:
     """Read a whole reply, or the replies of a batch."""
     for reply in replies:
         raise_error(reply)
     given: Format | None = None if format is None else format_named(format)
     shape: Shape = (shape_of_reply(replies) if given is None else given.shape)()
+    shape.asked = asked
     for delta in shape.whole(replies):
         if delta.choice in shape.sums:
             raise InvalidInput("Two choices of the reply have the same index.")
@@ -100,8 +111,8 @@ def _is_batch(values: list[Any]) -> bool:
     return all(value.get("stop") is True or ("generated_text" in value and "token" not in value) for value in values)
 
 
-def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None) -> Payload:
-    stream = PayloadStream(format, temperature=temperature)
+def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None, asked: Reply) -> Payload:
+    stream = PayloadStream(format, temperature=temperature, request=asked)
     try:
         several = iter(chunks)
     except Exception as error:  # an array without dimensions, an object that raises what it likes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from semtoken.choices import Preset, SegmentKind
@@ -29,6 +29,7 @@ def score_payload(
     format: str | None = None,
     segment: SegmentKind = "answer",
     temperature: float | None = None,
+    request: Mapping[str, Any] | None = None,
     distribution: Distribution | None = None,
     proxy_for: str | None = None,
     methods: Sequence[str] = (),
@@ -51,7 +52,7 @@ def score_payload(
         Further methods of one pass, whose scores each answer gets; see `ScoredResponse.scores`.
     question
         What was asked: its words are not new in an answer.
-    format, temperature
+    format, temperature, request
         As in `read_payload`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}
         The part to score.
@@ -80,7 +81,9 @@ def score_payload(
     if proxy_for is not None:
         text(proxy_for, "proxy_for")
     wanted = require_one_pass(methods)
-    payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
+    payload = (
+        reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature, request=request)
+    )
     known = distribution or payload.distribution
     scored = Answers()
     for choice in payload.choices:

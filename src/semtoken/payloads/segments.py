@@ -108,8 +108,8 @@ class RawChoice:
     """Steps that the engine lists under a segment of their own."""
     one_segment: bool = False
     """Whether all that the model wrote is the answer, since the engine does not divide it."""
-    stop: str | None = None
-    """The text at which the engine stopped, if it says so."""
+    stops: tuple[str, ...] = ()
+    """The text at which the engine stopped, if it says so; otherwise those at which it was asked to."""
     counted: int | None = None
     """How many tokens the model wrote, as the reply counts them; None if it does not say."""
     broken: str | None = None
@@ -285,7 +285,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
         return _without_answer(steps, text_of_pieces(pieces), main)
     if main != "answer":
         return Division({"reasoning": steps[:first], main: steps[first:]})
-    place = place_of_answer(pieces[first:], texts["answer"], raw.stop, called="tool_call" in texts)
+    place = place_of_answer(pieces[first:], texts["answer"], raw.stops, called="tool_call" in texts)
     if place.problem:
         return Division({"answer": steps}, problem=place.problem)
     start, end = first + place.start, first + place.end

@@ -16,7 +16,7 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.engine_tokens.placing import find_text, pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import BorrowedNames
-from semtoken.engine_tokens.top_steps import StepList, TopStep
+from semtoken.engine_tokens.top_steps import StepList, TopStep, as_object
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, error_text, raise_error
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_chunk
@@ -166,11 +166,18 @@ class PayloadStream:
     ----------
     format : str, optional
         One of `known_formats()`; recognised by the chunks by default.
-    temperature : float, optional
+    temperature, request
         See `read_payload`.
     """
 
-    def __init__(self, format: str | None = None, *, temperature: float | None = None) -> None:
+    def __init__(
+        self,
+        format: str | None = None,
+        *,
+        temperature: float | None = None,
+        request: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._asked = {} if request is None else as_object(request, "request")
         self._format = None if format is None else format_named(format)
         self._temperature = temperature
         self._shape: Shape | None = None if self._format is None else self._format.shape()
@@ -287,6 +294,7 @@ class PayloadStream:
             if shape is None:
                 return []
             self._shape = shape()
+        self._shape.asked = self._asked
         return [event for delta in self._shape.chunk(chunk) for event in self._take_in(self._shape, delta)]
 
     def _take_in(self, shape: Shape, delta: Delta) -> list[StreamEvent]:
@@ -332,6 +340,7 @@ def distribution_of(
 ) -> Distribution:
     """Which distribution the log-probabilities of some choices come from."""
     engine = shape.engine if format is None else format.engine
+    temperature = shape.temperature(shape.asked) if temperature is None else temperature
     masked = any(FORBIDDEN in choice.flags for choice in choices)
     return shape.distribution(engine, temperature, masked=masked)
 

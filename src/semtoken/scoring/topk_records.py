@@ -209,7 +209,7 @@ def silent_zeros(answer: ListedSteps) -> list[int]:
             "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
             "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
         )
-    return bare if any(step.listed for step in listed) else []
+    return bare if any(not step.bare for step in listed) else []
 
 
 def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:

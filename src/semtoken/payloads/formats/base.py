@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import steps_from_items, with_ids
-from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, is_object, optional, text_or_empty
+from semtoken.engine_tokens.top_steps import (
+    StepList,
+    TopStep,
+    as_id,
+    as_list,
+    as_object,
+    is_object,
+    optional,
+    text_or_empty,
+)
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
@@ -126,6 +135,10 @@ class Delta(NamedTuple):
 RAW = ("vllm", "llama-cpp", "llama-cpp-python")
 """Engines that were found to show the model's own probabilities."""
 MIXED = "The chunks name several replies: those of two streams may be mixed."
+SAID_AGAIN = (
+    "Chunks of the stream repeat the tokens before them, so the answer stands in it several times: a gateway collects "
+    "what it passes on. Ask without streaming, or the engine itself."
+)
 AFTER_THE_END = "More of the answer came after the server had said that it is complete: ask for one answer at a time."
 
 
@@ -165,8 +178,8 @@ class ChoiceSum:
         self.stop = delta.stop or self.stop
         self.counted = self.counted if delta.counted is None else delta.counted
 
-    def raw(self, *, one_segment: bool = False) -> RawChoice:
-        """The choice with texts and steps as its engine gave them."""
+    def raw(self, *, one_segment: bool = False, stops: tuple[str, ...] = ()) -> RawChoice:
+        """The choice with texts and steps as its engine gave them; `stops`: the texts at which it may have stopped."""
         texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
         if self.calls:
             texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
@@ -175,9 +188,20 @@ class ChoiceSum:
         counted = self.counted
         if self.ids is not None and len(self.ids) > len(steps.steps):
             counted = max(counted or 0, len(self.ids))
+        broken = self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None)
+        stops = (self.stop,) if self.stop else stops
         return RawChoice(
-            self.index, texts, steps, self.finish_reason, flags, apart, one_segment, self.stop, counted, self.broken
+            self.index, texts, steps, self.finish_reason, flags, apart, one_segment, stops, counted, broken
         )
+
+
+def _repeat(chunks: Sequence[tuple[TopStep, ...]]) -> bool:
+    """Whether each chunk has the steps of the one before and more, or the last has those of all others once more."""
+    if len(chunks) < 2:
+        return False
+    if all(len(one) < len(more) and more[: len(one)] == one for one, more in pairwise(chunks)):
+        return True
+    return 2 < 2 * len(chunks[-1]) == sum(map(len, chunks)) and tuple(chain(*chunks[:-1])) == chunks[-1]
 
 
 def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tuple[str, ...]]:
@@ -227,6 +251,8 @@ class Shape:
     """Whether to give any; empty where the number tells."""
     copies_at: ClassVar[Path] = ()
     """How many choices in a row belong to each prompt; empty where it is always one."""
+    stops_at: ClassVar[Sequence[Path]] = (("stop",),)
+    """Texts that end the answer, and what else ends it."""
     other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = NOTHING
     """Fields that change what the model reads in ways that only the server knows, with the values that do not."""
 
@@ -263,6 +289,8 @@ class Shape:
         self.post_sampling = False
         """The probabilities are those after the samplers (llama.cpp's `post_sampling_probs`)."""
         self.sums: dict[int, ChoiceSum] = {}
+        self.asked: Reply = {}
+        """The request, if it is known."""
         self._ids: Counter[str] = Counter()
         """How many chunks name each reply."""
         self._model: str | None = None
@@ -358,8 +386,15 @@ class Shape:
 
     @classmethod
     def has_stop_texts(cls, body: Reply) -> bool:
-        """Whether a request names texts that end the answer."""
-        return bool(body.get("stop"))
+        """Whether a request names texts that end the answer, or what else ends it."""
+        return any(value_at(body, at) for at in cls.stops_at)
+
+    @classmethod
+    def stop_texts(cls, body: Reply) -> tuple[str, ...]:
+        """The texts that a request names as ends of the answer."""
+        named = (value_at(body, at) for at in cls.stops_at)
+        listed = chain.from_iterable(one if isinstance(one, list | tuple) else [one] for one in named)
+        return tuple(text for text in listed if isinstance(text, str) and text)
 
     # --- the places of a reply, for those who change it
 
@@ -536,7 +571,7 @@ class Shape:
 
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
-        raw = self.sums[index].raw(one_segment=self.one_segment)
+        raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(self.asked))
         flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
         if self.counted is not None and len(self.sums) == 1:
             raw = replace(raw, counted=self.counted)

@@ -29,6 +29,7 @@ class GeminiCandidates(Shape):
     formats: ClassVar[Mapping[Engine, str]] = {"gemini": "gemini"}
     ask = '"generationConfig": {"responseLogprobs": true, "logprobs": 5}'
     divided = True
+    stops_at = (("generationConfig", "stopSequences"),)
     choices_at = ("candidates",)
     marks = (("candidates",),)
     texts = {"answer": (("content", "parts", 0, "text"),)}  # noqa: RUF012

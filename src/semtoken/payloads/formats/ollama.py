@@ -26,6 +26,7 @@ class OllamaGenerate(Shape):
     temperature_at = ("options", "temperature")
     top_at = ("top_logprobs",)
     switch_at = ("logprobs",)
+    stops_at = (("options", "stop"),)
     marks: ClassVar[tuple[Path, ...]] = (("response",), ("done",))
     texts = {"reasoning": (("thinking",),), "answer": (("response",),)}  # noqa: RUF012
     numbers_at = (("logprobs",),)
@@ -38,12 +39,6 @@ class OllamaGenerate(Shape):
     def streams(cls, body: Reply) -> bool:
         """Whether a request asks for a stream, as one does that does not say."""
         return body.get("stream") is not False
-
-    @classmethod
-    def has_stop_texts(cls, body: Reply) -> bool:
-        """Whether the options name texts that end the answer."""
-        options = body.get("options")
-        return isinstance(options, Mapping) and bool(options.get("stop"))
 
     @classmethod
     def is_ended(cls, choice: Reply) -> bool:

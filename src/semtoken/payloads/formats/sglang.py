@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_triples
 from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape, index_of, merged, value_at
+from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape, index_of, merged
 
 META = "meta_info"
 LISTS = ("output_token_logprobs", "output_top_logprobs")
@@ -28,6 +28,7 @@ class SGLangGenerate(Shape):
     temperature_at = ("sampling_params", "temperature")
     top_at = ("top_logprobs_num",)
     switch_at = ("return_logprob",)
+    stops_at = tuple(("sampling_params", name) for name in ("stop", "stop_token_ids", "stop_regex"))
     copies_at = ("sampling_params", "n")
     marks = ((META,),)
     texts = {"answer": (("text",),)}  # noqa: RUF012
@@ -51,11 +52,6 @@ class SGLangGenerate(Shape):
         """The numbers; the texts of tokens too, if the client does not see them."""
         texts = {"return_text_in_logprobs": True} if cls.requested(body) is None else {}
         return super().asking(body, top) | texts
-
-    @classmethod
-    def has_stop_texts(cls, body: Reply) -> bool:
-        """Whether a request names texts, ids or patterns that end the answer."""
-        return any(value_at(body, ("sampling_params", name)) for name in ("stop", "stop_token_ids", "stop_regex"))
 
     def steps(self, choice: Reply) -> StepList:
         """The triples of the answer."""

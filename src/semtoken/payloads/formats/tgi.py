@@ -26,6 +26,7 @@ class TGIGenerate(Shape):
     temperature_at = ("parameters", "temperature")
     top_at = ("parameters", "top_n_tokens")
     switch_at = ("parameters", "details")
+    stops_at = (("parameters", "stop"),)
     marks = (("generated_text",),)
     chunk_marks = (("token", "logprob"),)
     texts = {"answer": (("generated_text",),)}  # noqa: RUF012

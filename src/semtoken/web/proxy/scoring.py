@@ -108,7 +108,7 @@ class ReplyScorer:
     def __init__(self, scoring: AnswerScoring, asked: AnswerRequest, obstacle: str | None) -> None:
         self._scoring = scoring
         self._asked = asked
-        self._stream = PayloadStream(temperature=asked.temperature)
+        self._stream = PayloadStream(request=asked.body)
         self._choices: dict[int, _WrittenChoice] = {}
         self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
@@ -155,7 +155,7 @@ class ReplyScorer:
         """Read the log-probabilities of a whole reply and count its tokens, for `blocks`."""
         start = self._begun = perf_counter()
         try:
-            self._payload = self._attempt(lambda: read_payload(reply.json.value, temperature=self._asked.temperature))
+            self._payload = self._attempt(lambda: read_payload(reply.json.value, request=self._asked.body))
         except UnscoredChoice as failed:
             self._failed = failed
         else:
