@@ -279,3 +279,4 @@ def test_the_form_of_prompts_ends_where_the_question_may_begin() -> None:
     chat = [f"<|im_start|>user\n{one}<|im_end|>\n<|im_start|>assistant\n" for one in ("When?", "Where?")]
     assert shared_ends(chat) == ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n")
     assert shared_ends(["a?", "b?"]) == ("", "")
+    assert shared_ends(["Who was it?"] * 2) == ("Who was it?", "")  # nothing but form, where no two differ

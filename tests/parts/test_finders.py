@@ -6,7 +6,8 @@ import pytest
 
 from semtoken.errors import InvalidInput
 from semtoken.parts import parts_of
-from semtoken.parts.prose import find_phrases
+from semtoken.parts.code import _of_code
+from semtoken.parts.prose import LONGEST_PIECE, _pieces, find_phrases
 from tests.parts.answers import answer_of
 
 
@@ -179,3 +180,28 @@ def test_what_is_unknown_is_refused() -> None:
         parts_of(answer, "field", schema=3)
     with pytest.raises(InvalidInput, match="knows no language"):
         parts_of(answer, "identifier", language="klingon++")
+
+
+def test_a_part_of_code_begins_behind_the_blanks_of_its_token() -> None:
+    text = "x = 1\n  y (2)"
+    [part] = _of_code(text, 6, [(0, "identifier", "  y ")], set())
+    assert (part.start, part.end, text[part.start : part.end]) == (8, 9, "y")
+
+
+def test_a_long_text_is_divided_at_the_last_end_of_a_sentence_that_fits() -> None:
+    sentence = "It was so. "
+    text = sentence * 1_000
+    pieces = list(_pieces(text))
+    assert "".join(text[a:b] for a, b in pieces) == text and len(pieces) == 3
+    assert all(text[a:b].endswith(sentence) for a, b in pieces)
+    assert all(LONGEST_PIECE - len(sentence) < b - a <= LONGEST_PIECE for a, b in pieces[:-1])
+    unbroken = "a" * (LONGEST_PIECE + 1)
+    assert list(_pieces(unbroken)) == [(0, LONGEST_PIECE), (LONGEST_PIECE, LONGEST_PIECE + 1)]
+
+
+def test_a_field_that_is_not_there_has_no_place() -> None:
+    schema = {"properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
+    written = b'{"a": 7}'
+    parts = parts_of(answer_of([bytes([b]) for b in written], [-0.1] * len(written)), "field", schema=schema)
+    [missing] = [part for part in parts if not part.present]
+    assert (missing.path, missing.start, missing.end, missing.text) == ("/b", 0, 0, "")
