@@ -38,7 +38,6 @@ from semtoken.web.proxy.upstream import Upstream  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.running import few_collections  # noqa: E402
 
-
 IDS_ALONE = (
     "Ids do not say which tokens agree, so intervals would be wider than by the tokens' texts: name the upstream's "
     "tokenizer with --tokenizer, or leave --token-ids out."

@@ -24,7 +24,7 @@ class ProxySettings:
     methods: tuple[str, ...] = ()
     """Further methods of one pass, whose scores every block holds; a request may name others."""
     token_ids: bool = False
-    """Whether to ask for token ids in the way of vLLM and SGLang, for which a vocabulary is needed. Others may refuse it."""
+    """Whether to ask for token ids as vLLM and SGLang give them, which takes a vocabulary. Others may refuse."""
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
     allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
