@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learned_number import LearnedFrom, LearnedNumber, Readings, learned_from, learned_values
-from semtoken.calibration.learning import cross_fitted, fit, learn
+from semtoken.calibration.learning import cross_fitted, fit, learn, learn_from, with_learned
 from semtoken.calibration.measures import drift
-from semtoken.errors import ArtifactError, CalibratorMismatch
+from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics import auroc
 from tests.calibration.state_worlds import StateWorld, draw
 
@@ -61,6 +63,19 @@ def test_the_gain_has_a_one_sided_bound_of_90_percent() -> None:
     assert found.value == pytest.approx(auroc(risk, correct) - auroc(headline, correct))
     assert found.low == pytest.approx(np.quantile(gains, 0.1), abs=0.008)
     assert found.high == pytest.approx(np.quantile(gains, 0.9), abs=0.008)
+
+
+@pytest.mark.parametrize("log_score", [-math.inf, None])
+def test_a_blank_answer_stays_as_it_is(log_score: float | None) -> None:
+    world = draw(np.random.default_rng(7), 60, dimensions=5)
+    blank = AnswerRecord("line 3", {}, log_score, None)  # without a state: any other would be refused
+    assert with_learned(blank, fit(["headline"], world.readings, world.correct)) is blank
+
+
+def test_an_answer_without_tokens_is_named_by_its_line() -> None:
+    bare = [AnswerRecord(f"line {i}", {"question": f"q{i}"}, -0.5, None) for i in range(40)]
+    with pytest.raises(InvalidInput, match=r"^line 0: "):
+        learn_from(bare, [True, False] * 20)
 
 
 @pytest.mark.slow

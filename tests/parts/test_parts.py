@@ -10,6 +10,7 @@ import pytest
 
 from semtoken.parts import Part, ToolCall, parts_of
 from semtoken.parts.answers import CONSTRAINED, marked_tokens
+from semtoken.parts.fields import allowed_values
 from semtoken.parts.json_values import find_json
 from semtoken.parts.part import level_of
 from tests.parts.answers import answer_of
@@ -240,3 +241,16 @@ def test_json_behind_a_fence_is_preferred_to_brackets_before_it() -> None:
     assert (found.begin, [scalar.value for scalar in found.scalars]) == (text.index("{"), [7])
     bare = find_json(text.replace("```json", "").replace("```", ""))
     assert [scalar.value for scalar in bare.scalars] == [1]
+
+
+def test_empty_containers_end_behind_their_brackets() -> None:
+    text = '{"a": [ ], "b": {}, "c": [[]]}'
+    found = {value.pointer: text[value.start : value.end] for value in find_json(text).values if value.kind != "key"}
+    assert found == {"": text, "/a": "[ ]", "/b": "{}", "/c": "[[]]", "/c/0": "[]"}
+
+
+def test_a_schema_names_the_values_that_it_allows() -> None:
+    assert allowed_values({"type": "boolean"}) == (True, False)
+    assert allowed_values({"enum": ["kg", None], "type": "boolean"}) == ("kg", None)
+    assert allowed_values({"const": 3}) == (3,)
+    assert allowed_values({"type": "string"}) == ()
