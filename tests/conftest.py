@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 
@@ -35,10 +37,32 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+class _Warned(logging.Handler):
+    """Keeps what a library logs as a warning."""
+
+    expected = re.compile(
+        "is falling back to its reference PyTorch|If you want to use `Roberta|Model config: .* within the vocabulary"
+    )
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.expected.search(message := record.getMessage()):
+            self.messages.append(message)
+
+
+WARNED = _Warned()
+logging.getLogger("transformers").addHandler(WARNED)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """When the last test of a file is over."""
+    """When a test is over, and the last one of a file."""
     yield
+    warned, WARNED.messages = WARNED.messages, []
+    assert not warned, f"transformers warned: {warned}"
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()

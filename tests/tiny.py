@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 WORDS = (
     "the The capital of France is Paris . A TV or a television set , Television and TELEVISION : 7 17 42 1990 "
@@ -99,6 +100,38 @@ def wordpiece(clean_up: bool = True) -> Any:
     )
 
 
+@_handed_out_as_copies
+def unigram() -> Any:
+    """T5 and Gemma kind: the most probable pieces, unknown characters fall back to byte tokens."""
+    from transformers import PreTrainedTokenizerFast
+
+    words = dict.fromkeys("▁" + word for word in WORDS.split() if word.isascii())
+    pieces = dict.fromkeys(("<eos>", "<pad>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))), -8.0)
+    pieces |= {"▁": -3.0} | {letter: -6.0 for word in words for letter in word[1:]} | dict.fromkeys(words, -4.0)
+    tokenizer = Tokenizer(models.Unigram(list(pieces.items()), unk_id=3, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    tokenizer.add_special_tokens([AddedToken(one, special=True) for one in ("<eos>", "<pad>", "<bos>", "<unk>")])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
+
+
+@_handed_out_as_copies
+def tiktoken_like() -> Any:
+    """Llama-3 and Kimi kind: words split by an expression, ranks instead of merges, special tokens at the end."""
+    from transformers import PreTrainedTokenizerFast
+
+    made = json.loads(byte_level_bpe().backend_tokenizer.to_str())["model"]
+    pieces = [piece for piece in made["vocab"] if not piece.startswith("<|")]
+    merges = [tuple(pair) for pair in made["merges"]]
+    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, merges, ignore_merges=True))
+    words = Regex(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+")
+    split = pre_tokenizers.Split(words, "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(one, special=True) for one in ("<|end|>", "<|pad|>")])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
+
+
 @cache
 def mistral(kind: str) -> Any:
     """A tokenizer that Mistral ships: "sentencepiece" (32,768 tokens) or "tekken" (131,072)."""
@@ -117,12 +150,14 @@ TOKENIZERS = {
     "wordpiece": wordpiece,
 }
 """One of each kind, a few hundred tokens."""
+ALL_TOKENIZERS = {**TOKENIZERS, "unigram": unigram, "tiktoken": tiktoken_like}
+"""For what is quick enough to be tried with more kinds."""
 
 
 def tokenizer_of(kind: str) -> Any:
-    """A tokenizer by its name: one of `TOKENIZERS`, or "mistral-" with a kind of `mistral`."""
+    """A tokenizer by its name: one of `ALL_TOKENIZERS`, or "mistral-" with a kind of `mistral`."""
     brand, _, name = kind.partition("-")
-    return mistral(name) if brand == "mistral" else TOKENIZERS[kind]()
+    return mistral(name) if brand == "mistral" else ALL_TOKENIZERS[kind]()
 
 
 def llama(vocab_rows: int, *, tied: bool = False, hidden: int = 16, seed: int = 0) -> Any:

@@ -291,7 +291,7 @@ def that_writes(*pieces: str, sure: float = 12.0) -> tuple[Any, Any]:
     config, processor = _llava()
     processor.tokenizer.add_tokens(list(pieces))
     model = transformers.AutoModelForImageTextToText.from_config(config).float()
-    model.resize_token_embeddings(len(processor.tokenizer))
+    model.resize_token_embeddings(len(processor.tokenizer), mean_resizing=False)
     chain = [":", *pieces, processor.tokenizer.eos_token]  # ":" ends the prompt
     ids = processor.tokenizer.convert_tokens_to_ids(chain)
     with torch.no_grad():

@@ -1,13 +1,13 @@
 """Every causal and image-text model of the installed transformers, made tiny: what works, what is refused and why.
 
 `python -m tests.backends.sweep` writes the table of docs/models.md. A model whose numbers differ from a plain pass in
-any way of asking is an error.
+any way of asking is an error. With `--seed` or `--tokenizer`, or the names of types, it only prints.
 """
 
 from __future__ import annotations
 
 import re
-import sys
+from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,15 +39,15 @@ class Outcome:
     why: str = ""
 
 
-def outcome_of(kind: str) -> Outcome:
-    """Make a model of this type tiny, and ask it in all ways."""
+def outcome_of(kind: str, seed: int = 0, tokenizer: str = "byte-level") -> Outcome:
+    """Make a model of this type tiny, and ask it in all ways; the tokenizer is one of `tiny.ALL_TOKENIZERS`."""
     auto = transformers.AutoModelForImageTextToText if kind in IMAGE else transformers.AutoModelForCausalLM
     try:
-        model = with_wide_weights(tiny_model_of(kind, auto.from_config, decoder=kind not in IMAGE))
+        model = with_wide_weights(tiny_model_of(kind, auto.from_config, decoder=kind not in IMAGE), seed)
     except ValueError as error:
         return Outcome("unmade", "timm is not installed" if "timm" in str(error) else _cause(str(error)))
     try:
-        backend = TransformersBackend(model, tiny.byte_level_bpe())
+        backend = TransformersBackend(model, tiny.tokenizer_of(tokenizer))
         proof = backend.proof
         used = _used(proof)
     except VocabularyMismatch:
@@ -98,11 +98,11 @@ def _used(proof: Proof) -> tuple[str, str]:
     return "some", " and ".join(without)
 
 
-def sweep(kinds: Any = (*CAUSAL, *IMAGE)) -> Iterator[tuple[str, Outcome]]:
-    """The outcome of every type of model, by name."""
+def sweep(kinds: Any = (*CAUSAL, *IMAGE), **how: Any) -> Iterator[tuple[str, Outcome]]:
+    """The outcome of every type of model, by name; options as for `outcome_of`."""
     for kind in sorted(set(kinds)):
         with _quiet():
-            yield kind, outcome_of(kind)
+            yield kind, outcome_of(kind, **how)
 
 
 @contextmanager
@@ -132,13 +132,18 @@ def table(outcomes: dict[str, Outcome]) -> str:
     return "\n".join([f"| transformers {transformers.__version__} | types |", "| --- | --- |", *lines])
 
 
-def main(kinds: list[str]) -> None:
+def main() -> None:
     """Write the table; exit with 1 if a model is wrong."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tokenizer", choices=tiny.ALL_TOKENIZERS, default="byte-level")
+    given = parser.parse_args()
     found = {}
-    for kind, one in sweep(kinds or (*CAUSAL, *IMAGE)):
+    for kind, one in sweep(given.kinds or (*CAUSAL, *IMAGE), seed=given.seed, tokenizer=given.tokenizer):
         found[kind] = one
         print(f"{kind}: {one.state} {one.why}", flush=True)
-    if not kinds:
+    if given == parser.parse_args([]):
         page = PAGE.read_text(encoding="utf-8")
         block = f"{BEGIN}\n{table(found)}\n{END}"
         PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: block, page, flags=re.DOTALL), encoding="utf-8")
@@ -147,4 +152,4 @@ def main(kinds: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

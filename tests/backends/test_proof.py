@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import GenerationConfig
 
 import semtoken as st
 from semtoken.backends.transformers import TransformersBackend
@@ -23,7 +24,7 @@ EXPERTS = {"num_local_experts": 2, "head_dim": 8}
 KINDS: dict[str, dict[str, Any]] = {
     "Llama": {},
     "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
-    "Jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "Jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1},
     "Mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1, "expand": 2},
     "Mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2},
     "MiniMax": {**EXPERTS, "layer_types": ["linear_attention", "full_attention"]},
@@ -156,6 +157,13 @@ class TestStates:
                 backend.model.lm_head.weight[7] = 3 * backend.model.lm_head.weight.abs().max()
             answers = backend.generate(PROMPTS, st.backends.base.Decoding(max_new_tokens=8))
             assert all(7 not in answer.token_ids for answer in answers)
+
+    def test_a_generation_config_that_is_given_is_followed(self) -> None:
+        stc = st.STC(tiny_model("Llama"), tiny.byte_level_bpe())
+        settings = [GenerationConfig(do_sample=False), GenerationConfig(do_sample=True, temperature=9.0)]
+        greedy, drawn = (stc.generate(PROMPTS, 8, generation_config=one) for one in settings)
+        assert [one.token_ids for one in greedy] == [one.token_ids for one in stc.generate(PROMPTS, 8)]
+        assert [one.token_ids for one in greedy] != [one.token_ids for one in drawn]
 
     @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
     def test_wrappers_that_run_a_model(self, wrap: Any) -> None:

@@ -35,7 +35,8 @@ def inputs(stc: st.STC, prompts: list[str]) -> Any:
 
 
 def generated(stc: st.STC, *processors: Any, prompts: list[str] = PROMPTS, **options: Any) -> Any:
-    options = {"max_new_tokens": 10, "do_sample": False} | options
+    if "generation_config" not in options:
+        options = {"max_new_tokens": 10, "do_sample": False} | options
     return stc.model.generate(**inputs(stc, prompts), logits_processor=list(processors), **options)
 
 
@@ -127,7 +128,7 @@ def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
             setattr(stc.model.generation_config, name, value)
     if by == "generation_config":
         ids = {"eos_token_id": stc.tokenizer.eos_token_id, "pad_token_id": stc.tokenizer.pad_token_id}
-        options = {"generation_config": GenerationConfig(**ids, **settings)}
+        options = {"generation_config": GenerationConfig(**ids, **settings, max_new_tokens=10, do_sample=False)}
     recorder = st.Recorder(stc.clusters)
     results = recorder.results(generated(stc, recorder, **options))
     assert {result.distribution for result in results} == {"processed"}

@@ -67,7 +67,7 @@ def test_sharded_bin_weights(tmp_path: Path) -> None:
 def test_a_vocabulary_that_grew_and_was_padded(tmp_path: Path) -> None:
     model, tokenizer = tiny_model("Llama", vocab_size=454), tiny.byte_level_bpe()
     tokenizer.add_tokens(["<new>", "<newer>"])
-    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)
+    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64, mean_resizing=False)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     backend = loaded(tmp_path)

@@ -420,7 +420,7 @@ class TransformersBackend:
         with watch.watching(self.model):
             while True:
                 drawing = [Sampling(choices, self.vocabulary.size)] * any(one.settings for one in choices)
-                with _refused_options(watch):
+                with _refused_options(watch), one_answer_each(self.model):  # all rows are there
                     sequences = self.model.generate(
                         **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
                     )
@@ -475,8 +475,9 @@ class TransformersBackend:
 
     def _options(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
         """Keyword arguments of transformers' `generate`."""
-        given = {name: value for name, value in decoding.options.items() if name != "stopping_criteria"}
-        options: dict[str, Any] = {"do_sample": False} | given
+        given = dict(decoding.options)
+        given.pop("stopping_criteria", None)
+        options: dict[str, Any] = {"do_sample": False} | as_arguments(given.pop("generation_config", None)) | given
         if options["do_sample"] is not None:
             flag(options["do_sample"], "do_sample")
         if not options["do_sample"]:  # unset the model's own sampling defaults, about which transformers would warn
@@ -485,10 +486,9 @@ class TransformersBackend:
         stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
         options["eos_token_id"] = sorted(stop_ids) or None
         options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
-        options |= one_answer_each(self._settings(decoding))  # all rows are there
         padded = range(self.vocabulary.size, self._columns)
         if padded:  # columns of a padded lm_head are no tokens
-            own = getattr(given.get("generation_config") or self.model.generation_config, "suppress_tokens", None)
+            own = getattr(self.model.generation_config, "suppress_tokens", None)
             options["suppress_tokens"] = [*(options.get("suppress_tokens") or own or ()), *padded]
         return options
 
@@ -660,6 +660,12 @@ def inputs_to_continue(
     cache.batch_select_indices(places)
     mask = torch.nn.functional.pad(mask, (0, ids.shape[1] - mask.shape[1]), value=1)
     return {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
+
+
+def as_arguments(settings: Any) -> dict[str, Any]:
+    """What a generation config sets, as arguments of transformers' `generate`, which is not to be given both."""
+    own = {"max_length", "num_return_sequences", "transformers_version", "_from_model_config"}
+    return {} if settings is None else {name: getattr(settings, name) for name in {*settings.to_diff_dict()} - own}
 
 
 def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:

@@ -8,12 +8,11 @@ of the weights.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock, get_ident
@@ -477,11 +476,10 @@ class _Prover:
                 inputs["past_key_values"] = self._rows_of_cache(rows)
             self.read += len(starts) if rows else batch.ids.size
             self.read += len(starts) * (STEPS - 1)
-            with forward_hook(inner_model(self.model), look):
+            with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
                 self.model.generate(
                     **inputs,
                     **PLAIN,
-                    **one_answer_each(getattr(self.model, "generation_config", None)),
                     max_new_tokens=STEPS,
                     pad_token_id=self.padding,
                     logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
@@ -524,13 +522,19 @@ class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
         return found
 
 
-def one_answer_each(settings: Any) -> dict[str, Any]:
-    """The argument that has `generate` write one answer for each row, though a model's settings ask for several."""
-    if getattr(settings, "num_return_sequences", None) in (None, 1):
-        return {}
-    settings = copy.deepcopy(settings)
+@contextmanager
+def one_answer_each(model: Any) -> Iterator[None]:
+    """Have `generate` write one answer for each row, though the settings ask for several, until the block ends."""
+    settings = getattr(model, "generation_config", None)
+    asked = getattr(settings, "num_return_sequences", None)
+    if settings is None or asked in (None, 1):
+        yield
+        return
     settings.num_return_sequences = 1
-    return {"generation_config": settings}
+    try:
+        yield
+    finally:
+        settings.num_return_sequences = asked
 
 
 def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
