@@ -378,6 +378,22 @@ def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:
     assert {one.id: one.question for one in saved_replies([str(tmp_path)])} == {"a": "Capital of Peru?", "b": None}
 
 
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(("stop", "told"), [("###", False), ("elsewhere", True)])
+def test_the_stop_string_of_a_saved_request_tells_where_the_answer_ends(
+    tmp_path: Path, beside: bool, stop: str, told: bool
+) -> None:
+    """Tokens behind the answer that no stop string explains are flagged."""
+    cut = reply([("Lima", -0.1), ("###", -0.2), (" more", -0.3)])
+    cut["choices"][0]["message"]["content"] = "Lima"
+    request = {"messages": [{"role": "user", "content": "Capital of Peru?"}], "stop": [stop]}
+    (tmp_path / "a.json").write_text(json.dumps(cut if beside else {"request": request, "response": cut}))
+    if beside:
+        (tmp_path / "a.request.json").write_text(json.dumps(request))
+    [found] = check_replies([str(tmp_path)]).answers
+    assert any("not in the message" in flag.message for flag in found.response.flags) == told
+
+
 def test_a_reply_takes_little_memory_once_it_is_scored(tmp_path: Path) -> None:
     """Parsed it takes several times its text, and the records of its tokens as much again."""
     tokens = [(f" word{i}", -0.5) for i in range(30)]

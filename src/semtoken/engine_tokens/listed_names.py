@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, lost_its_namesake, overfull
+from semtoken.engine_tokens.spellings import BLANKS
 from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.engine_tokens.top_steps import (
     STAND_INS,
@@ -32,8 +33,6 @@ from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
 
-BLANKS = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", SENTENCEPIECE_BLANK)
-"""How tokenizers' files spell the blank that a token begins with."""
 NOBODY = 0
 """Number of a token that agrees with no other. An entry that perhaps agrees with the chosen token may be this one
 instead."""

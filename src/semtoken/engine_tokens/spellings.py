@@ -49,6 +49,7 @@ _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token
 IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
 """How names begin that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
 BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
+"""How tokenizers' files spell the blank or line end that a token begins with."""
 ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")

@@ -33,8 +33,6 @@ ANSWER = "response.output_text.delta"
 ENDS = ("response.completed", "response.incomplete")
 FAILED = "response.failed"
 LOG_PROBS = "message.output_text.logprobs"
-OTHER_PROMPT = ("previous_response_id", "conversation", "prompt", "tools", "reasoning", "context_management")
-"""Fields that change what the model reads in ways that only the server knows."""
 
 
 class OpenAIResponses(base.Shape):
@@ -48,6 +46,9 @@ class OpenAIResponses(base.Shape):
     divided = True
     prompts = ("input", "prompt")
     top_at = ("top_logprobs",)
+    other_prompt: ClassVar[Mapping[str, tuple[Any, ...]]] = dict.fromkeys(
+        ("previous_response_id", "conversation", "prompt", "tools", "reasoning", "context_management"), ("", [], {})
+    )
     read_at = ("usage", "input_tokens")
     ends = ("completed", "max_output_tokens")
 
@@ -95,15 +96,12 @@ class OpenAIResponses(base.Shape):
         return "The answer is written in the background; ask without it." if body.get("background") else None
 
     @classmethod
-    def prompt(cls, body: base.Reply, choice: int) -> list[Any]:
+    def prompt(cls, body: base.Reply, choice: int) -> str | list[Any]:
         """The instructions and the input as chat messages, where the input is a text."""
-        for name in OTHER_PROMPT:
-            if body.get(name):
-                raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
         if not isinstance(body.get("input"), str):
             raise InvalidInput("The request's input is no plain text, so the answer is not read again.")
         before = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
-        return [*before, {"role": "user", "content": body["input"]}]
+        return super().prompt({**body, "input": [*before, {"role": "user", "content": body["input"]}]}, choice)
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[base.Place] | None:
