@@ -130,12 +130,14 @@ class ListedNames:
         self._by_spelling.setdefault(spelling.normalized[0], []).append(number)
         return number
 
-    def with_others(self, listed: ListedStep) -> ListedStep:
-        """A step with all tokens of its list, which are added if they are new; see `ListedStep.others`."""
+    def with_others(self, listed: ListedStep, least: float = 0.0) -> ListedStep:
+        """A step with the tokens of its list of at least a probability, which are added if they are new; see
+        `ListedStep.others`.
+        """
         if listed.others is None:
             return listed
-        step = listed.others
-        found = dict(zip(map(self.number, step.names), map(math.exp, step.log_probs), strict=True))
+        named = zip(listed.others.names, map(math.exp, listed.others.log_probs), strict=True)
+        found = {self.number(name): probability for name, probability in named if probability >= least}
         return listed._replace(ids=list(found), probabilities=list(found.values()), others=None)  # type: ignore[arg-type]
 
     def same(self, number: int, other: int) -> bool | None:

@@ -20,7 +20,7 @@ from semtoken.parts.part import FoundPart, PartEquality
 from semtoken.support.extras import require
 from semtoken.support.inputs import text
 from semtoken.support.thinking import thinking_end
-from semtoken.tokens.stopwords import is_function_word, plain_word
+from semtoken.tokens.stopwords import english_stopwords, is_function_word, plain_word
 
 NEGATIONS = frozenset(
     (
@@ -66,13 +66,13 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
         The text is too long, or takes too long.
     """
     budget = budget or Budget(text)
-    boundary, letter, unspaced, _ = _patterns()
+    boundary, letter, *_ = _patterns()
     found: list[tuple[int, int, bool]] = []  # the last value says whether it is a run without blanks
     for start, end in pairwise(dict.fromkeys([0, *_boundaries(boundary, text, budget), len(text)])):
         piece = text[start:end]
-        if not letter.search(piece):
+        if not (piece.isalnum() or letter.search(piece)):
             continue
-        run = unspaced.match(piece) is not None
+        run = _is_unspaced(piece)
         if run and found and found[-1][1:] == (start, True):
             found[-1] = (found[-1][0], end, True)
         else:
@@ -318,8 +318,9 @@ def new_words(answer: Written, question: str = "") -> list[tuple[int, int]]:
     found = []
     for start, end in _plain_words(_said(answer.text)):
         word = answer.text[start:end]
-        repeated = plain_word(word) in asked or (_is_unspaced(word) and word in question)
-        if not repeated and not is_function_word(word):
+        plain = plain_word(word)
+        repeated = plain in asked or (_is_unspaced(word) and word in question)
+        if not repeated and plain not in english_stopwords():
             found.append((start, end))
     return found
 

@@ -19,6 +19,7 @@ from semtoken.engine_tokens.precision import Precision
 from semtoken.engine_tokens.spellings import without_copied_list
 from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
+from semtoken.scoring.rows import LEAST_LISTED
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import ANY_NUMBER, Scorer
@@ -101,8 +102,8 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
-    def _with_others(self, said: str | None) -> Callable[[ListedSteps], ListedSteps]:
-        """A function that gives steps all tokens of their lists, which records name."""
+    def _with_others(self, said: str | None, least: float = 0.0) -> Callable[[ListedSteps], ListedSteps]:
+        """A function that gives steps the tokens of their lists of at least a probability, which records name."""
         return lambda steps: steps
 
     def _listed_steps(self, steps: slice) -> ListedSteps:
@@ -143,7 +144,8 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         settled = [] if silent else self._masses[: self._n_settled]
         masses = [*settled, *self._listed_steps(slice(len(settled), None)).masses()] if settled else steps.masses()
         blank = not vocabulary.decode(ids).strip()
-        by_spelling, with_others = self.scorer.surface is self.scorer, self._with_others(said)
+        by_spelling = self.scorer.surface is self.scorer
+        with_others, likely = self._with_others(said), self._with_others(said, LEAST_LISTED)
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
         return self._response(
             distribution,
@@ -154,7 +156,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
                 lambda: with_others(steps).tokens(ids),
                 lambda: _marks(vocabulary, steps, ids, masses),
                 by_spelling=by_spelling,
-                alternatives=(lambda places: with_others(steps.at(places)).alternatives()) if by_spelling else None,
+                alternatives=(lambda places: likely(steps.at(places)).alternatives()) if by_spelling else None,
             ),
             rivals=steps.any_rival,
             log_score_bounds=(low, high),
@@ -283,15 +285,15 @@ class ListedAnswer(TopkAnswer):
         if not self._precision.rounding.even:
             self._steps = _with_others(self._steps, self._names)
 
-    def _with_others(self, said: str | None) -> Callable[[ListedSteps], ListedSteps]:
+    def _with_others(self, said: str | None, least: float = 0.0) -> Callable[[ListedSteps], ListedSteps]:
         names, ids, rules = self._names, list(self.ids), self.scorer.rules
 
         def with_others(part: ListedSteps) -> ListedSteps:
-            steps = _with_others(part.steps, names)
+            steps = _with_others(part.steps, names, least)
             return replace(part, steps=steps, scorer=ListedScorer(names.vocabulary(said, ids), rules, names))
 
         return with_others
 
 
-def _with_others(steps: Sequence[PlacedStep], names: ListedNames) -> list[PlacedStep]:
-    return [step._replace(listed=names.with_others(step.listed)) if step.listed.others else step for step in steps]
+def _with_others(steps: Sequence[PlacedStep], names: ListedNames, least: float = 0.0) -> list[PlacedStep]:
+    return [step._replace(listed=names.with_others(step.listed, least)) for step in steps]

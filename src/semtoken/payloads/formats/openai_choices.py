@@ -190,5 +190,5 @@ def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:
 
     values = logprobs.get("token_logprobs")
     if isinstance(logprobs.get("content"), list):
-        values = [item.get("logprob") for item in logprobs["content"] if isinstance(item, Mapping)]
-    return isinstance(values, list) and any(isinstance(value, np.floating) for value in values)
+        values = [item.get("logprob") for item in logprobs["content"] if isinstance(item, dict)]
+    return isinstance(values, list) and any(issubclass(kind, np.floating) for kind in set(map(type, values)))
