@@ -25,6 +25,7 @@ from tests.engines.held.exchanges import (
     listed_in,
     pieces,
     reading,
+    save_sums,
     spelled_in,
     text_of,
     texts_in,
@@ -96,6 +97,7 @@ def record(engine: Engine, url: str, own: Own, model: str, version: str, only: l
             exchange.choices = held(own, exchange)
         exchange.save()
         print(engine.name, name, status, [choice.furthest for choice in exchange.choices], file=sys.stderr)
+    save_sums(engine.name)
 
 
 def held(own: Own, exchange: Exchange) -> list[Choice]:

@@ -15,6 +15,8 @@ from semtoken.errors import SemtokenError
 from semtoken.payloads import Payload, read_payload
 
 DATA = Path(__file__).parents[2] / "payloads" / "engines"
+SUMS = DATA.with_name("engine_sums.json")
+"""The sum of all log-probabilities that were read from each reply when it was recorded."""
 
 
 @dataclass
@@ -52,6 +54,24 @@ class Exchange:
         DATA.mkdir(exist_ok=True)
         text = json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
         (DATA / f"{self.engine}-{self.name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def save_sums(engine: str) -> None:
+    """Write the sums of an engine's replies beside those of the others."""
+    sums: dict[str, float] = json.loads(SUMS.read_text(encoding="utf-8"))
+    found = {path.stem: load(path) for path in recorded()}
+    mine = {name: one for name, one in found.items() if one.engine == engine and any(c.ids for c in one.choices)}
+    sums = {name: total for name, total in sums.items() if name in found and found[name].engine != engine}
+    sums |= {name: sum_of(one.reply) for name, one in mine.items()}
+    SUMS.write_text(json.dumps(dict(sorted(sums.items())), indent=0) + "\n", encoding="utf-8")
+
+
+def sum_of(reply: Any) -> float:
+    """Of the chosen tokens' numbers and of all that are listed beside them."""
+    payload, _ = reading(reply)
+    assert payload is not None
+    steps = [step for choice in payload.choices for part in choice.segments for step in part.steps]
+    return math.fsum(value for step in steps for value in step.log_probs if math.isfinite(value))
 
 
 def load(path: Path) -> Exchange:

@@ -87,7 +87,8 @@ class Own:
 def processed(logits: Any, prompt: list[int], before: list[int], request: dict[str, Any]) -> Any:
     """One step's log-probabilities after bias, penalties, temperature, top-k and top-p, in this order.
 
-    Repetition counts the prompt too; presence and frequency count the answer only.
+    Repetition counts the prompt too; presence and frequency count the answer only. With `repetition_context_size`, of
+    mlx-lm, all three count the last tokens of both.
     """
     import torch
 
@@ -95,8 +96,10 @@ def processed(logits: Any, prompt: list[int], before: list[int], request: dict[s
     for token, bias in request.get("logit_bias", {}).items():
         row[int(token)] += bias
     repetition = request.get("repetition_penalty", request.get("repeat_penalty", 1.0))
-    for token in set(prompt + before):
+    counted = (prompt + before)[-request.get("repetition_context_size", 0) :]
+    for token in set(counted):
         row[token] = row[token] / repetition if row[token] > 0 else row[token] * repetition
+    before = counted if "repetition_context_size" in request else before
     for token in set(before):
         row[token] -= request.get("frequency_penalty", 0) * before.count(token) + request.get("presence_penalty", 0)
     row = row / (request["temperature"] or 1.0)

@@ -99,7 +99,8 @@ DIALECTS: dict[str, dict[str, dict[str, Any] | None]] = {
     },
     "mlx-lm": {
         **{name: None for name in LLAMA_CPP if name != "repetition"},
-        "repetition": {"repetition_penalty": 1.5},
+        "repetition": {"repetition_penalty": 1.5, "repetition_context_size": 20},
+        "penalties": {"repetition_context_size": 20, "presence_context_size": 20, "frequency_context_size": 20},
         "post-sampling": None,
     },
     "transformers-serve": {

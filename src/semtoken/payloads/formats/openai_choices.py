@@ -152,7 +152,7 @@ class Choices(base.Shape):
             return "vllm"
         items = (self._logprobs or {}).get("content")
         first = items[0] if isinstance(items, list) and items else {}
-        if "timings" in self._fields or (isinstance(first, Mapping) and "id" in first):
+        if "timings" in self._fields or (isinstance(first, Mapping) and {"id", "bytes"} <= first.keys()):
             return "llama-cpp"
         return "llama-cpp-python" if _holds_numpy(self._logprobs or {}) else "openai"
 
