@@ -34,7 +34,7 @@ def test_the_doctor_says_what_it_said_of_the_engine(engine: str) -> None:
 @pytest.mark.parametrize("engine", RECORDED)
 def test_two_requests_tell_raw_from_processed(engine: str) -> None:
     found = examined(RECORDED[engine])
-    assert found.requests == 2
+    assert found.requests == (4 if engine == "mlx-lm" else 2)  # which refuses 20 log-probabilities a token
     assert found.numbers.distribution == KINDS.get(engine, "raw")
     assert found.usable == (engine not in ("transformers-serve", "llama-server-draft"))
 
@@ -48,6 +48,12 @@ def test_the_setting_to_change_is_named() -> None:
     assert "Start the engine" not in said("llama-server")
     assert "start vLLM with --logprobs-mode raw_logprobs" in said("vllm-processed")
     assert "logprobs-mode" not in said("vllm")
+
+
+def test_answers_whose_lists_give_no_score_are_told_with_the_cause() -> None:
+    assert "A sampled answer gets no score: The reply counts 8 tokens and lists 7" in said("llama-server")
+    assert "the list names the likeliest tokens for the chosen ones (mlx-lm above temperature 0)" in said("mlx-lm")
+    assert "gets no score" not in said("vllm")
 
 
 def step(*log_probs: float, names: str = "abcdef") -> TopStep:

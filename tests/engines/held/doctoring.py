@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,10 +130,10 @@ def serving(ask: Callable[[str, str, bytes, str], Turn]) -> Iterator[str]:
 def line(recorded: Consultation) -> str:
     """What the doctor says, on one line of the page."""
     found = recorded.found
-    asked = sum(turn.method == "POST" for turn in recorded.turns)
-    verdicts = [text.partition(": ")[2] for text in found["verdicts"] if not text.startswith("good")]
+    texts = (text.partition(": ")[2] for text in found["verdicts"] if not text.startswith("good"))
+    verdicts = [re.split(r"[.;] |: from |, which", text)[0].rstrip(".") + "." for text in texts]
     said = " ".join(verdicts) or "Nothing has to be changed."
     return (
-        f"`semtoken doctor --quick`, {asked} requests: {found['engine']}, by {found['by']}; "
+        f"The doctor: {found['engine']}, by {found['by']}; "
         f"{found['numbers']['distribution']} ({found['numbers']['reason']}). {said}"
     )

@@ -174,6 +174,12 @@ class ProbeReply:
             return ()
         return tuple(step for segment in self.payload.choices[0].segments for step in segment.steps)
 
+    @property
+    def problem(self) -> str | None:
+        """Why the first choice's lists give no score; None if they give one, or could not be read."""
+        parts = () if self.payload is None or not self.steps else self.payload.choices[0].segments
+        return next((part.problem for part in parts if part.problem), None)
+
 
 class Asker:
     """Asks one model of a server, and learns which optional fields it does not take."""

@@ -217,7 +217,9 @@ def _counts(best: Page, found: Diagnosis) -> Iterator[Finding]:
     if best.most >= FEW:
         yield Finding("good", f"{said}: semtoken can score its answers, with an interval.")
     else:
-        wide = f"{said} and no more: answers can be scored, but the intervals are wide"
+        refused = [one.asked for one in best.tried if one.given is None]
+        limit = " and no more" if refused or len(best.tried) > 1 else ""
+        wide = f"{said}{limit}: answers can be scored, but the intervals are wide"
         yield Finding("note", _with_change(wide, found.engine.more))
     yield from _silence(found, "note")
     if found.numbers.only_zeros:
@@ -300,6 +302,8 @@ def _numbers(found: Diagnosis) -> Iterator[Finding]:
     if numbers.above_one:
         sums = "The probabilities of a list sum to more than 1, so that they are none (logits, perhaps)"
         yield Finding("bad", _with_change(sums, found.engine.raw))
+    if numbers.problem:
+        yield Finding("note", f"A sampled answer gets no score: {numbers.problem}")
     if numbers.unlisted:
         yield Finding("bad", DRAFTED.format(n=numbers.unlisted))
     if numbers.repeated:

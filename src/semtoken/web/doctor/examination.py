@@ -102,7 +102,7 @@ def look_at_numbers(asker: Asker, top: int, shape: type[Shape]) -> tuple[Numbers
         asker.ask(shape, ProbeQuestion(MANY_TOKENS_PROMPT, 8, top, temperature, {"seed": 1}))
         for temperature in (1.0, 0.5)
     )
-    found = judge(one.steps, half.steps)
+    found = replace(judge(one.steps, half.steps), problem=one.problem or half.problem)
     if not asker.takes_temperature:
         found = replace(found, distribution="unknown", reason="the server takes no temperature")
     return found, one

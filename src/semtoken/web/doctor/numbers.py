@@ -37,6 +37,8 @@ class Numbers:
     """How far a number of -1 may be off by the way in which it is written, in nats; None if it is written in full."""
     apart: float | None = None
     """How far the same raw number is apart in the two replies, in nats; None if none can be compared."""
+    problem: str | None = None
+    """Why one of the two answers has no score, if its lists are at fault."""
 
 
 def judge(at_1: Sequence[TopStep], at_half: Sequence[TopStep]) -> Numbers:
