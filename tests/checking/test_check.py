@@ -86,6 +86,9 @@ def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path)
         ({"id": "7", "request": {"messages": [{"role": "user", "content": "Which?"}]}, "response": TORN}, "Which?"),
         ({"id": "7", "request": {"input": [{"role": "user", "content": [{"text": "Eh?"}]}]}, "reply": TORN}, "Eh?"),
         (TORN | {"custom_id": "7"}, None),
+        ({"id": "7", "question": "Which city?", "raw": TORN, "parsed": {"a": 1}}, "Which city?"),
+        ({"id": "7", "prompt": "Which city?", "output": [TORN]}, "Which city?"),
+        ({"id": "7", "response": json.dumps(TORN)}, None),
     ],
 )
 def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any], question: str | None) -> None:
@@ -95,6 +98,28 @@ def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any]
     assert [one.id for one in found] == ["7", "7"] and [one.question for one in found] == [question] * 2
     assert [one.where for one in found] == [f"{path}:1", f"{path}:3"]
     assert len(check_replies([str(path)]).answers) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps([SURE, TORN, CUT]),
+        json.dumps([SURE, TORN, CUT], indent=2),
+        "\n".join(json.dumps(one, indent=2) for one in (SURE, TORN, CUT)),  # as `jq` writes them
+        "\n".join(map(json.dumps, (SURE, TORN, CUT))),
+    ],
+)
+def test_several_whole_replies_in_a_file_are_read_one_by_one(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "all.json"
+    path.write_text(f"{content}\n", encoding="utf-8")
+    assert [one.reply for one in saved_replies([str(path)])] == [SURE, TORN, CUT]
+
+
+def test_an_error_beside_an_empty_body_is_the_reason(tmp_path: Path) -> None:
+    line = {"custom_id": "7", "response": {"status_code": 400, "body": None}, "error": {"message": "too long"}}
+    path = written(tmp_path, a=line, b=SURE)
+    checked = check_replies([str(path)])
+    assert len(checked.answers) == 1 and "too long" in checked.refused[0].reason
 
 
 def test_questions_are_joined_by_id_else_by_order_else_refused(tmp_path: Path) -> None:
@@ -446,7 +471,7 @@ def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
         def detects(cls, replies: Sequence[Any]) -> bool:
             return "pieces" in replies[0].get("reply", {})
 
-    monkeypatch.setattr("semtoken.checking.replies.known_shapes", lambda: (*known_shapes(), Pieces))
+    monkeypatch.setattr("semtoken.payloads.formats.registry.known_shapes", lambda: (*known_shapes(), Pieces))
     own, of_another = {"reply": {"pieces": []}}, {"id": "7", "reply": {"choices": []}}
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in (own, of_another)))

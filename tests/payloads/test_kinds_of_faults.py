@@ -225,3 +225,67 @@ def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[flo
     [found] = score_payload(reply("".join(one["token"] for one in items), items))
     assert found.uncertainty_bounds[1] == 1
     assert any("says nothing" in flag.message for flag in found.flags)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> None:
+    """Every character comes in pieces, each with its bytes. Without some of them there is a flag, or no number."""
+    text = data.draw(st.text("aé日本😊", min_size=2, max_size=5)) + "b"
+    steps = [
+        {"token": "\ufffd", "logprob": -0.31 - 0.01 * i, "bytes": [byte], "top_logprobs": []}
+        for i, byte in enumerate(text.encode())
+    ]
+    [whole] = score_payload(reply(text, steps))
+    assert whole.log_score == pytest.approx(sum(step["logprob"] for step in steps), abs=1e-4)
+    assert not any("character" in flag.message for flag in whole.flags)
+    lost = data.draw(st.integers(0, len(steps) - 2))
+    try:
+        [found] = score_payload(reply(text, steps[:lost] + steps[lost + 1 :]))
+    except SemtokenError:
+        return
+    assert any("make no character" in flag.message for flag in found.flags)
+
+
+BESIDE = st.dictionaries(st.sampled_from(["id", "parsed", "success", "latency"]), st.sampled_from([1, True, None, {}]))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from(["data", "result", "output", "raw", "any name"]), BESIDE, st.booleans())
+def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any], listed: bool) -> None:
+    within = reply("Oslo.", SAID)
+    value = {**beside, name: [within] if listed else within}
+    assert log_of(value) == log_of(within)
+    with pytest.raises(SemtokenError):  # which of two is not said
+        score_payload({**value, "other": within})
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"logprobs": {"content": SAID}, "message": {"content": "Oslo."}}, "part of a reply"),
+        ({"content": SAID, "refusal": None}, "part of a reply"),
+        (SAID, "part of a reply"),
+        ([reply("Oslo.", SAID)] * 2, "several whole replies"),
+        ({"id": "c", "choices": None}, "choices must be a list"),
+        ({"text": "Oslo.", "token_ids": [1, 2], "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "object of an engine"),
+        ({"text": "Oslo.", "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "names no token"),
+        (str(reply("Oslo.", SAID)), "Python prints"),
+        ("ChatCompletion(id='c', choices=[])", "Python prints"),
+        (f"{json.dumps(reply('Oslo.', SAID))}\n" * 2, "on each line"),
+        (reply("", [], end="load"), "is empty"),
+        ({"choices": [{"text": "Oslo.", "logprobs": {"top_logprobs": [{"Oslo": -0.1}, {".": -0.2}]}}]}, "not which"),
+    ],
+)
+def test_what_is_no_reply_is_called_by_its_name(value: Any, told: str) -> None:
+    with pytest.raises(SemtokenError, match=told):
+        score_payload(value)
+
+
+@pytest.mark.parametrize(("end", "flagged"), [(1, False), ("FinishReason.STOP", False), (3, True), ("SAFETY", True)])
+def test_reasons_of_an_end_as_pythons_clients_save_them(end: Any, flagged: bool) -> None:
+    chosen = [{"token": "Oslo", "log_probability": -0.1}]
+    candidate = {"content": {"parts": [{"text": "Oslo"}]}, "finish_reason": end}
+    [found] = score_payload({"candidates": [candidate | {"logprobs_result": {"chosen_candidates": chosen}}]})
+    assert any("SAFETY" in flag.message for flag in found.flags) is flagged
+    assert found.log_score == pytest.approx(-0.1, abs=1e-4)

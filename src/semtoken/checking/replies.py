@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,8 @@ from semtoken.errors import InvalidInput
 from semtoken.files.outputs import REPLY_SUFFIXES
 from semtoken.files.safe_files import read_file
 from semtoken.files.texts import decoded, is_utf8
-from semtoken.payloads.formats import known_shapes
-from semtoken.payloads.reading import is_stream_text
+from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
+from semtoken.payloads.reading import is_batch, is_stream_text
 from semtoken.payloads.splice import load_json
 
 REPLY_FIELDS = ("response", "reply", "body", "completion")
@@ -24,7 +25,11 @@ REPLY_FIELDS = ("response", "reply", "body", "completion")
 STANDARD_INPUT = "-"
 REQUEST = ".request.json"
 """Ends the name of the request that lies beside a reply: `a.request.json` beside `a.json` or `a.response.json`."""
-NO_JSON = "It is no JSON: a reply is JSON, one a line, or a saved stream."
+_DECODER = json.JSONDecoder()
+NO_JSON = (
+    "It is no JSON: a reply is JSON, one a line, or a saved stream. Of what Python prints, save "
+    "`reply.model_dump_json()` or `json.dumps(reply)`."
+)
 
 
 @dataclass(frozen=True)
@@ -203,8 +208,9 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         yield FoundReply(where, name, text)
         return
     whole = _parsed(text)
-    if whole is not None:
-        listed = whole if isinstance(whole, list) and _all_lines(whole) else [whole]
+    opening = text.lstrip().partition("\n")[0]
+    listed = _parts_of(whole) if whole is not None else [] if _parsed(opening) else _behind_each_other(text)
+    if listed:
         several = len(listed) > 1
         for number, value in enumerate(listed, start=1):
             yield FoundReply(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
@@ -262,9 +268,25 @@ def _parsed(text: str | bytes) -> Any:
         return None
 
 
-def _all_lines(values: list[Any]) -> bool:
-    """Whether a list holds saved lines, not the chunks of one stream or the replies of one batch."""
-    return bool(values) and all(isinstance(one, Mapping) and _inner(one) is not None for one in values)
+def _parts_of(value: Any) -> list[Any]:
+    """The saved lines or whole replies in a list; otherwise the value alone, such as the chunks of a stream."""
+    parts = value if isinstance(value, list) and all(isinstance(one, Mapping) for one in value) else []
+    several = all(_inner(one) is not None for one in parts) or (len(parts) > 1 and all(map(is_whole, parts)))
+    several = several and not is_batch(parts)
+    return list(parts) if parts and several else [value]
+
+
+def _behind_each_other(text: str) -> list[Any]:
+    """The JSON values that a text holds one behind the other, each on several lines; none if it holds anything else."""
+    found, at = [], len(text) - len(text.lstrip())
+    try:
+        while at < len(text):
+            value, end = _DECODER.raw_decode(text, at)
+            found.append(value)
+            at = next((i for i in range(end, len(text)) if not text[i].isspace()), len(text))
+    except (ValueError, RecursionError):
+        return []
+    return found
 
 
 def _saved(where: str, name: str, value: Any) -> SavedReply:
@@ -294,12 +316,13 @@ def _inner(value: Mapping[str, Any]) -> Any:
         if isinstance(inner, Mapping):
             body = inner.get("body")
             found = body if isinstance(body, Mapping) else inner
-            return None if _is_reply(value) and not _is_reply(found) else found
+            told = is_reply(value) or value.get("error")  # a shape may keep everything under `reply`, as lines do
+            return None if told and not is_reply(found) else found
         if isinstance(inner, str) and is_stream_text(inner):
             return inner
-    return None
-
-
-def _is_reply(value: Mapping[str, Any]) -> bool:
-    """Whether some shape knows it. One of them may keep everything under `reply`, as saved lines do."""
-    return any(shape.detects([value]) for shape in known_shapes())
+        if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner) and not all(map(is_whole, inner)):
+            return inner  # the chunks of a stream
+        if isinstance(inner, str) and isinstance(parsed := _parsed(inner), Mapping) and is_reply(parsed):
+            return parsed
+    found = reply_within(value)
+    return None if found is value else found

@@ -37,6 +37,8 @@ class SpelledText:
     """How many characters an unknown piece may stand for."""
     goes_on: bool = False
     """Whether it ends inside a character."""
+    broken: bool = False
+    """Whether the engine gives its bytes, and they make no character with those before."""
 
 
 def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
@@ -51,9 +53,10 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
             continue
         text = decoder.decode(spelled)
         goes_on = bool(decoder.getstate()[0])
-        pieces.append(SpelledText(None, len(text) + 1) if REPLACEMENT in text else SpelledText(text, goes_on=goes_on))
+        broken = REPLACEMENT in text
+        pieces.append(SpelledText(None, len(text) + 1, broken=True) if broken else SpelledText(text, goes_on=goes_on))
     if pieces and pieces[-1].goes_on:  # engines write U+FFFD for such an end, or nothing
-        pieces[-1] = SpelledText(None, len(pieces[-1].text or "") + 1)
+        pieces[-1] = SpelledText(None, len(pieces[-1].text or "") + 1, broken=True)
     return pieces
 
 

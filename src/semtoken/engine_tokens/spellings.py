@@ -56,6 +56,12 @@ TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId"
 NUMBER = ("logprob", "logProbability", "log_probability")
 BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs")
 """The names that engines and clients have for the fields of an item."""
+NOT_CHOSEN = (
+    "The reply lists the best tokens of each step, but not which of them were written, nor their numbers: ask a server "
+    "that gives `tokens` and `token_logprobs`, or items of a chat."
+)
+OF_A_TOKEN = frozenset((*TEXT, *ID, *NUMBER, "prob", "bytes"))
+"""Fields of which an item has at least one."""
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
 KNOWN_FORMS = (
     "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
@@ -142,6 +148,8 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     if usual is not None:
         return usual[0], False
     item = as_object(value, where)
+    if not OF_A_TOKEN.intersection(item):
+        raise InvalidInput(f"{where} names no token: its fields are {', '.join(map(repr, item)) or 'none'}.")
     top = _first(item, BEST)
     if isinstance(top, Mapping):
         top = [{"token": str(name), "logprob": number} for name, number in top.items()]
@@ -265,7 +273,9 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
     The best tokens of a step are a dict from text to log-probability. Lists of different lengths give a `fault` and no
     steps.
     """
-    tokens = as_list(logprobs.get("tokens"), f"{where}.tokens")
+    if logprobs.get("tokens") is None:
+        return StepList(fault=NOT_CHOSEN)
+    tokens = as_list(logprobs["tokens"], f"{where}.tokens")
     chosen = as_list(logprobs.get("token_logprobs"), f"{where}.token_logprobs")
     tops = logprobs.get("top_logprobs")
     tops = as_list([None] * len(tokens) if tops is None else tops, f"{where}.top_logprobs")

@@ -8,7 +8,7 @@ from typing import Any
 from semtoken.engine_tokens.top_steps import as_object
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Reply, Shape, raise_error
-from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
+from semtoken.payloads.formats.registry import Format, format_named, reply_within, shape_of_reply
 from semtoken.payloads.segments import Payload
 from semtoken.payloads.splice import parse_reply, plain
 from semtoken.payloads.stream import PayloadStream, payload_of
@@ -65,11 +65,12 @@ def read_payload(
         values = parse_reply(text)
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
-        if _is_batch(chunks):
+        if is_batch(chunks):
             return read_replies(chunks, format, temperature, asked)
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
-        return read_replies([values], format, temperature, asked)
+        raise_error(values)
+        return read_replies([values if format else reply_within(values)], format, temperature, asked)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
@@ -94,14 +95,14 @@ def read_replies(replies: Sequence[Reply], format: str | None, temperature: floa
 def is_stream_text(text: str | bytes) -> bool:
     """Whether a text is a stream rather than JSON: server-sent events, or lines of JSON of which the first goes on."""
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
-    if start.lstrip("\ufeff \r\n").startswith(STREAM_STARTS):
-        return True
+    if not (begin := start.lstrip("\ufeff \r\n")).startswith("{"):
+        return begin.startswith(STREAM_STARTS)
     end, marks = (b"\n", UNFINISHED_BYTES) if isinstance(text, bytes) else ("\n", UNFINISHED)
     line = text.partition(end)[0]  # type: ignore[arg-type]
     return any(mark in line for mark in marks)  # type: ignore[operator]
 
 
-def _is_batch(values: list[Any]) -> bool:
+def is_batch(values: list[Any]) -> bool:
     """Whether a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
     if not values or not all(isinstance(value, Mapping) for value in values):
         return False

@@ -90,6 +90,7 @@ class StreamEvent:
 
 
 CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
+BROKEN = "have bytes that make no character: pieces of it are missing, or the engine gives wrong bytes."
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
 
@@ -252,6 +253,10 @@ def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: s
     """Why a part has no steps."""
     if steps:
         return None
+    if not any(raw.texts.values()):
+        return (
+            f"The answer is empty (its end: {raw.finish_reason}) and has no log-probabilities: nothing is to be scored."
+        )
     if raw.steps.steps or any(apart.steps for apart in raw.apart.values()):
         return f"The engine gives no log-probabilities for this part ({kind.replace('_', ' ')})."
     return (
@@ -292,7 +297,10 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     unread = bool(place.before and reasoning)
     all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
     start = 0 if (raw.one_segment and not reasoning) or all_blank else _from_blanks(pieces, start, texts["answer"])
-    return _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
+    found = _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
+    cut = (raw.finish_reason or "").casefold() in CUT_ENDS
+    broken = REPLACEMENT not in texts["answer"] and sum(piece.broken for piece in pieces[start : end - cut])
+    return replace(found, flags=(*found.flags, f"{broken} tokens {BROKEN}")) if broken else found
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:

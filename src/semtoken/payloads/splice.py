@@ -62,6 +62,11 @@ def load_json(text: str | bytes) -> Any:
     return json.loads(text)
 
 
+_PRINTED = re.compile(r"\s*(?:\[?\{\s*'|\w+\()")
+PRINTED = " So Python prints values: save `reply.model_dump_json()` or `json.dumps(reply)` instead."
+LINES = " If it holds a reply on each line, give one of them, or the file to `semtoken check`."
+
+
 def parse_reply(text: str | bytes, what: str = "The reply") -> Any:
     """Parse JSON text, which messages call `what`.
 
@@ -73,7 +78,9 @@ def parse_reply(text: str | bytes, what: str = "The reply") -> Any:
     try:
         return load_json(text)
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
+        advice = PRINTED if _PRINTED.match(error.doc) else LINES if error.msg == "Extra data" else ""
+        where = f"{error.msg} at line {error.lineno}, column {error.colno}."
+        raise InvalidInput(f"{what} is not JSON: {where}{advice}") from error
     except RecursionError:
         raise InvalidInput(f"{what} is no usable JSON: it is nested too deeply.") from None
     except ValueError as error:  # bytes that are no UTF-8, numbers of thousands of digits

@@ -10,6 +10,8 @@ from semtoken.engine_tokens.spellings import steps_from_columns
 from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
 from semtoken.payloads.formats.base import Engine, Reply, Shape, end_in_words, value_at
 
+ENDS = (None, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION")
+"""The reasons of an end by their numbers, as Python's clients may save them."""
 AVERAGE = (
     "The reply holds Gemini's avgLogprobs alone: an average over the answer, from which no token can be scored. Ask "
     'for more: "generationConfig": {"responseLogprobs": true, "logprobs": 5}.'
@@ -52,8 +54,9 @@ class GeminiCandidates(Shape):
     @classmethod
     def end_of(cls, choice: Reply) -> str | None:
         """The reason of the end; enums of Python's client are written with their class."""
-        reason = end_in_words(either(choice, "finishReason"))
-        return None if reason is None else reason.rpartition(".")[2]
+        given = either(choice, "finishReason")
+        reason = end_in_words(ENDS[given] if type(given) is int and 0 <= given < len(ENDS) else given)
+        return None if reason is None else reason.partition(":")[0].rpartition(".")[2]
 
     def steps(self, choice: Reply) -> StepList:
         """The chosen candidates of each step, with the top candidates."""

@@ -179,7 +179,7 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
 def steps_of_logprobs(logprobs: base.Reply, where: str = "logprobs") -> StepList:
     """The steps of an object `logprobs`: items, or lists as in legacy completions."""
     content = logprobs.get("content")
-    if content is None and logprobs.get("tokens") is not None:
+    if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
         return steps_from_lists(logprobs, where)
     return steps_from_items([] if content is None else content, f"{where}.content")
 

@@ -60,9 +60,10 @@ class OpenAIResponses(base.Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[base.Reply]) -> bool:
-        """Whether a reply says that it is a response, or has a list `output`."""
+        """Whether a reply says that it is a response, or has a list `output` of typed items."""
         reply = replies[0]
-        return len(replies) == 1 and (reply.get("object") == "response" or isinstance(reply.get("output"), list))
+        listed = base.value_at(reply, ("output", 0, "type")) is not None
+        return len(replies) == 1 and (reply.get("object") == "response" or listed)
 
     @classmethod
     def starts(cls, chunk: base.Reply) -> bool:

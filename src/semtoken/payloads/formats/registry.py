@@ -42,7 +42,18 @@ SHAPES: tuple[type[Shape], ...] = (
 """The shapes of this package; `known_shapes()` has those of installed packages, too."""
 
 
+LOOSE = "This is a part of a reply: save the whole, with its `choices`, or give its items to `score_top_logprobs`."
+OBJECT = (
+    "This is an object of an engine in Python (vLLM, lmdeploy): give its `logprobs` to `score_top_logprobs` where it "
+    "is made, or save the replies of the engine's server."
+)
 FOREIGN: Mapping[Path, str] = {
+    ("logprobs", "content"): LOOSE,
+    ("logprobs", 0, "logprob"): LOOSE,
+    ("content", 0, "logprob"): LOOSE,
+    ("logprob",): LOOSE,
+    ("outputs", 0, "token_ids"): OBJECT,
+    ("token_ids",): OBJECT,
     ("promptFeedback",): "Gemini refused the prompt: there is no answer to score.",
     ("generations",): "This is LangChain's LLMResult: save the message, `result.generations[0][0].message`.",
     ("segments", 0, "avg_logprob"): "These are Whisper's averages of segments, from which no token can be scored. "
@@ -129,16 +140,39 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     for shape in known_shapes():
         if shape.detects(replies):
             return shape
-    if advice := next(
-        (advice for path, advice in FOREIGN.items() if value_at(replies[0], path, MISSING) is not MISSING), None
-    ):
-        raise InvalidInput(advice)
     raise _unknown("reply", replies[0])
 
 
+def reply_within(value: Reply) -> Reply:
+    """The reply that stands in a value under some name, as in `{"data": REPLY}` or a list of it alone; the value itself
+    if it is a reply, or holds none or several.
+    """
+    if not is_reply(value):
+        members = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in value.values()]
+        found = [one for one in members if isinstance(one, Mapping) and is_reply(one)]
+        return found[0] if len(found) == 1 else value
+    return value
+
+
+def is_reply(value: Reply) -> bool:
+    """Whether some shape knows it."""
+    return any(shape.detects([value]) for shape in known_shapes())
+
+
+def is_whole(value: Reply) -> bool:
+    """Whether it is a reply whose choices have all ended."""
+    shape = next((shape for shape in known_shapes() if shape.detects([value])), None)
+    places = (shape.places(value) if shape is not None else None) or ()
+    return bool(places) and all(place.ended for place in places)
+
+
 def _unknown(what: str, value: Reply) -> InvalidInput:
+    if what != "reply" and is_reply(value):
+        return InvalidInput("These are several whole replies, not chunks of a stream: score them one by one.")
+    found = (advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING)
     return InvalidInput(
-        f"This is no {what} that semtoken understands: its fields are {', '.join(map(repr, value)) or 'none'}. "
+        next(found, "")
+        or f"This is no {what} that semtoken understands: its fields are {', '.join(map(repr, value)) or 'none'}. "
         f"Understood are replies and streams of: {', '.join(known_formats())}."
     )
 

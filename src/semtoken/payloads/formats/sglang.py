@@ -56,8 +56,8 @@ class SGLangGenerate(Shape):
     def steps(self, choice: Reply) -> StepList:
         """The triples of the answer."""
         meta = as_object(choice.get(META), META)
-        chosen = meta.get(LISTS[0])
-        return StepList() if chosen is None else steps_from_triples(chosen, meta.get(LISTS[1]), META)
+        chosen, tops = (meta.get(name, meta.get(name.replace("output", "decode"))) for name in LISTS)  # as of 2024
+        return StepList() if chosen is None else steps_from_triples(chosen, tops, META)
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:
         """The delta of a chunk, whether or not the chunk repeats the text before it."""

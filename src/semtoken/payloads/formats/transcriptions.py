@@ -25,8 +25,8 @@ class Transcription(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
-        """Whether there is a text with a list of log-probabilities, and nothing of a client's result."""
-        return super().detects(replies) and "finishReason" not in replies[0]
+        """Whether there is a text with a list of log-probabilities, and nothing of a client's result or an engine's."""
+        return super().detects(replies) and not {"finishReason", "token_ids"} & replies[0].keys()
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
