@@ -289,3 +289,20 @@ def test_reasons_of_an_end_as_pythons_clients_save_them(end: Any, flagged: bool)
     [found] = score_payload({"candidates": [candidate | {"logprobs_result": {"chosen_candidates": chosen}}]})
     assert any("SAFETY" in flag.message for flag in found.flags) is flagged
     assert found.log_score == pytest.approx(-0.1, abs=1e-4)
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("end", ["stop", None, ""])
+def test_a_stream_without_a_reason_of_its_end_is_flagged_or_refused(done: bool, end: str | None) -> None:
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}}]} for one in SAID
+    ]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
+    sent = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if done else "")
+    if not end and not done:
+        with pytest.raises(SemtokenError, match="ended before"):
+            score_payload(sent)
+        return
+    [found] = score_payload(sent)
+    assert found.log_score == pytest.approx(NUMBER, abs=1e-4)
+    assert any("finish_reason" in flag.message for flag in found.flags) is not bool(end)

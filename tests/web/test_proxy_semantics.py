@@ -575,6 +575,13 @@ def test_more_after_the_end_withdraws_the_score(replaying: tuple[str, list[bytes
     assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
 
 
+def test_a_stream_that_ends_no_answer_says_so(replaying: tuple[str, list[bytes]]) -> None:
+    choice = {"index": 0, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": None}
+    found = through(replaying, b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\ndata: [DONE]\n\n")
+    [last] = [one["semtoken"] for one in chunks_in(found) if "semtoken" in one]
+    assert last["final"] and "finish_reason" in last["reason"] and b'"uncertainty"' not in found
+
+
 def test_values_so_far_are_for_those_who_ask(proxied: Start) -> None:
     def chunks(**ours: Any) -> list[Any]:
         body = post(url, json=CHAT | {"stream": True} | ours).content

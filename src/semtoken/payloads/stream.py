@@ -156,6 +156,7 @@ def _framed(data: str, growth: Growth) -> Frame | None:
 
 DONE = "[DONE]"
 COUNTED = "The index of the choices counts chunks: a gateway has renumbered the answer's pieces. Ask the engine itself."
+NO_END = "The stream is complete and gave no reason of the answer's end (finish_reason): it may be cut off."
 CUT = "The stream ended before the engine said that the answer is complete."
 
 
@@ -265,8 +266,10 @@ class PayloadStream:
         return choice, distribution_of(self._shape, self._format, self._temperature, (choice,))
 
     def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
-        if self._done or choice.index not in self._keepers or self._keepers[choice.index].ended:
+        if choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice
+        if self._done:
+            return replace(choice, flags=(*choice.flags, NO_END))
         return replace(choice, flags=(*choice.flags, CUT), broken=choice.broken or f"{CUT} Steps may be missing.")
 
     def _events_of(self, sent: Event) -> list[StreamEvent]:

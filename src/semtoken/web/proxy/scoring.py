@@ -15,7 +15,7 @@ from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import scores_of_steps
 from semtoken.payloads import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.score import score_choice
-from semtoken.payloads.stream import Continuation
+from semtoken.payloads.stream import NO_END, Continuation
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.topk import new_answer
@@ -220,10 +220,11 @@ class ReplyScorer:
         return {} if block is None else {found.choice: block}
 
     def trailer(self) -> Block | None:
-        """An event for the end of a stream that was not understood, if no choice had a final block."""
-        if self._failed is None or any(choice.ended for choice in self._choices.values()):
+        """An event for the end of a stream that was not understood or ended no choice, if none had a final block."""
+        failed = self._failed or (UnscoredChoice("no_end", NO_END) if self._choices else None)
+        if failed is None or any(choice.ended for choice in self._choices.values()):
             return None
-        return self._asked.shape.notice(self._last, self._unscored(self._failed) | {"final": True})
+        return self._asked.shape.notice(self._last, self._unscored(failed) | {"final": True})
 
     def _take_in(self, feed: Callable[[], Sequence[StreamEvent]]) -> set[int]:
         """Take in what a chunk adds, or remember why not; the choices that it adds to although they had ended."""
