@@ -49,6 +49,20 @@ def table(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
+@pytest.mark.parametrize("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])
+@pytest.mark.parametrize("value", ['"x"', "5", "true", "null"])
+def test_a_field_of_another_type_than_its_schema_lists_is_told(types: Any, value: str) -> None:
+    text = f'{{"a": {value}}}'
+    content = [{"token": letter, "logprob": -0.01, "top_logprobs": []} for letter in text]
+    choice = {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"}
+    [answer] = st.score_payload({"choices": [choice]})
+    [field] = field_records(answer, {"type": "object", "properties": {"a": {"type": types}}})
+    kind = {'"x"': "string", "5": "number", "true": "boolean", "null": "null"}[value]
+    assert ("The schema asks for" in field["note"]) is not (
+        kind in (*([types] if types == "string" else types), "null")
+    )
+
+
 def test_a_row_for_each_document_and_field(folder: Path) -> None:
     run("check", folder / "replies.jsonl", "--schema", folder / "schema.json", "-o", folder / "fields.csv")
     rows = table(folder / "fields.csv")

@@ -158,12 +158,12 @@ def _notes(part: Part, schema: Mapping[str, Any], truncated: bool | None) -> Ite
     if not part.present:
         yield MISSING
         return
-    allowed = allowed_values(schema)
-    wanted = KINDS.get(str(schema.get("type")))
+    allowed, types = allowed_values(schema), schema.get("type")
+    wanted = [KINDS.get(str(one)) for one in (types if isinstance(types, list) else [types]) if one != "null"]
     if "enum" in schema and part.value not in allowed:
         yield f"The schema allows only {', '.join(map(str, allowed))}."
-    elif wanted is not None and part.kind not in (wanted, "null"):
-        yield f"The schema asks for a {wanted}, this is a {part.kind}."
+    elif wanted and None not in wanted and part.kind not in (*wanted, "null"):
+        yield f"The schema asks for a {' or a '.join(map(str, wanted))}, this is a {part.kind}."
     yield from (flag.message for flag in part.flags if flag.code == NEARLY_JSON.code)
     if not part.complete:
         yield "The JSON breaks off." if truncated is False else "The answer was cut off."
