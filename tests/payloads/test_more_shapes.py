@@ -185,6 +185,15 @@ def test_an_empty_reason_is_no_end(going_on: str | None) -> None:
         score_payload(events(*parts))
 
 
+def test_watsonx_lists_its_tokens_beside_the_text() -> None:
+    best = [{"text": "Oslo", "logprob": -0.2}, {"text": "Bergen", "logprob": -2.0}]
+    tokens = [best[0] | {"rank": 1, "top_tokens": best}, {"text": ".", "logprob": -0.1}]
+    result = {"generated_text": "Oslo.", "generated_token_count": 2, "generated_tokens": tokens}
+    [found] = score_payload({"model_id": "granite", "results": [result]})
+    assert found.log_score == pytest.approx(-0.3, abs=1e-4)
+    assert [other.text for other in found.tokens[0].alternatives] == ["Bergen"]
+
+
 def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
     reply = chat()
     reply["choices"][0]["logprobs"]["content"][0] |= {"logprob": -100.0, "top_logprobs": [token("Oslo", -100.0)]}
@@ -199,7 +208,9 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused the prompt"),
         ({"generations": [[{"text": "Oslo"}]]}, "save the message"),
         ({"text": "Oslo", "segments": [{"text": "Oslo", "avg_logprob": -0.2}]}, "averages of segments"),
-        ({"type": "message", "content": [{"type": "text", "text": "Oslo"}], "stop_reason": "end_turn"}, "Anthropic"),
+        ({"type": "message", "stop_reason": "end_turn", "stop_sequence": None}, "Anthropic"),
+        ({"generation": "Oslo", "stop_reason": "stop"}, "no reply that semtoken understands"),
+        ({"model_name": "ensemble", "output_log_probs": [0.0], "text_output": "Oslo"}, "Triton"),
         ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
         ({"detail": "Not Found"}, "report of an error"),
         ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "list of numbers alone"),

@@ -54,7 +54,7 @@ ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
 NUMBER = ("logprob", "logProbability", "log_probability")
-BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs")
+BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs", "top_tokens")
 """The names that engines and clients have for the fields of an item."""
 NOT_CHOSEN = (
     "The reply lists the best tokens of each step, but not which of them were written, nor their numbers: ask a server "

@@ -242,7 +242,8 @@ def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps, under names of their own."""
     if has_twice(steps):
         yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
-    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps)
+    last = bool(steps) and not steps[-1].names[0][1]  # a terminator may have no text
+    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps[: len(steps) - last])
     if pieces:
         yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
     if any(min(step.log_probs) <= NOT_GIVEN and min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):

@@ -58,9 +58,8 @@ FOREIGN: Mapping[Path, str] = {
     ("generations",): "This is LangChain's LLMResult: save the message, `result.generations[0][0].message`.",
     ("segments", 0, "avg_logprob"): "These are Whisper's averages of segments, from which no token can be scored. "
     'Ask gpt-4o-transcribe for "include[]": "logprobs", with "response_format": "json".',
-    (
-        "stop_reason",
-    ): "This is Anthropic's form, which has no log-probabilities: ask a model elsewhere that gives them.",
+    ("stop_sequence",): "This is Anthropic's form, which has no log-probabilities: ask a model elsewhere for them.",
+    ("text_output",): "This is Triton's own form, whose numbers name no tokens: ask its OpenAI frontend.",
     ("message", "content"): "This is Cohere's form, whose log-probabilities are of groups of tokens. Ask through its "
     "compatible API, which answers in OpenAI's.",
     ("detail",): "This is a server's report of an error, not a reply: see its 'detail'.",

@@ -55,7 +55,7 @@ class TGIGenerate(Shape):
 
     def steps(self, choice: Reply) -> StepList:
         """The tokens of the details, with their best ones."""
-        tokens = value_at(choice, ("details", "tokens"))
+        tokens = value_at(choice, ("details", "tokens"), choice.get("generated_tokens"))  # watsonx.ai has them outside
         tops = value_at(choice, ("details", "top_tokens")) or None
         return StepList() if tokens is None else steps_from_columns(tokens, tops, "details.tokens")
 
