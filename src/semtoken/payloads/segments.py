@@ -242,8 +242,7 @@ def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps, under names of their own."""
     if has_twice(steps):
         yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
-    last = bool(steps) and not steps[-1].names[0][1]  # a terminator may have no text
-    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps[: len(steps) - last])
+    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps)
     if pieces:
         yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
     if any(min(step.log_probs) <= NOT_GIVEN and min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):
@@ -298,10 +297,10 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     unread = bool(place.before and reasoning)
     all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
     start = 0 if (raw.one_segment and not reasoning) or all_blank else _from_blanks(pieces, start, texts["answer"])
-    found = _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
+    division = _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
     cut = (raw.finish_reason or "").casefold() in CUT_ENDS
     broken = REPLACEMENT not in texts["answer"] and sum(piece.broken for piece in pieces[start : end - cut])
-    return replace(found, flags=(*found.flags, f"{broken} tokens {BROKEN}")) if broken else found
+    return replace(division, flags=(*division.flags, f"{broken} tokens {BROKEN}")) if broken else division
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
