@@ -3,34 +3,102 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, DecisionCalibratorOption
 from semtoken.cli.console import tell
+from semtoken.cli.model_options import option_group
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import MEBIBYTE
 
 if TYPE_CHECKING:
     from semtoken.web.access import Gate
     from semtoken.web.recorder import AnswerRecorder
     from semtoken.web.running import Address
 
-
 LOOPBACK = "127.0.0.1"
 
-HostOption = Annotated[
-    str, typer.Option(help="Address to listen on. The default can be reached from this machine only.")
-]
-PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
-AllowHostOption = Annotated[
-    list[str] | None,
-    typer.Option(help="A name under which clients reach it, besides localhost; '*': any. Repeatable."),
-]
-MaxRequestOption = Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")]
-MaxConnectionsOption = Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")]
-PageOption = Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")]
-GraceOption = Annotated[
-    float, typer.Option(min=1, help="Seconds that running answers get to finish after the signal to stop.")
-]
+PANEL = "OpenTelemetry"
+
+
+@dataclass(frozen=True)
+class ServerChoice:
+    """Where a server listens, for whom, and what it adds: each field is an option of `serve` and of `proxy`."""
+
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. The default can be reached from this machine only.")
+    ] = LOOPBACK
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000
+    max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2
+    max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name under which clients reach it, besides localhost; '*': any. Repeatable."),
+    ] = None
+    calibrator: CalibratorOption = None
+    abstain_text: AbstainTextOption = None
+    decision_calibrator: DecisionCalibratorOption = None
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel",
+            help="Send every score as an OpenTelemetry event; OTEL_EXPORTER_OTLP_ENDPOINT and similar variables say "
+            "where.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+    otel_content: Annotated[
+        bool,
+        typer.Option("--otel-content", help="With --otel: send the texts of the answers, too.", rich_help_panel=PANEL),
+    ] = False
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True
+    grace: Annotated[
+        float, typer.Option(min=1, help="Seconds that running answers get to finish after the signal to stop.")
+    ] = 10.0
+
+    @property
+    def request_bytes(self) -> int:
+        """Requests of more bytes than this are refused."""
+        return round(self.max_request_mb * MEBIBYTE)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names under which clients may reach it."""
+        from semtoken.web.access import hosts_for
+
+        return hosts_for(self.host, self.allow_host or ())
+
+    def with_events(self, app: Any, recorder: AnswerRecorder | None = None) -> Any:
+        """The application itself, or with `--otel` one that sends an event of OpenTelemetry for every score.
+
+        With a `recorder` each new state of its promise is sent, too.
+
+        Raises
+        ------
+        InvalidInput
+            `--otel-content` without `--otel`.
+        MissingExtra
+            OpenTelemetry is not installed.
+        """
+        if self.otel_content and not self.otel:
+            raise InvalidInput("--otel-content says what --otel sends; give --otel as well.")
+        if not self.otel:
+            return app
+        from semtoken.integrations.opentelemetry import EvaluationEvents
+
+        events = EvaluationEvents(app, content=self.otel_content)
+        if recorder is not None:
+            recorder.watch.on_state = events.tell_state
+        return events
+
+
+def server_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `ServerChoice`, in place of its parameter `server`."""
+    return option_group(ServerChoice, "server", **defaults)
 
 
 def gate_from_environment() -> Gate:
@@ -48,44 +116,3 @@ def warn_if_open(address: Address) -> None:
             f"or a reverse proxy that asks for one, use --host {LOOPBACK}.",
             style="yellow",
         )
-
-
-PANEL = "OpenTelemetry"
-OtelOption = Annotated[
-    bool,
-    typer.Option(
-        "--otel",
-        help="Send every score as an OpenTelemetry event; OTEL_EXPORTER_OTLP_ENDPOINT and similar variables say where.",
-        rich_help_panel=PANEL,
-    ),
-]
-OtelContentOption = Annotated[
-    bool,
-    typer.Option("--otel-content", help="With --otel: send the texts of the answers, too.", rich_help_panel=PANEL),
-]
-
-
-def with_events(app: Any, otel: bool, content: bool, recorder: AnswerRecorder | None = None) -> Any:
-    """The application itself, or with `otel` one that sends an event of OpenTelemetry for every score that it gives.
-
-    With `content` events hold the texts of the answers. With a `recorder` each new state of its promise is sent, too.
-
-    Raises
-    ------
-    InvalidInput
-        `--otel-content` without `--otel`.
-    MissingExtra
-        OpenTelemetry is not installed.
-    """
-    from semtoken.errors import InvalidInput
-
-    if content and not otel:
-        raise InvalidInput("--otel-content says what --otel sends; give --otel as well.")
-    if not otel:
-        return app
-    from semtoken.integrations.opentelemetry import EvaluationEvents
-
-    events = EvaluationEvents(app, content=content)
-    if recorder is not None:
-        recorder.watch.on_state = events.tell_state
-    return events

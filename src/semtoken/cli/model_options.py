@@ -157,7 +157,7 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
 
 
 def option_group(
-    group: type, name: str, panel: str, **defaults: Any
+    group: type, name: str, panel: str | None = None, **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the fields of a dataclass as options, in place of one of its parameters.
 
@@ -168,7 +168,7 @@ def option_group(
     name
         The parameter, which gets an instance of it.
     panel
-        Heading of these options.
+        Heading of these options; each keeps its own without one.
     **defaults
         Defaults of this command that differ from those of the dataclass.
     """
@@ -202,8 +202,10 @@ def option_group(
     return decorate
 
 
-def _in_panel(annotation: Any, panel: str) -> Any:
+def _in_panel(annotation: Any, panel: str | None) -> Any:
     """The option in a panel of its own, below what is special to the command."""
+    if panel is None:
+        return annotation
     kind, option = get_args(annotation)
     option = copy(option)
     option.rich_help_panel = panel

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import (
-    AbstainTextOption,
-    CalibratorOption,
-    DecisionCalibratorOption,
-    decision_slot,
-    load_calibrator,
-)
+from semtoken.cli.calibration_options import decision_slot, load_calibrator
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.listening import (
-    LOOPBACK,
-    AllowHostOption,
-    GraceOption,
-    HostOption,
-    MaxConnectionsOption,
-    MaxRequestOption,
-    OtelContentOption,
-    OtelOption,
-    PageOption,
-    PortOption,
-    gate_from_environment,
-    warn_if_open,
-    with_events,
-)
+from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
 from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
     ClustersOption,
@@ -52,7 +33,9 @@ if TYPE_CHECKING:
 
 
 @journal_options()
+@server_options(port=8001, max_request_mb=32, max_connections=1000)
 def proxy(
+    *,
     upstream: Annotated[
         str | None,
         typer.Option(
@@ -62,8 +45,7 @@ def proxy(
     ] = None,
     tokenizer: TokenizerOption = None,
     clusters: ClustersOption = None,
-    host: HostOption = LOOPBACK,
-    port: PortOption = 8001,
+    server: ServerChoice,
     top_logprobs: Annotated[
         int,
         typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
@@ -88,7 +70,6 @@ def proxy(
     preset: PresetOption = "default",
     function_words: FunctionWordsOption = None,
     methods: MethodsOption = None,
-    max_request_mb: MaxRequestOption = 32,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
     connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10,
     read_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds without a byte from the upstream.")] = 600,
@@ -99,7 +80,6 @@ def proxy(
     header_timeout: Annotated[
         float, typer.Option(min=0.01, help="Seconds for a client to send the head of a request.")
     ] = 30,
-    max_connections: MaxConnectionsOption = 1000,
     max_per_client: Annotated[
         int, typer.Option(min=1, help="Requests of one address at one time; more get status 429.")
     ] = 500,
@@ -111,13 +91,10 @@ def proxy(
         float,
         typer.Option(min=0, help="Seconds to hold the last piece of a stream back, so that it has the final score."),
     ] = 0.25,
-    allow_host: AllowHostOption = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
     ] = None,
-    calibrator: CalibratorOption = None,
-    abstain_text: AbstainTextOption = None,
     decisions: Annotated[
         str,
         typer.Option(
@@ -134,15 +111,9 @@ def proxy(
             help='Further fields of these requests, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.'
         ),
     ] = None,
-    decision_calibrator: DecisionCalibratorOption = None,
-    otel: OtelOption = False,
-    otel_content: OtelContentOption = False,
-    page: PageOption = True,
-    grace: GraceOption = 10.0,
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
     ] = 1,
-    *,
     keeping: JournalChoice,
 ) -> None:
     """Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under `semtoken`.
@@ -167,12 +138,11 @@ def proxy(
     """
     from semtoken.decisions.settings import DecisionSettings
     from semtoken.scoring.rules import ScoringRules
-    from semtoken.web.access import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 
-    of_folder = DecisionSettings.beside(decision_calibrator)
+    of_folder = DecisionSettings.beside(server.decision_calibrator)
     upstream = upstream or of_folder.upstream
     if upstream is None:
         raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in semtoken.yaml.")
@@ -182,11 +152,11 @@ def proxy(
         top_logprobs=top_logprobs,
         token_ids=token_ids,
         proxy_for=proxy_for,
-        max_request_bytes=round(max_request_mb * MEBIBYTE),
+        max_request_bytes=server.request_bytes,
         max_scored_bytes=round(max_scored_mb * MEBIBYTE),
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
-        max_connections=max_connections,
+        max_connections=server.max_connections,
         max_connections_per_client=max_per_client,
         request_timeout=request_timeout,
         body_timeout=client_timeout,
@@ -198,41 +168,29 @@ def proxy(
         decisions=decisions,
         decision_requests=decision_requests,
         decision_fields={} if decision_fields is None else _fields(decision_fields),
-        allowed_hosts=hosts_for(host, allow_host or ()),
+        allowed_hosts=server.hosts,
         allowed_origins=tuple(allow_origin or ()),
     )
     limits = ConnectionLimits(
-        connections=2 * max_connections,
+        connections=2 * server.max_connections,
         per_client=2 * max_per_client,
         header_timeout=header_timeout,
         write_timeout=client_timeout,
     )
     rules = ScoringRules(preset, function_words)
     reading = None if read_with is None else (read_with, max_read_tokens)
-    make = partial(
-        _application,
-        settings,
-        (tokenizer, clusters),
-        rules,
-        reading,
-        calibrator,
-        abstain_text,
-        otel,
-        otel_content,
-        page,
-        keeping,
-        decision_calibrator or of_folder.calibrator,
-    )
+    server = replace(server, decision_calibrator=server.decision_calibrator or of_folder.calibrator)
+    make = partial(_application, settings, (tokenizer, clusters), rules, reading, server, keeping)
     app = make()  # here first, so that what cannot work is said once
-    listener = listen(host, port)
+    listener = listen(server.host, server.port)
 
     def ready(address: Address) -> None:
-        _announce(address, settings, page=page and abstain_text is None)
+        _announce(address, settings, page=server.page and server.abstain_text is None)
 
     if workers == 1:
-        run(app, listener, ready, grace=grace, limits=limits)
+        run(app, listener, ready, grace=server.grace, limits=limits)
     else:
-        run_workers(make, workers, listener, ready, grace=grace, limits=limits)
+        run_workers(make, workers, listener, ready, grace=server.grace, limits=limits)
 
 
 def _application(
@@ -240,13 +198,8 @@ def _application(
     named: tuple[str | None, str | None],
     rules: ScoringRules,
     reading: tuple[str, int] | None,
-    calibrator: Path | None,
-    abstain_text: str | None,
-    otel: bool,
-    otel_content: bool,
-    page: bool,
+    server: ServerChoice,
     keeping: JournalChoice,
-    decision_calibrator: Path | None,
 ) -> Any:
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.scoring.scorer import scorer_for
@@ -260,15 +213,14 @@ def _application(
     scorer = scorer_for(tokens, rules)
 
     def load(directory: Path | None) -> CalibratorInUse | None:
-        return load_calibrator(directory, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
+        return load_calibrator(directory, scorer.clusters, server.abstain_text, signature=scorer.signature, **kind)
 
     folder = shared_folder("calibrators")
     shared = None if folder is None else SharedPlace(folder, load, CalibratorInUse.save)
-    calibrators = CalibratorSlot(load(calibrator), partial(load, calibrator), shared=shared)
-    of_decisions = decision_slot(decision_calibrator)
+    calibrators = CalibratorSlot(load(server.calibrator), partial(load, server.calibrator), shared=shared)
+    of_decisions = decision_slot(server.decision_calibrator)
     reload_on_hangup(calibrators, of_decisions)
     recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
-    shown, gate = page and abstain_text is None, gate_from_environment()
     app = proxy_app(
         settings,
         tokens,
@@ -276,11 +228,11 @@ def _application(
         calibrators,
         recorder=recorder,
         reader=reader,
-        page=shown,
-        gate=gate,
+        page=server.page and server.abstain_text is None,
+        gate=gate_from_environment(),
         decision_calibrator=of_decisions,
     )
-    return with_events(app, otel, otel_content, recorder)
+    return server.with_events(app, recorder)
 
 
 def _fields(text: str) -> dict[str, Any]:

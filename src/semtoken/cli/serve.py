@@ -8,33 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.cli.calibration_options import (
-    AbstainTextOption,
-    CalibratorOption,
-    DecisionCalibratorOption,
-    decision_slot,
-    load_calibrator_for,
-    use_calibrator,
-)
+from semtoken.cli.calibration_options import decision_slot, load_calibrator_for, use_calibrator
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.listening import (
-    LOOPBACK,
-    AllowHostOption,
-    GraceOption,
-    HostOption,
-    MaxConnectionsOption,
-    MaxRequestOption,
-    OtelContentOption,
-    OtelOption,
-    PageOption,
-    PortOption,
-    gate_from_environment,
-    warn_if_open,
-    with_events,
-)
+from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.files.safe_files import MEBIBYTE
 from semtoken.models.prompts import how_to_ask, template_of
 
 if TYPE_CHECKING:
@@ -43,30 +21,20 @@ if TYPE_CHECKING:
 
 @journal_options()
 @model_options()
+@server_options()
 def serve(
     *,
     choice: ModelChoice,
-    host: HostOption = LOOPBACK,
-    port: PortOption = 8000,
+    server: ServerChoice,
     name: Annotated[
         str | None, typer.Option(help="The model's name in requests. Default: --model, or the last part of its path.")
     ] = None,
     max_logprobs: Annotated[
         int, typer.Option(min=0, help="Most log-probabilities for each token that a request may ask for.")
     ] = 20,
-    calibrator: CalibratorOption = None,
-    abstain_text: AbstainTextOption = None,
-    decision_calibrator: DecisionCalibratorOption = None,
-    max_request_mb: MaxRequestOption = 2,
-    max_connections: MaxConnectionsOption = 500,
     max_part_seconds: Annotated[
         float, typer.Option(min=0, help="Time for finding the parts of one answer; beyond it, it has none and says so.")
     ] = 10,
-    grace: GraceOption = 10.0,
-    otel: OtelOption = False,
-    otel_content: OtelContentOption = False,
-    page: PageOption = True,
-    allow_host: AllowHostOption = None,
     mcp: Annotated[
         bool,
         typer.Option("--mcp", help="Offer ask, score and check to agents, over stdin and stdout: no port."),
@@ -87,10 +55,10 @@ def serve(
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     - `semtoken serve --mcp --model Qwen/Qwen2.5-3B-Instruct`, in an agent's configuration; pip install mcp
     """
+    calibrator, abstain_text = server.calibrator, server.abstain_text
     if mcp:
         _serve_agents(choice, calibrator)
         return
-    from semtoken.web.access import hosts_for
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.running import listen, run
     from semtoken.web.serve.answering import ServeLimits
@@ -98,13 +66,13 @@ def serve(
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    listener = listen(host, port)
+    listener = listen(server.host, server.port)
     stc = choice.load(calibrator=calibrator)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     load = partial(load_calibrator_for, stc, calibrator, choice.model, abstain_text)
     found = use_calibrator(stc, calibrator, choice.model, abstain_text)
     slot = CalibratorSlot(found, load, lambda applied: stc.use_learned(applied.calibrator.learned))
-    deciding = decision_slot(decision_calibrator)
+    deciding = decision_slot(server.decision_calibrator)
     reload_on_hangup(slot, deciding)
     known = stc.fingerprint(choice.model)
     recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
@@ -112,12 +80,18 @@ def serve(
     offer = Offer(called, template_of(asking), stops, max_logprobs, slot, deciding, max_part_seconds)
     engine = Engine(stc)
     engine.warm_up()
-    limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
-    hosts = hosts_for(host, allow_host or ())
-    gate = gate_from_environment()
-    app = serve_app(engine, offer, page=page, recorder=recorder, gate=gate, allowed_hosts=hosts, limits=limits)
-    app = with_events(app, otel, otel_content, recorder)
-    run(app, listener, lambda address: _announce(address, offer.name), grace=grace, strict=False)
+    limits = ServeLimits(request_bytes=server.request_bytes, requests=server.max_connections)
+    app = serve_app(
+        engine,
+        offer,
+        page=server.page,
+        recorder=recorder,
+        gate=gate_from_environment(),
+        allowed_hosts=server.hosts,
+        limits=limits,
+    )
+    app = server.with_events(app, recorder)
+    run(app, listener, lambda address: _announce(address, offer.name), grace=server.grace, strict=False)
 
 
 def _serve_agents(choice: ModelChoice, calibrator: Path | None) -> None:
