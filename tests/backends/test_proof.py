@@ -80,6 +80,12 @@ def test_a_model_that_sees_tokens_to_come_is_refused() -> None:
         backend_of("Roberta").generate(PROMPTS, st.backends.base.Decoding())
 
 
+def test_what_a_model_takes_for_padding_may_stand_in_a_text() -> None:
+    tokenizer = tiny.byte_level_bpe()
+    token = tokenizer(PROMPTS[0])["input_ids"][4]  # as where unknown words and padding are one token
+    assert_right(TransformersBackend(tiny_model("Roberta", is_decoder=True, pad_token_id=token), tokenizer))
+
+
 def test_a_model_that_never_gives_the_same_numbers_is_refused() -> None:
     model = tiny_model("Llama")
     model.model.norm.register_forward_hook(lambda module, args, output: output + 0.1 * torch.randn_like(output))

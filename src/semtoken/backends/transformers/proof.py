@@ -233,10 +233,14 @@ class _Prover:
 
     @cached_property
     def ids(self) -> list[int]:
-        """The text that is read in all ways."""
+        """The text that is read in all ways. What the model takes for padding is in it if the tokenizer does not."""
         ordinary = np.flatnonzero(~(self.vocabulary.special | self.vocabulary.blank))
         places = np.random.default_rng(0).choice(len(ordinary), LENGTH, replace=len(ordinary) < LENGTH)
-        return [int(token) for token in ordinary[places]]
+        found = [int(token) for token in ordinary[places]]
+        own = getattr(self.model.config.get_text_config(), "pad_token_id", None)
+        if type(own) is int and own != self.padding and 0 <= own < self.vocabulary.size:
+            found[1] = own
+        return found
 
     @cached_property
     def expected(self) -> torch.Tensor:
