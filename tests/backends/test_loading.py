@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 import semtoken as st
 from semtoken.errors import ModelError
 from tests import tiny
+from tests.backends.tiny_configs import small_config
 
 SMALL = {"vocab_size": 640, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
 BART = SMALL | {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
@@ -93,6 +94,13 @@ def test_a_model_that_generates_no_text_is_refused_in_one_sentence(tmp_path: Pat
         ModelError, match=r"transformers 5.* has no class that generates text for models of the type 'distilbert'"
     ):
         st.STC.from_pretrained(saved(transformers.DistilBertModel(config), tmp_path))
+
+
+def test_a_class_that_is_listed_and_not_found_is_said_in_one_sentence(tmp_path: Path) -> None:
+    small_config("evolla").save_pretrained(tmp_path)
+    tiny.byte_level_bpe().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"no class that generates text for models of the type 'evolla'\.$"):
+        st.STC.from_pretrained(str(tmp_path))
 
 
 def test_a_tied_head_that_was_not_saved_is_not_missing(tmp_path: Path) -> None:

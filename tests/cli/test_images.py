@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import re
@@ -67,9 +68,15 @@ def test_score_reads_images_beside_its_file(semtoken: RunCommand, reader: str, s
     [second] = stc.score([asked(scans / "b.JPG")], [WRITTEN])
     assert [line["log_score"] for line in written] == pytest.approx([first.log_score, second.log_score], abs=1e-5)
     assert first.text == WRITTEN
-    assert written[0]["messages"] == asked("../scans/a.png")  # relative to the output
-    assert written[1]["messages"] == asked(scans / "b.JPG")
+    images = [line["messages"][0]["content"][0] for line in written]
+    assert [one["path"] for one in images] == ["../scans/a.png", str(scans / "b.JPG")]  # relative to the output
+    assert images[0]["sha256"] == hashlib.sha256((scans / "a.png").read_bytes()).hexdigest()
     assert "nothing to do" in semtoken(*command).stderr
+    before = (scans / "a.png").read_bytes()
+    (scans / "a.png").write_bytes((scans / "b.JPG").read_bytes())
+    changed = semtoken(*command)
+    assert changed.exit_code != 0 and "the field 'messages' differs" in changed.stderr
+    (scans / "a.png").write_bytes(before)
     page = tmp_path / "page.html"
     assert "2 answers" in semtoken("view", tmp_path / "out" / "scored.jsonl", "-o", page).stderr
     assert page.read_text().count("data:image/jpeg;base64,") == 2

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from semtoken.errors import InvalidInput
-from semtoken.files.images import has_images, image_parts, path_of, with_paths
+from semtoken.files.images import MOST_BYTES, has_images, image_parts, path_of, with_images, with_paths
 from semtoken.files.record_files import Record, kind_of, read_records
 from semtoken.results.generation import STATE_FIELDS
 from semtoken.support.inputs import place
@@ -101,8 +103,28 @@ def placed(item: Item | BadLine, folder: Path, output: Path) -> Item | BadLine:
     opened = [path_of(part) for part in image_parts(prompt)]
     if lacking := [path for path in opened if path and not os.path.isfile(path)]:
         return BadLine(item.number, f"there is no image file {lacking[0]}")
-    kept = with_paths(item.prompt, lambda path: path if os.path.isabs(path) else os.path.relpath(folder / path, output))
-    return replace(item, prompt=prompt, record={**item.record, "messages": kept})
+
+    def kept(part: Mapping[str, Any]) -> Mapping[str, Any]:
+        if (path := path_of(part)) is None:
+            return part
+        shown = path if os.path.isabs(path) else os.path.relpath(folder / path, output)
+        return {"type": "image", "path": shown, "sha256": _content_hash(folder / path)}
+
+    return replace(item, prompt=prompt, record={**item.record, "messages": with_images(item.prompt, kept)})
+
+
+def _content_hash(path: Path) -> str | None:
+    """What tells an image from another one in the same place; None where it cannot be read, which scoring says."""
+    try:
+        about = path.stat()
+        return None if about.st_size > MOST_BYTES else _hash_of(path, about.st_mtime_ns, about.st_size)
+    except OSError:
+        return None
+
+
+@cache
+def _hash_of(path: Path, changed: int, size: int) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def item_of(record: Record) -> Item | BadLine:

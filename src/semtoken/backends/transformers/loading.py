@@ -97,9 +97,8 @@ def load_transformers(
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
     check_options(model_or_path, options, source | files)
     stranger = not is_known(model_or_path)
-    if options.get("gguf_file"):
-        kind = AutoModelForCausalLM
-    else:
+    kind, config = AutoModelForCausalLM, None
+    if not options.get("gguf_file"):
         config = _config(model_or_path, revision, trust_remote_code, files)
         kind = _class_for(model_or_path, config)
         if stranger and Path(model_or_path).is_dir() and not find_adapter_config_file(model_or_path):
@@ -120,6 +119,8 @@ def load_transformers(
     except SemtokenError:
         raise
     except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
+        if config is not None and "Unrecognized configuration class" in str(error):  # 200 names follow
+            raise _no_class(model_or_path, config) from error
         reason = one_line_of(error)
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
     _check_whole(model_or_path, model, loaded)
@@ -266,9 +267,13 @@ def _class_for(model_or_path: str, config: Any) -> Any:
         getattr(config, "auto_map", None) or {}
     ):
         return AutoModelForCausalLM
-    raise ModelError(
-        f"{where}: transformers {transformers.__version__} has no class that generates text for "
-        f"models of the type {config.model_type!r}."
+    raise _no_class(model_or_path, config)
+
+
+def _no_class(model_or_path: str, config: Any) -> ModelError:
+    return ModelError(
+        f"The model {model_or_path!r} cannot be loaded: transformers {transformers.__version__} has no class that "
+        f"generates text for models of the type {config.model_type!r}."
     )
 
 
