@@ -99,9 +99,7 @@ response = ChatCompletion.model_validate(json.loads(Path("reply.json").read_text
 content = [item.model_dump() for item in response.choices[0].logprobs.content]
 items = content
 """
-LABELLED = f"""
-import sys
-sys.path.append({str(ROOT / "examples")!r})
+LABELLED = """
 import numpy as np
 import semtoken as st
 generator = np.random.default_rng(3)

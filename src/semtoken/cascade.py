@@ -1,7 +1,5 @@
 """A small model first, a larger one where the small one is not sure enough, with one promise for the pair.
 
-Put this file beside your program; `small_model_first.py` shows it at work.
-
     threshold = CascadeThreshold.fit(small, small_correct, large, large_correct, unlabelled=(more_small, more_large))
     cascade = Cascade(stc_small, stc_large, threshold)
     for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
