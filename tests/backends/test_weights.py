@@ -138,6 +138,14 @@ def test_special_tokens_behind_the_head_are_never_written() -> None:
     backend = TransformersBackend(model, tokenizer)
     assert backend.vocabulary.size == model.config.vocab_size
     assert_right(backend)
+    recorder = st.Recorder(tokenizer)
+    inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
+    [expected] = st.STC(backend).generate(PROMPTS[:1], 4)
+    for _ in range(2):
+        made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
+        [found] = recorder.results(made)
+        assert found.token_ids == expected.token_ids
+        assert found.log_score == pytest.approx(expected.log_score, abs=1e-5)
 
 
 def test_an_end_token_behind_a_hole_in_the_ids(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from types import FrameType
 from typing import Any
@@ -29,6 +30,7 @@ from semtoken.backends.transformers.inside import forward_hook, inner_model
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.proof import Proof
 from semtoken.choices import Preset
+from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.observers.steps import Readable, Step, not_given
@@ -40,6 +42,7 @@ from semtoken.scoring.token_sources import as_tokens
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
 from semtoken.support.inputs import listed, shown, whole
+from semtoken.tokens.vocabulary import Vocabulary
 
 LOOP, ASSISTED = "_sample", "_assisted_decoding"
 FRAMES = 8
@@ -203,8 +206,8 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         missing = {reading.what for reading in MethodScores(self._methods).reads} - GIVES
         if missing:
             raise BackendError(not_given("recorder", missing))
-        rules = as_rules(preset)
-        self._scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
+        self._rules = rules = as_rules(preset)
+        self._tokens = as_tokens(vocabulary, clustering=rules.clustering)
         self._given_ends = end_token_ids(eos_token_id)
         self._kept: KeptRows | None = None
         """Copies of the logits of as many steps as are taken in at once, in memory that the next generation reuses."""
@@ -214,7 +217,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forget an unfinished generation. `results` does so by itself."""
-        self._scores = AnswerScores(self._scorer, self._methods)
+        self._score_with(self._tokens)
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
         self._newest: torch.Tensor | None = None
@@ -322,9 +325,10 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     def _keep_row(self, logits: torch.Tensor) -> None:
         """Keep the logits of a step until its token is known: a copy, as others may change them."""
-        rows, size = as_rows(logits), self._scorer.vocabulary.size
-        if rows.shape[1] < size:
-            raise self._mismatch(rows.shape[1])
+        rows = as_rows(logits)
+        if rows.shape[1] < self._scorer.vocabulary.size:
+            self._leave_out(rows.shape[1])
+        size = self._scorer.vocabulary.size
         readable = readable_rows(rows, size)
         if readable is None:
             self._keep_in(None)
@@ -387,11 +391,19 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             self._finished = finished
             self._active = np.flatnonzero(np.array(self._unfinished) & ~np.array(finished))
 
-    def _mismatch(self, columns: int) -> VocabularyMismatch:
-        return VocabularyMismatch(
-            f"The model gives {columns:,} logits a step, the vocabulary has "
-            f"{self._scorer.vocabulary.size:,} tokens: it belongs to another model."
-        )
+    def _score_with(self, tokens: Vocabulary | TokenClusters) -> None:
+        self._scorer = scorer_for(tokens, self._rules)
+        self._scores = AnswerScores(self._scorer, self._methods)
+
+    def _leave_out(self, columns: int) -> None:
+        """Leave out the special tokens behind the model's last logit, which it can never write."""
+        tokens = self._tokens
+        if not isinstance(tokens, Vocabulary) or any(tokens.texts[columns:]) or self._scorer.vocabulary is not tokens:
+            raise VocabularyMismatch(
+                f"The model gives {columns:,} logits a step, the vocabulary has "
+                f"{self._scorer.vocabulary.size:,} tokens: it belongs to another model."
+            )
+        self._score_with(_first(tokens, columns))
 
     def running(self, sequences: Any = None) -> list[Running]:
         """The score of each unfinished answer from its tokens so far.
@@ -540,3 +552,9 @@ def _sequences(given: Any) -> torch.Tensor:
     if not isinstance(ids, torch.Tensor) or ids.ndim != 2:
         raise InvalidInput(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
     return ids
+
+
+@lru_cache(maxsize=4)
+def _first(vocabulary: Vocabulary, columns: int) -> Vocabulary:
+    """Its first tokens, once, so that what is made of them is made once."""
+    return vocabulary.first(columns)
