@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,11 @@ ROUNDING, NEGLIGIBLE = 1e-9, 1e-6
 """How far from 1 the listed probabilities of a step may sum: the first for a step that counts as listed whole, the
 second for one whose unlisted tokens add next to nothing to the entropy."""
 
+_of_entropies = partial(method, family="entropy")
 
-@method(
-    title="Mean token entropy",
-    family="entropy",
-    needs=("token_entropies",),
-    reference="Fomicheva et al., TACL 2020, arXiv:2005.10608",
+
+@_of_entropies(
+    title="Mean token entropy", needs=("token_entropies",), reference="Fomicheva et al., TACL 2020, arXiv:2005.10608"
 )
 def mean_token_entropy(token_entropies: npt.ArrayLike) -> float:
     """Mean entropy of the next-token distributions, U = (1/T) sum_t H_t.
@@ -62,11 +62,8 @@ def mean_token_entropy(token_entropies: npt.ArrayLike) -> float:
     return mean(_entropies(token_entropies))
 
 
-@method(
-    title="Largest token entropy",
-    family="entropy",
-    needs=("token_entropies",),
-    reference="Fomicheva et al., TACL 2020, arXiv:2005.10608",
+@_of_entropies(
+    title="Largest token entropy", needs=("token_entropies",), reference="Fomicheva et al., TACL 2020, arXiv:2005.10608"
 )
 def max_token_entropy(token_entropies: npt.ArrayLike) -> float:
     """Entropy of the most uncertain step, U = max_t H_t.
@@ -88,12 +85,7 @@ def max_token_entropy(token_entropies: npt.ArrayLike) -> float:
     return float(_entropies(token_entropies).max())
 
 
-@method(
-    title="Window entropy",
-    family="entropy",
-    needs=("token_entropies",),
-    reference="TRACE, 2026",
-)
+@_of_entropies(title="Window entropy", needs=("token_entropies",), reference="TRACE, 2026")
 def window_entropy(token_entropies: npt.ArrayLike, *, width: int = WINDOW) -> float:
     """Largest mean entropy of some steps in a row, U = max_i mean(H_i .. H_{i+w-1}).
 
@@ -116,12 +108,7 @@ def window_entropy(token_entropies: npt.ArrayLike, *, width: int = WINDOW) -> fl
     return max(map(mean, _windows(_entropies(token_entropies), width)))
 
 
-@method(
-    title="TRACE",
-    family="entropy",
-    needs=("token_entropies", "log_probs"),
-    reference="TRACE, 2026",
-)
+@_of_entropies(title="TRACE", needs=("token_entropies", "log_probs"), reference="TRACE, 2026")
 def trace(token_entropies: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
     """Early entropy, the worst window and the surprise of the whole, U = .4 D + .4 W + .2 sum_t s_t / T^(1/4).
 
@@ -152,12 +139,7 @@ def trace(token_entropies: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> flo
     return 0.4 * early + 0.4 * window_entropy(entropies) + 0.2 * surprise
 
 
-@method(
-    title="Surprise and peak",
-    family="entropy",
-    needs=("token_entropies", "log_probs"),
-    reference="of this project, 2026",
-)
+@_of_entropies(title="Surprise and peak", needs=("token_entropies", "log_probs"), reference="of this project, 2026")
 def surprise_and_peak(token_entropies: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
     """Surprise of the whole answer and entropy of its most uncertain step, U = sum_t s_t + max_t H_t.
 
@@ -180,9 +162,8 @@ def surprise_and_peak(token_entropies: npt.ArrayLike, greedy_logprobs: npt.Array
     return float(entropies.max()) - total(logs)
 
 
-@method(
+@_of_entropies(
     title="Self-certainty",
-    family="entropy",
     needs=("uniform_divergences",),
     range=(-math.inf, 0.0),
     reference="Kang et al., 2025, arXiv:2502.18581",
@@ -212,9 +193,8 @@ def _first_content(g: Any) -> dict[str, Any]:
     return {"best_log_probs": g.best_log_probs, "step": first_content_step(g.token_texts)}
 
 
-@method(
+@_of_entropies(
     title="First content entropy",
-    family="entropy",
     needs=("best_log_probs", "token_texts"),
     arguments=_first_content,
     range=(0.0, 1.0),
@@ -273,9 +253,8 @@ def first_content_step(token_texts: Sequence[str]) -> int:
     return 0
 
 
-@method(
+@_of_entropies(
     title="Lowest group confidence",
-    family="entropy",
     needs=("best_log_probs",),
     range=(-math.inf, 0.0),
     reference="DeepConf: Fu et al., 2025, arXiv:2508.15260",
@@ -313,12 +292,8 @@ def lowest_group_confidence(best_log_probs: Rows, *, width: int = GROUP, best: i
     return -min(map(mean, _windows(confidences, width))) + 0.0
 
 
-@method(
-    title="EPR",
-    family="entropy",
-    needs=("best_log_probs",),
-    reference="Moslonka et al., 2025, arXiv:2509.04492",
-    monotone=False,
+@_of_entropies(
+    title="EPR", needs=("best_log_probs",), reference="Moslonka et al., 2025, arXiv:2509.04492", monotone=False
 )
 def epr(best_log_probs: Rows, *, best: int = EPR_BEST) -> float:
     """Entropy production rate: the part of the entropy that the best tokens have, U = (1/T) sum_t sum_k -p ln p.

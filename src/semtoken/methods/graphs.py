@@ -13,7 +13,7 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, indices, square, total
 from semtoken.methods.semantic import pair_logits
-from semtoken.methods.table import method
+from semtoken.methods.table import method_on_samples
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, real, text
 
@@ -99,15 +99,11 @@ def _graph(g: Any) -> dict[str, Any]:
 
 
 _of_graphs = partial(
-    method,
+    method_on_samples,
     family="graph",
     needs=("sample_texts", "nli_logits"),
     arguments=_graph,
     reference="Lin et al., TMLR 2024, arXiv:2305.19187",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
 )
 
 

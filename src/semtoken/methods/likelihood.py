@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy.typing as npt
 
@@ -10,6 +11,8 @@ from semtoken.errors import InvalidInput
 from semtoken.methods.checks import Rows, log_probs, mean, sample_log_probs, total
 from semtoken.methods.table import method
 from semtoken.support.inputs import one_of
+
+_of_clusters = partial(method, family="clusters", range=(0.0, 1.0), reference="Cao et al., EACL 2026, arXiv:2603.20161")
 
 
 @method(
@@ -86,31 +89,14 @@ def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
     return -mean(log_probs(greedy_logprobs, "greedy_logprobs")) + 0.0
 
 
-@method(
+@_of_clusters(
     "stc_no_prefix",
     title="STC without prefix matching",
-    family="clusters",
     needs=("stc_no_prefix_log_score",),
-    range=(0.0, 1.0),
-    reference="Cao et al., EACL 2026, arXiv:2603.20161",
     semantic_aware=True,
 )
-@method(
-    "stc_no_clustering",
-    title="STC without clustering",
-    family="clusters",
-    needs=("stc_no_clustering_log_score",),
-    range=(0.0, 1.0),
-    reference="Cao et al., EACL 2026, arXiv:2603.20161",
-)
-@method(
-    title="STC",
-    family="clusters",
-    needs=("stc_log_score",),
-    range=(0.0, 1.0),
-    reference="Cao et al., EACL 2026, arXiv:2603.20161",
-    semantic_aware=True,
-)
+@_of_clusters("stc_no_clustering", title="STC without clustering", needs=("stc_no_clustering_log_score",))
+@_of_clusters(title="STC", needs=("stc_log_score",), semantic_aware=True)
 def stc(log_score: float) -> float:
     """Uncertainty by Semantic Token Clustering from the score of a `ScoredResponse`, S = 1 - exp(log_score).
 

@@ -20,7 +20,7 @@ from semtoken.methods.checks import (
     square,
     total,
 )
-from semtoken.methods.table import method
+from semtoken.methods.table import method, method_on_samples
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import flag, listed, one_of, real
 
@@ -108,16 +108,12 @@ def token_sar_of_samples(sample_logprobs: Rows, token_importance: Rows, *, zero_
     return mean(_surprises(samples, token_importance, "token_importance", zero_relevance, invert=False))
 
 
-@method(
+@method_on_samples(
     title="SentenceSAR",
     family="relevance",
     needs=("sample_log_probs", "similarity"),
     range=(-math.inf, math.inf),
     reference="Duan et al., ACL 2024, arXiv:2307.01379",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
 )
 def sentence_sar(
     sample_logprobs: Rows, similarity: npt.ArrayLike, t: float = 0.001, *, symmetric: bool = True
@@ -151,16 +147,12 @@ def sentence_sar(
     return _supported_entropy(np.array([total(row) for row in samples]), similarity, t, symmetric)
 
 
-@method(
+@method_on_samples(
     title="SAR",
     family="relevance",
     needs=("sample_log_probs", "similarity", "sample_token_similarity"),
     range=(-math.inf, math.inf),
     reference="Duan et al., ACL 2024, arXiv:2307.01379",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
 )
 def sar(
     sample_logprobs: Rows,

@@ -25,7 +25,7 @@ from semtoken.methods.checks import (
     square,
     total,
 )
-from semtoken.methods.table import method
+from semtoken.methods.table import method_on_samples
 from semtoken.support.arrays import FloatArray, IntArray
 from semtoken.support.inputs import one_of, real
 
@@ -138,16 +138,12 @@ def _classes(g: Any) -> dict[str, Any]:
     }
 
 
-@method(
+@method_on_samples(
     title="Semantic entropy",
     family="semantic",
     needs=("sample_texts", "sample_log_probs", "nli_logits"),
     arguments=_classes,
     reference="Kuhn et al., ICLR 2023, arXiv:2302.09664; Farquhar et al., Nature 2024",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
 )
 def semantic_entropy(
     sample_logprobs: Rows | None = None,
@@ -289,16 +285,12 @@ def _last_match_wins(texts: Sequence[int], same: _Same) -> list[int]:
     return classes
 
 
-@method(
+@method_on_samples(
     title="ConU",
     family="frequency",
     needs=("similarity",),
     range=(0.0, 1.0),
     reference="Wang et al., Findings of EMNLP 2024, arXiv:2407.00499",
-    semantic_aware=True,
-    single_sample=False,
-    external_model_free=False,
-    overhead="high",
 )
 def conu(
     similarity: npt.ArrayLike,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -138,6 +139,12 @@ def method(
         return function
 
     return enter
+
+
+method_on_samples = partial(
+    method, semantic_aware=True, single_sample=False, external_model_free=False, overhead="high"
+)
+"""`method` for formulas that compare the meanings of several samples by another model."""
 
 
 def score(name: str, generation: Generation, **options: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy.typing as npt
 
@@ -13,13 +14,10 @@ from semtoken.parts.prose import is_sentence
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import text as checked_text
 
+_of_words = partial(method, family="words", reference="of this project, 2026")
 
-@method(
-    title="Mean new word",
-    family="words",
-    needs=("new_word_log_probs", "log_probs"),
-    reference="of this project, 2026",
-)
+
+@_of_words(title="Mean new word", needs=("new_word_log_probs", "log_probs"))
 def mean_new_word(new_word_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
     """Mean surprise of the words that the answer adds to its question, U = -(1/n) sum_i ln c_i.
 
@@ -53,12 +51,7 @@ def mean_new_word(new_word_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     return -mean(log_probs(new_word_log_probs, "new_word_log_probs")) + 0.0
 
 
-@method(
-    title="Weakest phrase",
-    family="words",
-    needs=("phrase_log_probs", "log_probs"),
-    reference="of this project, 2026",
-)
+@_of_words(title="Weakest phrase", needs=("phrase_log_probs", "log_probs"))
 def weakest_phrase(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
     """Surprise of the least certain phrase of the answer, U = -min_i ln c_i.
 
@@ -89,12 +82,7 @@ def weakest_phrase(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLi
     return -float(log_probs(phrase_log_probs, "phrase_log_probs").min()) + 0.0
 
 
-@method(
-    title="Weakest phrase + mean",
-    family="words",
-    needs=("phrase_log_probs", "log_probs"),
-    reference="of this project, 2026",
-)
+@_of_words(title="Weakest phrase + mean", needs=("phrase_log_probs", "log_probs"))
 def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
     """Surprise of the weakest phrase and of a typical token together, U = -min_i ln c_i - (1/T) sum_t ln p_t.
 
@@ -119,12 +107,7 @@ def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     return weakest_phrase(phrase_log_probs, greedy_logprobs) + perplexity(greedy_logprobs)
 
 
-@method(
-    title="New phrases",
-    family="words",
-    needs=("new_phrase_log_probs", "log_probs"),
-    reference="of this project, 2026",
-)
+@_of_words(title="New phrases", needs=("new_phrase_log_probs", "log_probs"))
 def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
     """Surprise of the phrases that the answer adds to its question, U = -(min_i ln c_i + (1/n) sum_i ln c_i) / 2.
 
@@ -159,12 +142,7 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     return -(float(logs.min()) + mean(logs)) / 2 + 0.0
 
 
-@method(
-    title="Headline",
-    family="words",
-    needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"),
-    reference="of this project, 2026",
-)
+@_of_words(title="Headline", needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"))
 def headline(
     log_score: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
 ) -> float:
