@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.entries import JournalEntry, SamplingRule
 from semtoken.journal.labels import add_label
-from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.store import Journal
 
 DAY = 86400.0
 RULE = SamplingRule("seed", 0.3)
@@ -41,6 +42,11 @@ def entry(number: int, **about: Any) -> JournalEntry:
         "numbers": {"perplexity": [1.5, 1.0, 2.0]},
     }
     return JournalEntry(**{**values, **about})
+
+
+def rows_of(made: Iterable[JournalEntry]) -> list[dict[str, Any]]:
+    """Entries as `Journal.add` takes them."""
+    return [one.values() for one in made]
 
 
 def fitted(alpha: float = 0.2, seed: int = 0) -> CalibratorInUse:

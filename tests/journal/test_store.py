@@ -22,10 +22,10 @@ from semtoken.journal.database import NEWEST, JournalError, engine_of, url_of, w
 from semtoken.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.journal.labels import add_label
 from semtoken.journal.spool import Spool, spool_folder
-from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.store import Journal
 from semtoken.journal.tables import entries, metadata
 from semtoken.journal.writing import write_file
-from tests.journal.made_up import RULE, entry
+from tests.journal.made_up import RULE, entry, rows_of
 
 
 def test_entries_come_out_as_they_went_in(journal: Journal) -> None:

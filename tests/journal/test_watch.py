@@ -17,9 +17,9 @@ from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.betting import wrong_share
 from semtoken.journal.labels import add_label, agreement, queue, undo
-from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.store import Journal
 from semtoken.journal.watch import promise_report, watch
-from tests.journal.made_up import DAY, entry, filled, fitted
+from tests.journal.made_up import DAY, entry, filled, fitted, rows_of
 
 
 def test_words_for_each_state() -> None:

@@ -17,9 +17,7 @@ from semtoken.cli.console import tell
 from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import (
-    output_file,
-)
+from semtoken.cli.options import output_file
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from semtoken.cli.calibration_options import decision_slot, load_calibrator
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
+from semtoken.cli.model_options import option_group
 from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
     ClustersOption,
@@ -32,7 +33,49 @@ if TYPE_CHECKING:
     from semtoken.web.running import Address
 
 
+@dataclass(frozen=True)
+class UpstreamChoice:
+    """What the upstream is asked for, and how long all may take: options that are `ProxySettings` of the same name."""
+
+    top_logprobs: Annotated[
+        int,
+        typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
+    ] = 20
+    token_ids: Annotated[
+        bool, typer.Option("--token-ids", help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer.")
+    ] = False
+    proxy_for: Annotated[
+        str | None,
+        typer.Option(help="The upstream's model, if the vocabulary is another one's with the same tokenizer."),
+    ] = None
+    connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10
+    read_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds without a byte from the upstream.")] = 600
+    request_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds for the whole of a request.")] = 3600
+    header_timeout: Annotated[
+        float, typer.Option(min=0.01, help="Seconds for a client to send the head of a request.")
+    ] = 30
+    max_scored_tokens: Annotated[int, typer.Option(min=1, help="Longest answer that is scored, in tokens.")] = 32_768
+    max_scoring_seconds: Annotated[
+        float, typer.Option(min=0.01, help="Time for reading and scoring one answer; the rest of it passes unscored.")
+    ] = 30
+    hold: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to hold the last piece of a stream back, so that it has the final score."),
+    ] = 0.25
+    decisions: Annotated[
+        str,
+        typer.Option(
+            help="How /v1/decisions and /v1/systemone are answered: pass (by the upstream), chat or completions (asked "
+            "as texts there), auto (by the upstream if it can, else as texts)."
+        ),
+    ] = "auto"
+    decision_requests: Annotated[
+        int, typer.Option(min=1, help="Typed questions that are asked as texts at one time.")
+    ] = 8
+
+
 @journal_options()
+@option_group(UpstreamChoice, "asking")
 @server_options(port=8001, max_request_mb=32, max_connections=1000)
 def proxy(
     *,
@@ -46,17 +89,7 @@ def proxy(
     tokenizer: TokenizerOption = None,
     clusters: ClustersOption = None,
     server: ServerChoice,
-    top_logprobs: Annotated[
-        int,
-        typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
-    ] = 20,
-    token_ids: Annotated[
-        bool, typer.Option("--token-ids", help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer.")
-    ] = False,
-    proxy_for: Annotated[
-        str | None,
-        typer.Option(help="The upstream's model, if the vocabulary is another one's with the same tokenizer."),
-    ] = None,
+    asking: UpstreamChoice,
     read_with: Annotated[
         str | None,
         typer.Option(
@@ -71,40 +104,16 @@ def proxy(
     function_words: FunctionWordsOption = None,
     methods: MethodsOption = None,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
-    connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10,
-    read_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds without a byte from the upstream.")] = 600,
-    request_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds for the whole of a request.")] = 3600,
     client_timeout: Annotated[
         float, typer.Option(min=0.01, help="Seconds for a client to send its body, or to take some of its answer.")
     ] = 120,
-    header_timeout: Annotated[
-        float, typer.Option(min=0.01, help="Seconds for a client to send the head of a request.")
-    ] = 30,
     max_per_client: Annotated[
         int, typer.Option(min=1, help="Requests of one address at one time; more get status 429.")
     ] = 500,
-    max_scored_tokens: Annotated[int, typer.Option(min=1, help="Longest answer that is scored, in tokens.")] = 32_768,
-    max_scoring_seconds: Annotated[
-        float, typer.Option(min=0.01, help="Time for reading and scoring one answer; the rest of it passes unscored.")
-    ] = 30,
-    hold: Annotated[
-        float,
-        typer.Option(min=0, help="Seconds to hold the last piece of a stream back, so that it has the final score."),
-    ] = 0.25,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
     ] = None,
-    decisions: Annotated[
-        str,
-        typer.Option(
-            help="How /v1/decisions and /v1/systemone are answered: pass (by the upstream), chat or completions (asked "
-            "as texts there), auto (by the upstream if it can, else as texts)."
-        ),
-    ] = "auto",
-    decision_requests: Annotated[
-        int, typer.Option(min=1, help="Typed questions that are asked as texts at one time.")
-    ] = 8,
     decision_fields: Annotated[
         str | None,
         typer.Option(
@@ -147,26 +156,15 @@ def proxy(
     if upstream is None:
         raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in semtoken.yaml.")
     settings = ProxySettings(
+        **vars(asking),
         methods=as_methods(methods, of_replies=True),
         upstream=upstream,
-        top_logprobs=top_logprobs,
-        token_ids=token_ids,
-        proxy_for=proxy_for,
         max_request_bytes=server.request_bytes,
         max_scored_bytes=round(max_scored_mb * MEBIBYTE),
-        connect_timeout=connect_timeout,
-        read_timeout=read_timeout,
         max_connections=server.max_connections,
         max_connections_per_client=max_per_client,
-        request_timeout=request_timeout,
         body_timeout=client_timeout,
         write_timeout=client_timeout,
-        header_timeout=header_timeout,
-        max_scored_tokens=max_scored_tokens,
-        max_scoring_seconds=max_scoring_seconds,
-        hold=hold,
-        decisions=decisions,
-        decision_requests=decision_requests,
         decision_fields={} if decision_fields is None else _fields(decision_fields),
         allowed_hosts=server.hosts,
         allowed_origins=tuple(allow_origin or ()),
@@ -174,7 +172,7 @@ def proxy(
     limits = ConnectionLimits(
         connections=2 * server.max_connections,
         per_client=2 * max_per_client,
-        header_timeout=header_timeout,
+        header_timeout=asking.header_timeout,
         write_timeout=client_timeout,
     )
     rules = ScoringRules(preset, function_words)

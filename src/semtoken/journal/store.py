@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -295,8 +295,3 @@ class Journal:
             if row["checksum"] not in found:
                 found[row["checksum"]] = InUse(row["checksum"], row["since"], from_bytes(file), file)
         return list(found.values())
-
-
-def rows_of(values: Iterable[Any]) -> list[Mapping[str, Any]]:
-    """Entries as rows for `Journal.add`."""
-    return [one.values() for one in values]
