@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from semtoken.cli.app import app
 from semtoken.decisions import AnsweredQuestion, Predicate, Question, ReadingOptions
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.decision_records import answer_values, read_decisions
 from semtoken.decisions.running import DecisionJob
 from semtoken.errors import BackendError, InvalidInput
@@ -201,3 +202,36 @@ def test_a_file_of_somebody_else_keeps_its_unfinished_line(there: bytes, tmp_pat
     with pytest.raises(InvalidInput, match="ends in a line that is no answer of this job"):
         DecisionJob(source, target, {"late": ASKED}, ReadingOptions()).check()
     assert target.read_bytes() == there
+
+
+def test_a_side_or_a_set_alone_ends_an_audit_with_1(tmp_path: Path) -> None:
+    def audited(made: Path, found: list[dict[str, Any]]) -> tuple[int, dict[str, str]]:
+        code, shown, said = semtoken("audit", made, lines(tmp_path / "audited.jsonl", found), "--json")
+        assert code < 2, said
+        return code, {one["side"]: one["verdict"] for one in map(json.loads, shown.splitlines())}
+
+    def given(path: Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    few = answers(tmp_path / "few.jsonl", 60, 1)  # too few of a side to promise anything; enough for sets
+    semtoken("fit", few, "-o", tmp_path / "sets", "--alpha", "0.06")
+    nothing = dict.fromkeys(("true", "false"), "nothing was promised")
+    alike = given(answers(tmp_path / "alike.jsonl", 60, 4))
+    assert audited(tmp_path / "sets", alike) == (0, nothing | {"set": "no difference is shown"})
+    turned = [one | {"labels": {"late": not one["labels"]["late"]}} for one in alike]
+    assert audited(tmp_path / "sets", turned) == (1, nothing | {"set": "does not hold"})
+
+    semtoken("fit", answers(tmp_path / "many.jsonl", 2000, 1), "-o", tmp_path / "made", "--alpha", "0.2")
+    read = DecisionCalibrator.load(tmp_path / "made")
+    true = read.sides[next(iter(read.sides))[0], "true"]
+    again = answers(tmp_path / "again.jsonl", 4000, 2)
+    accepted: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    others = []
+    for line, one in zip(given(again), read_decisions(again), strict=True):
+        if one.side == "true" and true.accepts(one):
+            accepted[bool(one.correct)].append(line)
+        elif one.side == "false" and one.correct:
+            others.append(line)
+    found = accepted[False][:40] + accepted[True][:20] + others[:1000]  # 40 of 60 wrong, 40 of 1,060 outside of the set
+    holds = {"true": "does not hold", "false": "holds", "set": "no difference is shown"}
+    assert audited(tmp_path / "made", found) == (1, holds)

@@ -49,6 +49,8 @@ def test_thresholds_are_those_of_the_formula() -> None:
     sets = PredictionSets.fit(np.stack([p, 1 - p], axis=1), [0] * 20 + [1] * 5, 0.1)
     assert sets.thresholds == (pytest.approx(np.sort(p[:20])[1]), 0.0)  # floor(0.1 x 21) = 2; 5 labels are too few
     assert (sets.labels, sets.shared) == ((20, 0), 5)
+    fewer = PredictionSets.fit(np.stack([p, 1 - p], axis=1)[:19], [0] * 19, 0.1)
+    assert fewer.thresholds[0] == pytest.approx(p[1])  # floor(0.1 x 20) = 2
     assert sets([0.05, 0.95]) == (1,) and sets([0.06, 0.94]) == (0, 1)
     assert "for each of 1 options alone, too" in sets.statement and "at least 90 %" in sets.statement
     with pytest.raises(InvalidInput, match="alpha"):

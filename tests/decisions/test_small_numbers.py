@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
+from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.auditing import SetAudit, Share, exceeded
 from semtoken.decisions.deciding import _Size, shared_size
 from semtoken.decisions.lookups import _of_list
 from semtoken.decisions.prompts import plain_tokens
 from semtoken.decisions.remote import asked_texts
+from semtoken.decisions.sets import PredictionSets
 from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import openai, sglang, systemone
@@ -127,3 +133,36 @@ def test_spellings_of_a_hundredth_of_the_likeliest_are_read_on(share: float, rea
 def test_which_refusals_may_want_another_shape() -> None:
     assert wants_another_shape(501, "") and not wants_another_shape(500, "")
     assert not any(wants_another_shape(status, "no") for status in (400, 401, 422))
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"distance": 0.11}, "distance exceeds the limit of 0.11"),
+        ({"distance": 0.12}, ""),  # the lower end of the interval counts
+        ({"distance": 0.3}, ""),
+        ({"accepted": 0.952}, "fewer than the limit of 95.2 %"),
+        ({"accepted": 0.95}, ""),  # the upper end does: SciPy's exact interval of 90 of 100 ends at .951
+        ({"accepted": 0.83}, ""),
+        ({"undecided": False}, "labels that can tell"),
+    ],
+)
+def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dict[str, Any], said: str) -> None:
+    one: Any = SimpleNamespace(verdict="cannot be told", drift=Drift(0.2, 0.12, 0.4, 400, 100), fired=Share(90, 100))
+    assert one.fired.interval == pytest.approx(tuple(binomtest(90, 100).proportion_ci()))
+    found = exceeded(one, DecisionLimits(**limits))
+    assert len(found) == bool(said) and said in " ".join(found)
+    one.verdict = "nothing was promised"
+    assert exceeded(one, DecisionLimits(**limits)) == []
+
+
+@pytest.mark.parametrize("missed", range(11))
+def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(missed: int) -> None:
+    """A fit on 19 labels misses a share of Beta(2, 18): chances of k of 10 misses by their formula in factorials."""
+
+    def beta(a: int, b: int) -> float:
+        return math.factorial(a - 1) * math.factorial(b - 1) / math.factorial(a + b - 1)
+
+    at_least = sum(math.comb(10, k) * beta(k + 2, 28 - k) / beta(2, 18) for k in range(missed, 11))
+    audit = SetAudit("q", PredictionSets(0.1, (0.2, 0.2), (0, 0), 19), Share(10 - missed, 10), 1.5)
+    assert (audit.verdict == "does not hold") == (at_least < 0.05)

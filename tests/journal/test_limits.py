@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+import semtoken as st
+from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.measures import Drift
+from semtoken.choices import Promise
+from semtoken.cli.app import app
+from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, queue, sampled_answers
 from semtoken.journal.store import Journal, rows_of
-from semtoken.journal.watch import promise_report, watch
-from tests.journal.made_up import entry, fitted
+from semtoken.journal.watch import _compared, promise_report, watch
+from semtoken.journal.writer import JournalWriter
+from tests.journal.made_up import entry, filled, fitted
 
 
 @pytest.fixture
@@ -73,3 +82,61 @@ def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
         report = promise_report([i % 6 == 5 for i in range(20)], range(20), 0.1, promise)
         assert said in report.sentence and (report.n, report.wrong, report.alpha) == (20, 3, 0.1)
         assert report.state == "unknown" and report.sentence.startswith("Cannot be told yet: 20 labels. 3 of 20")
+
+
+@pytest.mark.parametrize("level", [0.0, -0.1, 1.0])
+def test_a_watch_takes_no_level_that_is_no_share(journal: Journal, level: float) -> None:
+    calibrator = fitted()
+    journal.use(calibrator.file, calibrator.checksum)
+    with pytest.raises(InvalidInput, match=f"level must be between 0 and 1, got {level}"):
+        watch(journal, level=level)
+    assert watch(journal, level=0.01).level == 0.01
+
+
+def test_a_quarter_of_a_gibibyte_may_wait_for_the_database(journal: Journal, tmp_path: Path) -> None:
+    assert JournalWriter(journal, tmp_path)._most_waiting == 268_435_456
+
+
+@pytest.mark.parametrize(("promise", "n", "wrong"), [("selective", 6, 2), ("missed", 5, 2), ("joint", 10, 2)])
+def test_a_promise_is_about_its_own_answers(journal: Journal, promise: Promise, n: int, wrong: int) -> None:
+    """Of ten labelled answers six were accepted, two of them wrong; of the four that were not three are wrong."""
+    scores, correct = -np.arange(1, 401) / 100, np.arange(400) % 10 > 0
+    threshold = st.Threshold.fit(scores, correct, alpha=0.5, promise=promise)
+    applied = CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+    journal.use(applied.file, applied.checksum)
+    decisions = ["answer"] * 6 + ["abstain"] * 4 + ["answer"] * 3
+    made = [entry(i, sampled=True, decision=d, calibrator=applied.checksum) for i, d in enumerate(decisions)]
+    journal.add(rows_of(made))
+    said = [True] * 4 + [False] * 2 + [False] * 3 + [True] + [None] * 3
+    for one, label in zip(made, said, strict=True):
+        add_label(journal, one.id, "me", label)
+    report = watch(journal)
+    assert (report.n, report.wrong, report.undecided, report.order) == (n, wrong, 3, "draw")
+
+
+@pytest.mark.parametrize(("low", "said"), [(0.0, "no difference is shown"), (0.001, "questions or model have changed")])
+def test_scores_have_moved_where_the_interval_leaves_out_zero(low: float, said: str) -> None:
+    assert said in _compared(lambda: Drift(0.3, low, 0.5, 400, 30), "scores")[1]
+
+
+def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
+    """0 where labels cannot tell; 1 where the lower end of the distance is above the limit, and not its middle."""
+
+    def status(*words: object) -> int:
+        done = CliRunner().invoke(app, ["watch", *map(str, words)])
+        assert done.exit_code < 2, done.output
+        return done.exit_code
+
+    calibrator, url, file = fitted(), str(tmp_path / "journal.db"), tmp_path / "scores.jsonl"
+    filled(journal, calibrator, [True] * 12 + [False] * 2)
+    moved = watch(journal).moved
+    assert watch(journal).state == "unknown" and moved is not None and 0.05 < moved.low < moved.distance - 0.1
+    assert CliRunner().invoke(app, ["journal", "export", url, "-o", str(file)]).exit_code == 0
+    calibrator.calibrator.save(tmp_path / "fitted")
+    for words in ((url,), (url, "--json"), (file, "--calibrator", tmp_path / "fitted")):
+        for more in ((), ("--json",)) if words[0] == file else ((),):
+            assert status(*words, *more) == 0
+            assert status(*words, *more, "--distance", (moved.low + moved.distance) / 2) == 0
+            assert status(*words, *more, "--distance", moved.low - 0.05) == 1
+    filled(journal, calibrator, [False] * 60, first=1000)
+    assert status(url) == status(url, "--json") == 1

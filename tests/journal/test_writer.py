@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -194,7 +195,8 @@ def test_what_a_database_cannot_take_keeps_nothing_else_back(url: str, tmp_path:
     assert writer.put(entry(1)) and writer.put(entry(2, source="x" * 30, at=None)) and writer.put(entry(3))
     assert writer.flush(30)
     writer.close()
-    assert names(writer.journal) == ["entry-1", "entry-3"] and writer.figures.dropped == 1
+    assert names(writer.journal) == ["entry-1", "entry-3"]
+    assert (writer.figures.dropped, writer.figures.written) == (1, 2)
 
 
 def test_lines_that_are_damaged_or_cut_off_are_left_out(tmp_path: Path) -> None:
@@ -202,6 +204,29 @@ def test_lines_that_are_damaged_or_cut_off_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "1.jsonl"
     path.write_text("[" * 100_000 + "\n" + whole + whole[: len(whole) // 2])
     assert [row["id"] for row in lines_of(path)] == ["entry-1"]
+
+
+def test_the_file_that_is_written_stays_where_no_other_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the entries that come after it was taken would be deleted with it."""
+    spool = Spool(tmp_path, 10**6)
+    spool.append(entry(1).line())
+    [first] = spool.take()
+    spool.append(entry(2).line())
+
+    def full() -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spool, "_open_new_file", full)
+        assert spool.take() == [first]
+        spool.remove(first)
+        assert spool.take() == []
+    spool.append(entry(3).line())
+    [second] = spool.take()
+    assert [row["id"] for row in lines_of(second)] == ["entry-2", "entry-3"]
+    assert spool.waiting_bytes == second.stat().st_size
 
 
 def test_a_spool_in_use_is_left_alone(tmp_path: Path) -> None:

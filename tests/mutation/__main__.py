@@ -1,9 +1,9 @@
 """Make random wrong changes and print those that no test notices: `python -m tests.mutation -n 200 --seed 1`.
 
 The package is copied, so nothing here is changed. The first run finds which tests call which functions, which takes
-as long as these tests, and keeps that in build/mutation for as long as the tests stay as they are. For each change the
-tests that call the changed function run, quick files first, until one fails. Some changes change nothing that anybody
-can see, such as `<` for `<=` where both give the same: read what survives.
+as long as these tests, and keeps that in build/mutation for as long as a file of tests stays as it is: a run that was
+stopped goes on. For each change the tests that call the changed function run, quick files first, until one fails. Some
+changes change nothing that anybody can see, such as `<` for `<=` where both give the same: read what survives.
 """
 
 from __future__ import annotations
@@ -28,12 +28,20 @@ from tests.mutation.functions import functions
 from tests.mutation.processes import FEW_EXAMPLES, ROOT, load_libraries, run_tests
 from tests.mutation.reached import Reached
 
-PACKAGES = ("scoring", "calibration", "payloads", "parts", "journal", "decisions")
-TESTS = (*PACKAGES, "results", "engine_tokens", "checking", "metrics", "methods", "support", "cli", "web")
-"""Folders whose tests may notice a change."""
+TESTS = {
+    "scoring": ("scoring", "results", "engine_tokens", "methods"),
+    "calibration": ("calibration", "metrics"),
+    "payloads": ("payloads", "engine_tokens", "checking"),
+    "parts": ("parts", "results"),
+    "journal": ("journal",),
+    "decisions": ("decisions",),
+}
+"""Folders whose tests should notice a change in a package. Other packages have a folder of their own name."""
 FEW = 5
 """With fewer tests that call a function, those of the functions that name it run, too."""
 KEPT = ROOT / "build/mutation"
+LONGEST = 1800
+"""Seconds for one file of tests while it is seen what they call."""
 
 
 class Chosen:
@@ -68,10 +76,11 @@ def run(
         folder = Path(name)
         source = folder / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        reached = {test: one for tests in tests or TESTS for test, one in _reached(tests, source).items()}
+        packages = packages or list(TESTS)
+        reached = {test: one for place in tests or _tests_of(packages) for test, one in _reached(place, source).items()}
         places = [
             (file, change)
-            for package in packages or PACKAGES
+            for package in packages
             for file in _files(source / "semtoken" / package)
             for change in changes(file.read_text())
         ]
@@ -89,6 +98,12 @@ def run(
     print(f"\nseed {seed}: {tried} changes of {len(places):,} tried, {len(survivors)} survived")
 
 
+def _tests_of(packages: list[str]) -> list[str]:
+    """The folders of tests for some packages, or files in them, each once."""
+    names = [Path(package).parts[0].removesuffix(".py") for package in packages]
+    return list(dict.fromkeys(folder for name in names for folder in TESTS.get(name, (name,))))
+
+
 def _files(path: Path) -> list[Path]:
     return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
@@ -101,17 +116,12 @@ def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
     if missing:
         print(f"Finding which functions {len(missing)} files of tests/{folder} call ...", flush=True)
         KEPT.mkdir(parents=True, exist_ok=True)
+    for file in missing:
         output = source.parent / "reached.json"
         output.write_text("{}")
-        run_tests(
-            source,
-            ["--maxfail=1000000", f"--hypothesis-profile={FEW_EXAMPLES}", *missing],
-            [Reached(source / "semtoken", output)],
-            7200,
-        )
-        now = json.loads(output.read_text())
-        for file in missing:
-            _kept(file).write_text(json.dumps({test: one for test, one in now.items() if test.startswith(f"{file}::")}))
+        few = f"--hypothesis-profile={FEW_EXAMPLES}"
+        run_tests(source, ["--maxfail=1000000", few, file], [Reached(source / "semtoken", output)], LONGEST)
+        _kept(file).write_text(output.read_text())
     return {test: one for file in files for test, one in json.loads(_kept(file).read_text()).items()}
 
 

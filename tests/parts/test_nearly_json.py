@@ -73,3 +73,26 @@ def test_every_member_has_a_row_whatever_is_written(members: list[tuple[str, Any
     assert [(one.place.name, text[one.start : one.end]) for one in found.scalars] == [
         (name, written.strip('"') if written.startswith('"') else written) for name, written in values
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        ('I take {"a": 1}, so:\n```json\n{"b": 2}\n```', 29),  # what is in a fence of JSON goes before talk
+        ('I take {"a": 1}, so:\n``` JSON\n[3]\n```', 30),
+        ('I take {"a": 1}, so:\n```json {"b": 2}', 7),  # a fence ends with its line
+        ('I take {"a": 1}, so:\n```json\n', 7),
+        ('{"a": 1}\n```python\n{"b": 2}\n```', 0),
+        ('I take {"a": 1}, so:\n```json\n{no JSON\n```', 7),
+    ],
+)
+def test_json_in_a_fence_is_read_before_brackets_in_talk(text: str, begin: int) -> None:
+    assert find_json(text).begin == begin
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(62, True), (63, True), (64, False)])
+def test_the_bracket_in_the_fence_is_tried_once(wrong: int, found: bool) -> None:
+    """Of 64 brackets that are tried one is the broken one in the fence, which is not tried again where it stands."""
+    talk = "[x] " * (wrong - 1) + '{"a": 1}'
+    assert (len(find_json("```json\n[x]\n```\n" + talk).values) > 0) == found
+    assert (len(find_json(talk + "\n```json\n[x]\n```").values) > 0) == found

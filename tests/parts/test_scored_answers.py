@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from tokenizers import Tokenizer, decoders, models
 
 import semtoken as st
 from semtoken.parts import Part
+from semtoken.parts.answers import answer_tokens
 from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.scored_token import Flag
 
 WORDS = (
     *("<end>", "January", "July", "july", "Jul", "J", "no", "yes", "No", "the", "not", "month", "\n"),
@@ -186,6 +189,15 @@ def test_parts_of_a_constrained_answer(clusters: Any) -> None:
     assert only(answer.parts(by="field")).forced == 0
     field = only(answer.parts(by="field", constrained=True))
     assert field.forced == 1 and field.tokens == (4,) and field.confidence == 1.0
+
+
+@pytest.mark.parametrize(("log_probability", "forced"), [(0.0, True), (-0.9e-7, True), (-1.1e-7, False)])
+def test_a_token_is_forced_where_a_grammar_left_no_other(clusters: Any, log_probability: float, forced: bool) -> None:
+    answer = scored(clusters, FIELD, {4: {"July": 1.0}, 5: {'"}': 1.0}})
+    tokens = [replace(token, log_probability=log_probability) for token in answer.tokens]
+    constrained = answer.with_fields(tokens=tokens, flags=(Flag("constrained", "A grammar."),))
+    assert answer_tokens(constrained).forced.all() == answer_tokens(constrained).forced.any() == forced
+    assert not answer_tokens(constrained, constrained=False).forced.any()
 
 
 def test_an_empty_answer_has_no_parts(clusters: Any) -> None:

@@ -302,6 +302,41 @@ class TestFaults:
         with httpx.stream("POST", url + "/v1/chat/completions", json=CHAT) as answer:
             assert b"".join(answer.iter_raw()) == packed
 
+    @pytest.mark.parametrize("beyond", [0, 1])
+    def test_a_compressed_stream_is_broken_off_where_it_unpacks_to_more_than_the_limit(
+        self, proxied: Start, beyond: int
+    ) -> None:
+        """A mebibyte that unpacks to a gibibyte would do the same; the bytes up to the limit arrive."""
+        comment = b":" + b" " * 997 + b"\n\n"
+        limit = 1_000_000
+        stream = comment * 999 + b" " * beyond + comment
+        head = stream_head().replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+        url, _ = proxied(answering(head + chunk(gzip.compress(stream)) + LAST_CHUNK), max_scored_bytes=limit)
+        got = bytearray()
+        with httpx.stream("POST", url + "/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60) as answer:
+            assert "content-encoding" not in answer.headers
+            try:
+                for piece in answer.iter_raw():
+                    got += piece
+                broken_off = False
+            except httpx.RemoteProtocolError:
+                broken_off = True
+        assert broken_off == bool(beyond) and stream.startswith(got) and len(got) > limit - 2**16
+        assert final_figure(url, 'semtoken_proxy_unscored_answers_total{reason="too_large"}') == beyond
+
+    def test_others_are_answered_while_a_few_bytes_unpack_until_the_client_leaves(self, proxied: Start) -> None:
+        """All of these events take a minute."""
+        head = stream_head().replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+        packed = gzip.compress(b"data: a\n\n" * 3_000_000)
+        url, _ = proxied(answering(head + chunk(packed) + LAST_CHUNK))
+        begun = time.process_time()
+        with httpx.stream("POST", url + "/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60) as answer:
+            pieces = answer.iter_raw()
+            assert next(pieces)
+            assert figure(url, "semtoken_proxy_requests_in_flight") == 1
+        wait_until(lambda: figure(url, "semtoken_proxy_requests_in_flight") == 0)
+        assert time.process_time() - begun < 10
+
     @pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
     def test_what_cannot_be_unpacked_passes(self, proxied: Start, kind: bytes) -> None:
         url, _ = proxied(answering(response(b"not packed", b"Content-Encoding: gzip", kind=kind)))

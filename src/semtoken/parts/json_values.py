@@ -189,9 +189,7 @@ def _starts(text: str) -> Iterator[int]:
     fenced = None if line_end < 0 else _OPENING.search(text, line_end)
     if fenced is not None:
         yield fenced.start()
-    for opening in _OPENING.finditer(text):
-        if fenced is None or opening.start() != fenced.start():
-            yield opening.start()
+    yield from (opening.start() for opening in _OPENING.finditer(text))
 
 
 def _bare(text: str) -> JsonText:

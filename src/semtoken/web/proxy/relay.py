@@ -236,7 +236,8 @@ def held_back_error() -> ApiError:
 async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None:
     """Pass a stream of events on, each with its scores as soon as it is complete.
 
-    An event that is too long, and all that come after it, pass unscored.
+    An event that is too long, and all that come after it, pass unscored. A compressed stream that unpacks to more than
+    the limit is broken off there: a few bytes may stand for gigabytes.
 
     The last piece of an answer's content is held back for a moment, so that it can carry the final score: gateways
     make a new chunk of the one that ends the answer.
@@ -250,7 +251,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     await client.begin(
         answer.status, forwarded_headers(answer.headers, b"content-length", *([CHANGED[1]] if packed else []))
     )
-    source = UnpackedBody(answer)
+    source = UnpackedBody(answer, scoring.limit)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
     held = HeldPieces(scoring, client)
     try:
@@ -258,11 +259,15 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
             out = [held.pass_on(scoring.go_on(sent) or await _scored(sent, scoring)) for sent in reader.feed(part)]
             await client.write(b"".join(out))
     except BrokenOff:
-        await client.write(held.release() + reader.pending)
+        if source.too_large:
+            scoring.scorer.pass_on("too_large")
+        await client.write(held.release())
+        await client.write(reader.pending)
         raise
     finally:
         held.look_no_more()
-    await client.write(held.release() + reader.pending)
+    await client.write(held.release())
+    await client.write(reader.pending)
     if reader.size > scoring.limit:
         scoring.scorer.pass_on("too_large")
         while part := await source.piece():

@@ -236,7 +236,9 @@ def forwarded_headers(headers: Headers, *without: bytes) -> list[tuple[bytes, by
 
 
 PIECE = 2**16
-"""Most bytes of a piece of an unpacked stream."""
+"""Most bytes that a client is sent at one time."""
+UNPACKED = 2**12
+"""Most bytes of a piece of an unpacked stream: they may be hundreds of events, and others wait while they are read."""
 
 
 def unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
@@ -263,10 +265,12 @@ def _unpacking(encoding: str) -> Any:
 
 
 class UnpackedBody:
-    """The body of an answer without its compression, piece by piece."""
+    """The body of an answer without its compression, piece by piece, `limit` bytes at most if it came compressed."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, limit: int) -> None:
+        self.too_large = False
         self._answer = answer
+        self._left = limit
         self._unpacking = None if answer.encoding == "identity" else _unpacking(answer.encoding)
         self._rest = b""
 
@@ -276,21 +280,28 @@ class UnpackedBody:
         Raises
         ------
         BrokenOff
-            The upstream broke off, or its compression is damaged.
+            The upstream broke off, its compression is damaged, or the body is `too_large`.
         """
         if self._unpacking is None:
             return await self._answer.piece()
         while True:
-            self._rest = self._rest or await self._answer.piece()
+            if self._rest:
+                await asyncio.sleep(0)  # a few bytes may unpack to many pieces: others have their turn between them
+            else:
+                self._rest = await self._answer.piece()
             if not self._rest:
                 if not self._unpacking.eof:
                     raise BrokenOff(stalled=False)
                 return b""
             try:
-                found: bytes = self._unpacking.decompress(self._rest, PIECE)
+                found: bytes = self._unpacking.decompress(self._rest, UNPACKED)
             except zlib.error as error:
                 raise BrokenOff(stalled=False) from error
             self._rest = self._unpacking.unconsumed_tail
+            self._left -= len(found)
+            self.too_large = self._left < 0
+            if self.too_large:
+                raise BrokenOff(stalled=False)
             if found:
                 return found
 

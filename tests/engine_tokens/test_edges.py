@@ -1,0 +1,66 @@
+"""Where a rule about lists of log-probabilities changes: one case on each side of the edge."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+import pytest
+
+from semtoken import ScoredResponse, score_top_logprobs
+from semtoken.decisions.top_tokens import masses_from_top_tokens
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.engine_tokens.checked_list import check_number
+from semtoken.errors import InvalidLogits
+from tests.scoring.test_scoring import small_kind
+
+KIND = small_kind("byte-level")
+PIECES = KIND.clusters.vocabulary.pieces
+PLAIN = [i for i, piece in enumerate(PIECES) if piece.isalpha() and len(piece) > 1][:4]
+
+
+def step(*probabilities: float, repeated: bool = False) -> TopStep:
+    """The first of some tokens was chosen; `repeated` lists it twice, so that the list is not read the short way."""
+    top = [TopToken(math.log(p), i, None, PIECES[i]) for i, p in zip(PLAIN, probabilities, strict=False)]
+    return TopStep(top[0], [*top, *top[:1] * repeated])
+
+
+def scored(one: TopStep, *, by: str) -> ScoredResponse:
+    return score_top_logprobs([one], KIND.clusters if by == "vocabulary" else None)
+
+
+@pytest.mark.parametrize(("number", "refused"), [(0.0, False), (0.0009, False), (0.0011, True)])
+def test_a_log_probability_is_above_zero_by_rounding_alone(number: float, refused: bool) -> None:
+    with pytest.raises(InvalidLogits, match="at most 0") if refused else nullcontext():
+        check_number(TopToken(number, 1), 0)
+
+
+@pytest.mark.parametrize("by", ["vocabulary", "names"])
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize(
+    ("total", "flagged"), [(0.999, False), (1.0009, False), (1.0011, True), (1.049, True), (1.051, None)]
+)
+def test_a_list_may_add_up_to_little_more_than_one(total: float, flagged: bool | None, repeated: bool, by: str) -> None:
+    one = step(0.6, total - 0.6, repeated=repeated)
+    if flagged is None:
+        with pytest.raises(InvalidLogits, match=r"step 0 add up to 1\.05"):
+            scored(one, by=by)
+    else:
+        assert ("overfull" in [flag.code for flag in scored(one, by=by).flags]) == flagged
+
+
+@pytest.mark.parametrize(("total", "refused"), [(1.049, False), (1.051, True)])
+def test_nor_may_a_list_behind_a_question(total: float, refused: bool) -> None:
+    one = step(0.6, total - 0.6)
+    options = [PIECES[i].decode() for i in PLAIN[:2]]
+    if refused:
+        with pytest.raises(InvalidLogits, match=r"step 0 add up to 1\.05"):
+            masses_from_top_tokens(options, [one], exact=True)
+    else:
+        assert masses_from_top_tokens(options, [one], exact=True)[0] == pytest.approx([0.6, total - 0.6])
+
+
+@pytest.mark.parametrize("by", ["vocabulary", "names"])
+def test_other_tokens_of_one_percent_are_listed(by: str) -> None:
+    [token] = scored(step(0.9, 0.0101, 0.0099), by=by).tokens
+    assert [one.text.encode() for one in token.alternatives] == [PIECES[PLAIN[1]]]
