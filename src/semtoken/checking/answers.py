@@ -324,6 +324,6 @@ def _cut_off(finish_reason: str | None) -> bool | None:
 
 
 def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
-    placed = [replace(one, place=place) for place, one in enumerate(answers, start=1)]
-    order = sorted(placed, key=lambda one: (one.response.headline.confidence, -one.response.n_tokens))
-    return tuple(replace(one, rank=rank) for rank, one in enumerate(order, start=1))
+    keys = [(one.response.headline.confidence, -one.response.n_tokens) for one in answers]
+    order = sorted(range(len(answers)), key=keys.__getitem__)
+    return tuple(replace(answers[i], rank=rank, place=i + 1) for rank, i in enumerate(order, start=1))

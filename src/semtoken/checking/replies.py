@@ -316,8 +316,10 @@ def _inner(value: Mapping[str, Any]) -> Any:
         if isinstance(inner, Mapping):
             body = inner.get("body")
             found = body if isinstance(body, Mapping) else inner
+            if is_reply(found):
+                return found
             told = is_reply(value) or value.get("error")  # a shape may keep everything under `reply`, as lines do
-            return None if told and not is_reply(found) else found
+            return None if told else found
         if isinstance(inner, str) and is_stream_text(inner):
             return inner
         if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner) and not all(map(is_whole, inner)):
