@@ -415,7 +415,7 @@ def parse_json(text: bytes | str) -> Any:
         dump_json(value)
         return value
     except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+        raise ValueError(f"not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ValueError(f"not JSON: {error.msg} at {place}column {error.colno}") from error
