@@ -29,6 +29,9 @@ Members = Literal["all", "spelling"]
 
 PartKind = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
 """Kinds of parts of an answer; see `semtoken.parts`."""
+Distribution = Literal["raw", "processed", "unknown"]
+"""What was scored. `raw`: the model's own distribution at temperature 1. `processed`: one after penalties, masks or
+temperature. `unknown`: that of an engine that does not say."""
 SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
 """What a choice of a reply consists of; see `semtoken.payloads`."""
 

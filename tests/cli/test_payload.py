@@ -34,6 +34,20 @@ def test_lines_of_replies(semtoken: RunCommand, saved: Path) -> None:
     assert lines[0]["uncertainty_bounds"] == list(expected.uncertainty_bounds)
 
 
+def test_what_the_numbers_are_is_what_the_user_says_and_a_calibrator_of_others_is_refused(
+    semtoken: RunCommand, saved: Path
+) -> None:
+    """vLLM's replies do not tell that it was started with --logprobs-mode processed_logprobs."""
+    lines = read_lines(semtoken(*COMMAND, saved, "--json", "--distribution", "processed").stdout)
+    assert {line["distribution"] for line in lines} == {"processed"}
+    ranked = saved.with_name("ranked.jsonl")
+    result = semtoken("check", saved, "--distribution", "processed", "-o", ranked)
+    assert {line["distribution"] for line in read_lines(ranked.read_text())} == {"processed"}
+    assert semtoken("check", saved, "--distribution", "cooked").exit_code == 2
+    shown = semtoken("check", saved, saved, "--distribution", "processed")
+    assert "--distribution processed -o answers.jsonl" in " ".join(shown.stderr.split()), result.output
+
+
 def test_all_methods_are_those_that_a_reply_can_give(semtoken: RunCommand, saved: Path) -> None:
     path = saved.with_name("one.json")
     step = {"token": "Paris", "logprob": -0.1, "top_logprobs": [{"token": f"x{i}", "logprob": -6.0} for i in range(19)]}

@@ -164,6 +164,15 @@ class TestInFrontOfServe:
         for block in blocks:
             check_same(block, blocks[0])
 
+    def test_what_the_numbers_are_is_what_the_setting_says(self, served: str, almanac_clusters: TokenClusters) -> None:
+        """`semtoken serve` gives raw ones, and says nothing of it in its lists."""
+        with proxy_of(served, almanac_clusters, distribution="processed") as url:
+            found = client_of(url).chat.completions.create(**CHAT).choices[0].semtoken
+            *_, last = client_of(url).chat.completions.create(**CHAT, stream=True)
+        assert found["distribution"] == last.choices[0].semtoken["distribution"] == "processed"
+        with pytest.raises(InvalidInput, match="distribution"):
+            ProxySettings(served, distribution="cooked")  # type: ignore[arg-type]
+
     def test_the_servers_limit_is_learned(self, almanac: Any, almanac_clusters: TokenClusters) -> None:
         from semtoken.web.serve.app import serve_app
         from semtoken.web.serve.engine import Engine

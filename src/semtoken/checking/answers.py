@@ -16,6 +16,7 @@ from semtoken.checking.fields import field_records
 from semtoken.checking.questions import join_questions, read_questions
 from semtoken.checking.replies import FoundReply, SavedReply, found_replies, passed_over
 from semtoken.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
+from semtoken.choices import Distribution
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload
@@ -116,6 +117,8 @@ class CheckSettings:
     """A JSON Schema that the answers follow."""
     keep_tokens: bool = True
     """Whether answers keep the records of their tokens. Those that other processes have scored have none."""
+    distribution: Distribution | None = None
+    """As in `score_payload`."""
 
 
 def check_replies(
@@ -269,7 +272,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
     payload = read_payload(reply.reply, settings.format, request=reply.request)
     names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
     try:
-        scored = score_payload(payload, question=reply.question or "")
+        scored = score_payload(payload, question=reply.question or "", distribution=settings.distribution)
     except SemtokenError:
         if not (blocks := blocks_of_reply(reply.reply)):
             raise

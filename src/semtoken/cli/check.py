@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.choices import Distribution
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import counting, out, tell, untrusted
 from semtoken.cli.executor_options import ExecutorChoice, executor_options
@@ -18,6 +19,7 @@ from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_op
 from semtoken.cli.model_options import option_group
 from semtoken.cli.one_by_one import ReplyView, is_one_reply, show_one_by_one
 from semtoken.cli.options import (
+    DistributionOption,
     ForceOption,
     SchemaOption,
     output_file,
@@ -62,6 +64,7 @@ def check(
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
+    distribution: DistributionOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop if a reply cannot be scored, instead of saying so beside the others.")
     ] = False,
@@ -111,7 +114,7 @@ def check(
                 "--tokens, --json, --tokenizer and the other options of that group show replies one by one; leave them "
                 "out to rank, to write files, or to use a calibrator or a journal."
             )
-        show_one_by_one(sources, format, how)
+        show_one_by_one(sources, format, distribution, how)
         return
     if are_decisions(sources):
         check_decisions(sources, questions, labels, calibrator, top, output)
@@ -130,7 +133,7 @@ def check(
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
         with rare_collections(), counting("checking replies", None) as progress:
-            settings = CheckSettings(format, applied, wanted, keep_tokens=keeper is not None)
+            settings = CheckSettings(format, applied, wanted, keeper is not None, distribution)
             if distributed is None or output is None:
                 checked = check_with(settings, sources, questions=questions, on_checked=progress)
             else:
@@ -153,7 +156,7 @@ def check(
     shown = checked.answers[:top]
     _show_answers(shown, checked)
     if applied is None:
-        next_step = _how_to_label(sources, questions, format, output)
+        next_step = _how_to_label(sources, questions, format, distribution, output)
         tell(
             "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10 % wrong among "
             f"the accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. {next_step}"
@@ -179,13 +182,19 @@ def rare_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> str:
+def _how_to_label(
+    sources: Sequence[str],
+    questions: Path | None,
+    format: str | None,
+    distribution: Distribution | None,
+    output: Path | None,
+) -> str:
     """The commands that come next: they run where this one did."""
     if output is not None and output.suffix.lower() == ".jsonl":
         return f"Next: `semtoken label {quote(str(output))}`."
     if "-" in sources:  # what came over standard input is gone
         return "Next: give the same replies again with `-o answers.jsonl`, then `semtoken label answers.jsonl`."
-    given = {"--questions": questions, "--format": format}
+    given = {"--questions": questions, "--format": format, "--distribution": distribution}
     options = (str(word) for name, value in given.items() if value is not None for word in (name, value))
     again = join(["check", *sources, *options])
     return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.choices import SegmentKind
+from semtoken.choices import Distribution, SegmentKind
 from semtoken.cli.console import json_line, out, print_scores, untrusted
 from semtoken.cli.options import (
     ClustersOption,
@@ -73,7 +73,9 @@ def is_one_reply(sources: Sequence[str]) -> bool:
         return False
 
 
-def show_one_by_one(sources: Sequence[str], format: str | None, how: ReplyView) -> None:
+def show_one_by_one(
+    sources: Sequence[str], format: str | None, distribution: Distribution | None, how: ReplyView
+) -> None:
     """Print each choice of each reply, with its interval and flags, or its block as a line of JSON.
 
     Raises
@@ -97,6 +99,7 @@ def show_one_by_one(sources: Sequence[str], format: str | None, how: ReplyView) 
                 vocabulary,
                 preset=rules,
                 segment=how.segment,
+                distribution=distribution,
                 proxy_for=how.proxy_for,
                 methods=wanted,
                 question=saved.question or "",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semtoken.choices import FunctionWords, PartKind, Preset
+from semtoken.choices import Distribution, FunctionWords, PartKind, Preset
 
 PresetOption = Annotated[
     Preset,
@@ -35,6 +35,13 @@ ClustersOption = Annotated[
         "--clusters",
         "-c",
         help="Only for the preset paper: clusters of these tokens. A directory, a hub id, or a model.",
+    ),
+]
+DistributionOption = Annotated[
+    Distribution | None,
+    typer.Option(
+        help="What the log-probabilities are, where the replies do not tell: 'processed' for vLLM with --logprobs-mode "
+        "processed_logprobs."
     ),
 ]
 MaxNewTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]

@@ -17,6 +17,7 @@ from semtoken.cli.model_options import option_group
 from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
     ClustersOption,
+    DistributionOption,
     FunctionWordsOption,
     MethodsOption,
     PresetOption,
@@ -44,6 +45,7 @@ class UpstreamChoice:
     token_ids: Annotated[
         bool, typer.Option("--token-ids", help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer.")
     ] = False
+    distribution: DistributionOption = None
     proxy_for: Annotated[
         str | None,
         typer.Option(help="The upstream's model, if the vocabulary is another one's with the same tokenizer."),

@@ -11,13 +11,13 @@ generation.py   everything recorded of one answer for the methods; what a model 
 
 from __future__ import annotations
 
+from semtoken.choices import Distribution
 from semtoken.results.generation import HiddenState
 from semtoken.results.headlines import Headline
 from semtoken.results.responses import (
     SLACK,
     Answers,
     Decision,
-    Distribution,
     Running,
     ScoredResponse,
     TokensLater,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
-from semtoken.choices import Equality, PartKind
+from semtoken.choices import Distribution, Equality, PartKind
 from semtoken.errors import InvalidInput, MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.answers import marked_tokens
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Distribution = Literal["raw", "processed", "unknown"]
-"""What was scored. `raw`: the model's own distribution at temperature 1. `processed`: one after penalties, masks or
-temperature. `unknown`: that of an engine that does not say."""
 SLACK = 1e-6
 """How far above a limit the uncertainty of an unfinished answer has to be to count as exceeding it, since sums over
 steps are rounded."""

@@ -6,6 +6,8 @@ Between the proxy and the engine a relay notes what the engine sent for each req
 many requests together does not send the same bytes twice. What a client gets, without our block, has to be those bytes.
 
     python -m tests.engines.held.crowd llama-server --model model.gguf --program llama-server
+
+In front of `transformers serve` the proxy reads the answers itself: their numbers are those of a model read here.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import numpy as np
 import typer
 from aiohttp import web
 
-from semtoken import Calibrator, Threshold, score_payload
+from semtoken import STC, Calibrator, Threshold, score_payload
 from semtoken.calibration import Fingerprint
 from semtoken.journal.store import Journal
 from semtoken.scoring.rules import ScoringRules
@@ -36,18 +38,21 @@ from tests.engines.held.requests import CHAT
 from tests.engines.held.starting import ENGINES, SERVED, started
 from tests.engines.servers import running
 
-CLIENTS = 200
 WITHHELD = "I do not know."
 ADDED = ',"semtoken":'
-TIMEOUT = aiohttp.ClientTimeout(total=580)
-BASE: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "logprobs": True, "top_logprobs": 20, "model": SERVED}
+TIMEOUT = aiohttp.ClientTimeout(total=1200)
+BASE: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "logprobs": True, "top_logprobs": 20}
 
 
-def request(number: int) -> dict[str, Any]:
+def request(number: int, model: str = SERVED) -> dict[str, Any]:
     """A request that no other client sends; every second one is a stream."""
     question = f"What is {number} plus {number % 7}? Answer in one sentence."
     stream = {"stream": True, "stream_options": {"include_usage": True}} if number % 2 else {}
-    return BASE | stream | {"messages": [{"role": "user", "content": question}], "user": f"client-{number}"}
+    return (
+        BASE
+        | stream
+        | {"messages": [{"role": "user", "content": question}], "user": f"client-{number}", "model": model}
+    )
 
 
 class Relay:
@@ -85,8 +90,8 @@ class Relay:
         await runner.cleanup()
 
 
-async def ask(session: aiohttp.ClientSession, url: str, number: int) -> tuple[int, bytes]:
-    async with session.post(url + CHAT, json=request(number)) as answer:
+async def ask(session: aiohttp.ClientSession, url: str, number: int, model: str) -> tuple[int, bytes]:
+    async with session.post(url + CHAT, json=request(number, model)) as answer:
         return answer.status, await answer.read()
 
 
@@ -106,31 +111,46 @@ def without_blocks(got: bytes) -> bytes:
     return (text + rest).encode()
 
 
-def verdicts(status: int, got: bytes, sent: bytes) -> dict[str, int]:
+def verdicts(number: int, status: int, got: bytes, sent: bytes, reader: STC | None) -> dict[str, int]:
     """What has to hold for one client: its answer, its bytes, and the number that its own reply gives."""
     if status != 200:
         return {f"status {status}": 1}
-    block, [own] = block_of(got), score_payload(sent.decode())
-    same_number = block is not None and abs(block["uncertainty"] - own.uncertainty) < 1e-9
+    block = block_of(got)
+    own = score_payload(sent.decode())[0].uncertainty if reader is None else read_here(reader, number, sent)
+    same_number = block is not None and abs(block["uncertainty"] - own) < (1e-9 if reader is None else 1e-4)
     return {"answered": 1, "same bytes": without_blocks(got) == sent, "same number": same_number}
 
 
-async def crowd(engine: str, folder: Path) -> dict[str, Any]:
+def read_here(reader: STC, number: int, sent: bytes) -> float:
+    """The uncertainty of an answer that came without log-probabilities, read by itself."""
+    chunks = [json.loads(text) for text in re.findall(rb"^data: (\{.*\})$", sent, re.MULTILINE)] or [json.loads(sent)]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    text = "".join((choice.get("message") or choice["delta"]).get("content") or "" for choice in choices)
+    ids = reader.tokenizer(text).input_ids
+    ended = any(choice["finish_reason"] == "stop" for choice in choices)
+    [found] = reader.score([request(number)["messages"]], [ids + [reader.tokenizer.eos_token_id] * ended])
+    return found.uncertainty
+
+
+async def crowd(engine: str, folder: Path, clients: int, model: str, reader: STC | None) -> dict[str, Any]:
     """Ask all at once and count what holds; then leave in mid-stream and see how soon the engine is free."""
     relay, journal = Relay(engine), folder / "journal.db"
     async with relay.running() as url, aiohttp.ClientSession(timeout=TIMEOUT, connector=_connector()) as session:
         command = ["-c", "from semtoken.cli import main; main()", "proxy", "--upstream", url]
+        command += [] if reader is None else ["--tokenizer", model, "--read-with", model]
         with running([*command, "--journal", f"sqlite:///{journal}"], folder / "proxy.log") as proxy:
-            found = await asyncio.gather(*(ask(session, proxy, number) for number in range(CLIENTS)))
-            free = await left(session, proxy)
+            found = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(clients)))
+            free = await left(session, proxy, model)
         held: Counter[str] = Counter()
         for number, (status, got) in enumerate(found):
-            held.update(verdicts(status, got, relay.sent.get(f"client-{number}", b"")))
+            held.update(verdicts(number, status, got, relay.sent.get(f"client-{number}", b""), reader))
         blocks = [block_of(got) for status, got in found if status == 200]
-        save_calibrator([block["uncertainty"] for block in blocks if block is not None], folder / "calibrator")
+        save_calibrator(
+            [block["uncertainty"] for block in blocks if block is not None], folder / "calibrator", reader is None
+        )
         options = ["--calibrator", str(folder / "calibrator"), "--abstain-text", WITHHELD]
         with running([*command, *options], folder / "deciding.log") as proxy:
-            decided = await asyncio.gather(*(ask(session, proxy, number) for number in range(0, CLIENTS, 2)))
+            decided = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(0, clients, 2)))
     held.update(shown_as_decided(json.loads(got), threshold_of(folder / "calibrator")) for _, got in decided)
     kept = Journal.open(f"sqlite:///{journal}", create=False)
     held["entries"] = sum(1 for _ in kept.entries())
@@ -138,11 +158,12 @@ async def crowd(engine: str, folder: Path) -> dict[str, Any]:
     return dict(held) | {"seconds until free": round(free, 1)}
 
 
-def save_calibrator(uncertainties: list[float], folder: Path) -> None:
+def save_calibrator(uncertainties: list[float], folder: Path, listed: bool) -> None:
     """A calibrator whose threshold lies among these answers: the surer half is called right, the others wrong."""
     scores = np.log1p(-np.asarray(uncertainties))
     correct = scores > np.median(scores)
-    origin = Fingerprint(signature=ScoringRules().signature, scores="top-k", k=BASE["top_logprobs"])
+    kind: dict[str, Any] = {"scores": "top-k", "k": BASE["top_logprobs"]} if listed else {"scores": "exact"}
+    origin = Fingerprint(signature=ScoringRules().signature, **kind)
     threshold = Threshold.fit(scores, correct, alpha=0.3, fingerprint=origin)
     Calibrator.fit(scores, correct, fingerprint=origin).save(folder, threshold)
 
@@ -161,17 +182,17 @@ def shown_as_decided(reply: dict[str, Any], threshold: float) -> str:
     return ("accepted" if accepted else "withheld") if right else "decided wrongly"
 
 
-async def left(session: aiohttp.ClientSession, proxy: str) -> float:
+async def left(session: aiohttp.ClientSession, proxy: str, model: str) -> float:
     """How long a short request takes whose predecessors left their long streams."""
 
     async def leave() -> None:
-        body = request(1) | {"max_tokens": 400, "user": "gone"}
+        body = request(1, model) | {"max_tokens": 400, "user": "gone"}
         async with session.post(proxy + CHAT, json=body) as answer:
             await answer.content.readany()
 
     await asyncio.gather(*(leave() for _ in range(16)))
     start = time.monotonic()
-    await ask(session, proxy, CLIENTS)
+    await ask(session, proxy, -2, model)
     return time.monotonic() - start
 
 
@@ -183,14 +204,17 @@ def main(
     engine: Annotated[str, typer.Argument(help=f"One of {', '.join(ENGINES)}.")],
     model: Annotated[Path, typer.Option(help="What the engine serves.")],
     program: Annotated[Path | None, typer.Option(help="What starts the engine.")] = None,
+    clients: Annotated[int, typer.Option(help="How many ask at once.")] = 200,
 ) -> None:
-    """Ask an engine through the proxy two hundred times at once and print what held."""
+    """Ask an engine through the proxy many times at once and print what held."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with started(ENGINES[engine], model, program, folder / "engine.log") as url:
-            found = asyncio.run(crowd(url, folder))
-    print(f"{engine}: of {CLIENTS} clients at once {found}", file=sys.stderr)
-    if any(found.get(name) != CLIENTS for name in ("answered", "same bytes", "same number")):
+            reads = engine == "transformers-serve"  # which gives no log-probabilities
+            reader = STC.from_pretrained(str(model), dtype="float32") if reads else None
+            found = asyncio.run(crowd(url, folder, clients, str(model) if reads else SERVED, reader))
+    print(f"{engine}: of {clients} clients at once {found}", file=sys.stderr)
+    if any(found.get(name) != clients for name in ("answered", "same bytes", "same number")):
         raise typer.Exit(1)
 
 

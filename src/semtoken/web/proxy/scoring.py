@@ -289,9 +289,10 @@ class ReplyScorer:
         if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
             return self._unscored(UnscoredChoice("too_long", TOO_LONG))
         how = self._scoring
+        known = how.settings.distribution or distribution
         return self._block(
             choice,
-            lambda: score_choice(choice, how.scorer, distribution, proxy_for=how.settings.proxy_for, answer=answer),
+            lambda: score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, answer=answer),
         )
 
     def _read(self, choice: PayloadChoice) -> Block:

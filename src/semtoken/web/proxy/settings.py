@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
+from semtoken.choices import Distribution
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE
 from semtoken.payloads.formats import served_shapes
 from semtoken.support.addresses import split_address
+from semtoken.support.inputs import one_of
 from semtoken.web.access import LOOPBACK_HOSTS
 
 
@@ -25,6 +27,8 @@ class ProxySettings:
     """Further methods of one pass, whose scores every block holds; a request may name others."""
     token_ids: bool = False
     """Whether to ask for token ids as vLLM and SGLang give them, which takes a vocabulary. Others may refuse."""
+    distribution: Distribution | None = None
+    """What the upstream's log-probabilities are, where its replies do not tell."""
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
     allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
@@ -80,6 +84,8 @@ class ProxySettings:
         ways = ("auto", "pass", *(shape.name for shape in served_shapes()))
         if self.decisions not in ways:
             raise InvalidInput(f"decisions must be one of {', '.join(ways)}, got {self.decisions!r:.60}.")
+        if self.distribution is not None:
+            one_of("distribution", self.distribution, get_args(Distribution))
         if self.decision_requests < 1:
             raise InvalidInput(f"decision_requests must be at least 1, got {self.decision_requests}.")
         if self.hold < 0:
