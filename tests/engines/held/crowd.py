@@ -125,9 +125,9 @@ def read_here(reader: STC, number: int, sent: bytes) -> float:
     """The uncertainty of an answer that came without log-probabilities, read by itself."""
     chunks = [json.loads(text) for text in re.findall(rb"^data: (\{.*\})$", sent, re.MULTILINE)] or [json.loads(sent)]
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    text = "".join((choice.get("message") or choice["delta"]).get("content") or "" for choice in choices)
+    text = "".join((choice.get("message") or choice.get("delta") or {}).get("content") or "" for choice in choices)
     ids = reader.tokenizer(text).input_ids
-    ended = any(choice["finish_reason"] == "stop" for choice in choices)
+    ended = any(choice.get("finish_reason") == "stop" for choice in choices)
     [found] = reader.score([request(number)["messages"]], [ids + [reader.tokenizer.eos_token_id] * ended])
     return found.uncertainty
 
