@@ -91,7 +91,7 @@ def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
     stc = st.STC(TransformersBackend(model, processor.tokenizer, processor=processor))
 
     def fail(module: Any, args: Any, inputs: dict[str, Any]) -> None:
-        if inputs.get("pixel_values") is not None and inputs.get("past_key_values") is None:
+        if inputs.get("pixel_values") is not None and inputs.get("past_key_values", inputs.get("cache")) is None:
             raise IndexError("The shape of the mask [24] does not match")
 
     model.register_forward_pre_hook(fail, with_kwargs=True)

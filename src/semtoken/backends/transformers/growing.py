@@ -13,6 +13,7 @@ import numpy as np
 
 from semtoken.backends.prompts import PaddedBatch
 from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
+from semtoken.backends.transformers.passes import cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.extras import require
 
@@ -166,7 +167,7 @@ class GrowingTree:
         stop = first + len(ids)
         seen = np.concatenate([np.ones((len(ids), self._trunk), dtype=bool), self._seen[first:stop, :stop]], axis=1)
         output = self._backend.passes.nodes(ids, seen, np.array(self._positions[first:stop]), self._cache, keep)
-        self._cache = output.past_key_values
+        self._cache = cache_of(output)
         return output.logits[0]  # type: ignore[no-any-return]
 
 
@@ -188,7 +189,7 @@ def read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Generator[
         start += read
         mask = np.ones((1, start), dtype=np.int64)
         output = backend.passes.rows(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1)
-        cache = output.past_key_values
+        cache = cache_of(output)
         float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
     if trunk:
         backend.last_trunk = SharedPrefix(tuple(trunk), cache)

@@ -26,7 +26,7 @@ from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, re
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow
-from semtoken.backends.transformers.passes import Passes
+from semtoken.backends.transformers.passes import Passes, cache_of
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
 from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
@@ -194,7 +194,7 @@ class JoiningRows:
         one.read += piece.shape[1]
         mask = np.ones((1, one.read), dtype=np.int64)
         output = self._backend.passes.rows(PaddedBatch(piece, np.ones_like(piece)), mask=mask, cache=one.cache, keep=1)
-        one.cache = output.past_key_values
+        one.cache = cache_of(output)
         if one.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
             return []
@@ -220,9 +220,9 @@ class JoiningRows:
         before = None if known is None else known.copied()
         output = self._backend.passes.nodes(tree.ids, tree.seen, tree.positions, before, tree.last)
         columns, mask = tree.padded()
-        first = rows_of(output.past_key_values, columns[:1, -len(prompts[0]) :])
+        first = rows_of(cache_of(output), columns[:1, -len(prompts[0]) :])
         self._backend.last_prompt = SharedPrefix(tuple(prompts[0]), first)
-        return mask, rows_of(output.past_key_values, columns), output.logits[0]
+        return mask, rows_of(cache_of(output), columns), output.logits[0]
 
     def _read_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
         """Mask, cache and logits of prompts of any length."""
@@ -231,15 +231,15 @@ class JoiningRows:
             known, cache = columns, last.begun(batch.mask[:, :columns])
         part = PaddedBatch(batch.ids[:, known:], batch.mask[:, known:])
         output = self._backend.passes.rows(part, mask=batch.mask, cache=cache, keep=1)
-        self._backend.last_prompt = read_prompt(output.past_key_values, prompts[0], batch.ids.shape[1])
-        return batch.mask, output.past_key_values, output.logits[:, -1]
+        self._backend.last_prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
+        return batch.mask, cache_of(output), output.logits[:, -1]
 
     def _read_on(self, part: _Together) -> _Together:
         """Read the last token of every answer."""
         ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
         output = self._backend.passes.rows(PaddedBatch(ids, mask[:, -1:]), mask=mask, cache=part.cache, keep=1)
-        return _Together(part.rows, mask, output.past_key_values, output.logits[:, -1], self._inside.at())
+        return _Together(part.rows, mask, cache_of(output), output.logits[:, -1], self._inside.at())
 
     def _choose(self, part: _Together) -> list[int]:
         """Choose the next tokens and show the step; returns which rows go on."""

@@ -42,7 +42,7 @@ from semtoken.backends.transformers.inside import (
 )
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch
-from semtoken.backends.transformers.passes import Passes
+from semtoken.backends.transformers.passes import CACHE, Passes, cache_of
 from semtoken.backends.transformers.plain import write_plainly
 from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each
 from semtoken.clusters import TokenClusters
@@ -390,7 +390,7 @@ class TransformersBackend:
             batch = pad([beginning], 0, left=True)
             with torch.no_grad():
                 output = self.passes.rows(batch, mask=batch.mask, cache=None, keep=1)
-            self._prefix = SharedPrefix(beginning, output.past_key_values)
+            self._prefix = SharedPrefix(beginning, cache_of(output))
         return self._prefix
 
     def _batches(
@@ -442,12 +442,12 @@ class TransformersBackend:
         if n > 1 and batch.ids.shape[1] > known + 1:
             part = PaddedBatch(batch.ids[:, known:-1], batch.mask[:, known:-1])
             with torch.no_grad():
-                cache = self.passes.rows(part, mask=batch.mask[:, :-1], cache=cache, keep=1).past_key_values
+                cache = cache_of(self.passes.rows(part, mask=batch.mask[:, :-1], cache=cache, keep=1))
         if cache is None:
             return {}
         if n > 1:
             cache.batch_repeat_interleave(n)
-        return {"past_key_values": cache}
+        return {CACHE: cache}
 
     def _check_options(self, decoding: Decoding) -> None:
         options, settings = decoding.options, self._settings(decoding)
@@ -586,7 +586,7 @@ class TransformersBackend:
             columns = slice(first, min(first + chunk, width))
             part = PaddedBatch(reply.ids[:, columns], np.ones_like(reply.mask[:, columns]))
             mask = np.concatenate([mask, part.mask], axis=1)
-            output = self.passes.rows(part, mask=mask, cache=output.past_key_values, keep=part.ids.shape[1])
+            output = self.passes.rows(part, mask=mask, cache=cache_of(output), keep=part.ids.shape[1])
             yield output.logits[:, -part.ids.shape[1] :]
 
     def next_log_probs(
@@ -659,7 +659,7 @@ def inputs_to_continue(
     ids, mask = sequences[places], inputs["attention_mask"][places]
     cache.batch_select_indices(places)
     mask = torch.nn.functional.pad(mask, (0, ids.shape[1] - mask.shape[1]), value=1)
-    return {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
+    return {"input_ids": ids, "attention_mask": mask, CACHE: cache}
 
 
 def as_arguments(settings: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
 from semtoken.backends.transformers.inside import Inside, forward_hook, inner_model
+from semtoken.backends.transformers.passes import cache_of
 from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
@@ -114,7 +115,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         """
 
         def keep_logits(module: Any, args: Any, output: Any) -> None:
-            cache = getattr(output, "past_key_values", None)
+            cache = cache_of(output)
             again = self._has_passed and (cache is None or cache is not self.cache)
             if (
                 get_ident() != self._thread or again

@@ -17,9 +17,17 @@ from semtoken.support.extras import require
 require("torch", extra="transformers")
 
 import torch  # noqa: E402
+from transformers.generation.utils import ALL_CACHE_NAMES  # noqa: E402
 
+CACHE: str = ALL_CACHE_NAMES[0]
+"""What the installed transformers calls the cache, as an argument and in what a pass returns."""
 ARGUMENTS = frozenset({"position_ids", "logits_to_keep"})
 """Arguments that some models need or follow, and others refuse."""
+
+
+def cache_of(output: Any) -> Any:
+    """The cache that a pass of a model returns, or None."""
+    return getattr(output, CACHE, None)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Passes:
         mask
             Of all tokens so far, those of the part included.
         cache
-            `past_key_values` of the tokens before; None at the beginning.
+            The cache of the tokens before; None at the beginning.
         keep
             Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
         """
@@ -73,7 +81,7 @@ class Passes:
         seen
             [N, K + N] which of the tokens of the cache, and of these, each of them sees.
         cache
-            `past_key_values` of the K tokens before; None where K is 0.
+            The cache of the K tokens before; None where K is 0.
         keep
             Of the N, those whose logits are wanted.
         """
@@ -89,6 +97,6 @@ class Passes:
         }
         options = {name: value for name, value in optional.items() if name in self.takes}
         if cache is not None:
-            options["past_key_values"] = cache
+            options[CACHE] = cache
         tensors = {"input_ids": torch.from_numpy(ids).to(device), "attention_mask": mask.to(device)}
         return self.model(**tensors, **options, use_cache=True)

@@ -24,7 +24,7 @@ import numpy as np
 from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import SharedPrefix, is_repeatable, joined_caches, keeps_all
 from semtoken.backends.transformers.inside import forward_hook, inner_model, weights_hash
-from semtoken.backends.transformers.passes import ARGUMENTS, Passes
+from semtoken.backends.transformers.passes import ARGUMENTS, CACHE, Passes, cache_of
 from semtoken.errors import ModelError, one_line_of
 from semtoken.files.safe_files import replace_text
 from semtoken.support.extras import require
@@ -361,7 +361,7 @@ class _Prover:
     @cached_property
     def cache(self) -> Any:
         """That of the first pass; where it is repeatable, whoever goes on from it takes a copy."""
-        return getattr(self.first[1], "past_key_values", None)
+        return cache_of(self.first[1])
 
     def _rows_of_cache(self, rows: Sequence[int]) -> Any:
         """A copy of the cache of the first pass with these rows; the second of them has no padding.
@@ -381,7 +381,7 @@ class _Prover:
         self.read += mask.size
         passes = self.first[0]
         output = passes.rows(PaddedBatch(first, mask[:, :4]), mask=mask[:, :4], cache=None, keep=1)
-        output = passes.rows(PaddedBatch(part, mask[:, :2]), mask=mask, cache=output.past_key_values, keep=2)
+        output = passes.rows(PaddedBatch(part, mask[:, :2]), mask=mask, cache=cache_of(output), keep=2)
         return self._equal(output.logits[0, -2:], (4, 5))
 
     @cached_property
@@ -402,7 +402,7 @@ class _Prover:
             whole = self._equal(output.logits[1, -2:], (4, 5))
         except Exception:  # as in `first`
             return None, padded, False
-        cache = output.past_key_values
+        cache = cache_of(output)
         return cache, padded, cache is not None and whole
 
     def joining(self, proof: Proof) -> dict[str, Any]:
@@ -477,7 +477,7 @@ class _Prover:
             batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
             inputs = generate_inputs(Passes(self.model), batch)
             if rows:
-                inputs["past_key_values"] = self._rows_of_cache(rows)
+                inputs[CACHE] = self._rows_of_cache(rows)
             self.read += len(starts) if rows else batch.ids.size
             self.read += len(starts) * (STEPS - 1)
             with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
