@@ -34,7 +34,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.entries import JournalEntry, SamplingRule
 from semtoken.journal.export import export
 from semtoken.journal.labels import add_label, progress, queue
-from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.store import Journal
 from semtoken.journal.tables import UtcTime, entries
 from semtoken.journal.watch import watch
 
@@ -79,7 +79,7 @@ def write(journal: Journal, n: int, folder: Path) -> str:
     """The first entries, as `JournalWriter` writes them."""
     applied = decider()
     journal.use(applied.file, applied.checksum)
-    rows = rows_of(made_up(i, applied.checksum) for i in range(min(n, WRITTEN)))
+    rows = [made_up(i, applied.checksum).values() for i in range(min(n, WRITTEN))]
     begun = time.perf_counter()
     for first in range(0, len(rows), TOGETHER):
         journal.add(rows[first : first + TOGETHER])

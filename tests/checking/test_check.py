@@ -329,7 +329,7 @@ def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
     """The settings are one object; what is no setting says where replies come from and where they go."""
     options = set(inspect.signature(check_replies).parameters) - {"sources", "questions", "on_checked"}
     assert options == {one.name for one in fields(CheckSettings)}
-    chosen = CheckSettings("vllm-chat", None, {"properties": {}}, False)
+    chosen = CheckSettings("vllm-chat", None, {"properties": {}}, False, "processed")
     arrived = pickle.loads(pickle.dumps(checker(chosen)))
     assert arrived.keywords == {"settings": chosen}
     assert all(getattr(chosen, one.name) != one.default for one in fields(chosen) if one.name != "calibrator")

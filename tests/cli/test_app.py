@@ -152,6 +152,7 @@ def test_choices_are_those_of_the_library() -> None:
         "embedding": inspect.signature(token_table).parameters["kind"],
         "backend": inspect.signature(STC.from_pretrained).parameters["backend"],
         "parts": inspect.signature(parts_of).parameters["by"],
+        "distribution": inspect.signature(score_payload).parameters["distribution"],
         "segment": inspect.signature(score_payload).parameters["segment"],
         "promise": inspect.signature(Threshold.fit).parameters["promise"],
         "method": inspect.signature(Calibrator.fit).parameters["method"],

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from semtoken import STC
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.entries import AnswerOrigin, Recording
-from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.store import Journal
 from semtoken.journal.writer import JournalWriter
 from semtoken.web.access import LONGEST_BODY, Gate
 from semtoken.web.calibrators import CalibratorSlot
@@ -34,7 +34,7 @@ from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
 from tests.hostile.outcomes import Outcome, case_random
-from tests.journal.made_up import entry
+from tests.journal.made_up import entry, rows_of
 from tests.web.odd_requests import ODD, RIGHT, bend
 from tests.web.servers import Received, raw_upstream, running
 from tests.web.test_decision_exchange import fitted

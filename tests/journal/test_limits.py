@@ -17,10 +17,10 @@ from semtoken.choices import Promise
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, queue, sampled_answers
-from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.store import Journal
 from semtoken.journal.watch import _compared, promise_report, watch
 from semtoken.journal.writer import JournalWriter
-from tests.journal.made_up import entry, filled, fitted
+from tests.journal.made_up import entry, filled, fitted, rows_of
 
 
 @pytest.fixture

@@ -129,6 +129,7 @@ def check_replies(
     calibrator: CalibratorInUse | None = None,
     schema: Mapping[str, Any] | None = None,
     keep_tokens: bool = True,
+    distribution: Distribution | None = None,
     on_checked: Callable[[int], None] = lambda count: None,
 ) -> CheckedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
@@ -151,6 +152,8 @@ def check_replies(
     keep_tokens
         Whether answers keep the records of their tokens, some 1.5 kB for each token. Without them 10,000 answers of 100
         tokens fit into 100 MB; doubts, fields and numbers are the same.
+    distribution
+        What the log-probabilities are, if you know it better than the replies tell; see `score_payload`.
     on_checked
         Called after each reply with how many have been looked at.
 
@@ -161,7 +164,7 @@ def check_replies(
     CalibratorMismatch
         The calibrator was fitted on scores of another kind.
     """
-    settings = CheckSettings(format, calibrator, schema, keep_tokens)
+    settings = CheckSettings(format, calibrator, schema, keep_tokens, distribution)
     return check_with(settings, sources, questions=questions, on_checked=on_checked)
 
 
