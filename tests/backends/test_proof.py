@@ -49,7 +49,11 @@ def assert_right(backend: TransformersBackend, plain: Any = None) -> None:
         assert off(backend, way, plain) < 1e-3, name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SLOWEST = ("Mamba2", "Jamba")  # seconds each, without compiled kernels
+KINDS_MARKED = [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOWEST else []) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", KINDS_MARKED)
 def test_every_way_to_ask_has_the_numbers_of_a_plain_pass(kind: str) -> None:
     backend = backend_of(kind)
     assert_right(backend)
