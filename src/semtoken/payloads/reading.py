@@ -70,7 +70,7 @@ def read_payload(
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
         raise_error(values)
-        return read_replies([values if format else reply_within(values)], format, temperature, asked)
+        return read_replies([values if format is not None else reply_within(values)], format, temperature, asked)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
