@@ -299,9 +299,9 @@ def _saved(where: str, name: str, value: Any) -> SavedReply:
         return SavedReply(where, value, custom or name, question_of(value), own, has_id=custom is not None)
     given = _ids(value)
     own = _ids(inner) if isinstance(inner, Mapping) else ()
-    told = given[0] if given else name
+    called = given[0] if given else name
     request = value["request"] if isinstance(value.get("request"), Mapping) else None
-    return SavedReply(where, inner, told, question_of(value), (*given, *own), has_id=bool(given), request=request)
+    return SavedReply(where, inner, called, question_of(value), (*given, *own), has_id=bool(given), request=request)
 
 
 def _ids(value: Mapping[str, Any]) -> tuple[str, ...]:
@@ -318,8 +318,8 @@ def _inner(value: Mapping[str, Any]) -> Any:
             found = body if isinstance(body, Mapping) else inner
             if is_reply(found):
                 return found
-            told = is_reply(value) or value.get("error")  # a shape may keep everything under `reply`, as lines do
-            return None if told else found
+            is_whole_line = is_reply(value) or value.get("error")  # a reply of its own may have a field `reply`, too
+            return None if is_whole_line else found
         if isinstance(inner, str) and is_stream_text(inner):
             return inner
         if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner) and not all(map(is_whole, inner)):

@@ -27,7 +27,7 @@ PANEL = "OpenTelemetry"
 
 @dataclass(frozen=True)
 class ServerChoice:
-    """Where a server listens, for whom, and what it adds: each field is an option of `serve` and of `proxy`."""
+    """The options that `serve` and `proxy` share: address, limits, calibrators, events and page."""
 
     host: Annotated[
         str, typer.Option(help="Address to listen on. The default can be reached from this machine only.")

@@ -90,7 +90,7 @@ class Proof:
     noise = _Way(0.0, "reading")
     """Relative difference between two ways that are equal: rounding."""
     follows = _Way(False, "windows")
-    """Of a long text, a plain pass sees no more than what the cache keeps."""
+    """A plain pass over a long text sees no more of it than the cache keeps."""
     pads = _Way(False, "windows")
     """Padding changes nothing in a long text."""
     joined = _Way(False, "joining")
@@ -436,8 +436,8 @@ class _Prover:
             and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
         )
         usable = plain and proof.continued and self.first[2][0] <= self.tolerance
+        # a layer may have a window that seven tokens do not fill: its cache does not keep all
         return {"trees": usable and keeps_all(self.cache) and _holds(reads_trees)}
-        # a layer may have a window that seven tokens do not fill
 
     # --- transformers' own generate ------------------------------------------------------------------------------
 

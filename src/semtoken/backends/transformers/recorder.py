@@ -556,5 +556,5 @@ def _sequences(given: Any) -> torch.Tensor:
 
 @lru_cache(maxsize=4)
 def _first(vocabulary: Vocabulary, columns: int) -> Vocabulary:
-    """Its first tokens, once, so that what is made of them is made once."""
+    """Return the vocabulary of the first tokens. It is kept, so that the indexes built on it are built only once."""
     return vocabulary.first(columns)

@@ -9,12 +9,14 @@ from starlette.responses import Response
 
 from semtoken.payloads.formats import shape_at
 from semtoken.web.decision_formats import wire_at
-from semtoken.web.proxy.upstream import PIECE, Headers
+from semtoken.web.proxy.upstream import Headers
 from semtoken.web.wire import ApiError
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+PIECE = 2**16
+"""Most bytes that a client is sent at one time."""
 
 
 class ClientGone(Exception):

@@ -235,8 +235,6 @@ def forwarded_headers(headers: Headers, *without: bytes) -> list[tuple[bytes, by
     return [(name, value) for name, value in headers if name.lower() not in dropped]
 
 
-PIECE = 2**16
-"""Most bytes that a client is sent at one time."""
 UNPACKED = 2**12
 """Most bytes of a piece of an unpacked stream: they may be hundreds of events, and others wait while they are read."""
 
