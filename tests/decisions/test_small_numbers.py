@@ -13,7 +13,8 @@ from scipy.stats import binomtest
 from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.auditing import SetAudit, Share, exceeded
+from semtoken.decisions.auditing import SetAudit, Share, SideAudit, exceeded
+from semtoken.decisions.calibrating import DecisionSide
 from semtoken.decisions.deciding import _Size, shared_size
 from semtoken.decisions.lookups import _of_list
 from semtoken.decisions.prompts import plain_tokens
@@ -166,3 +167,32 @@ def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(miss
     at_least = sum(math.comb(10, k) * beta(k + 2, 28 - k) / beta(2, 18) for k in range(missed, 11))
     audit = SetAudit("q", PredictionSets(0.1, (0.2, 0.2), (0, 0), 19), Share(10 - missed, 10), 1.5)
     assert (audit.verdict == "does not hold") == (at_least < 0.05)
+
+
+def audited(wrong: int, of: int, alpha: float, delta: float | None) -> SideAudit:
+    """A side whose promise is about `wrong` of `of` labelled answers behind another server."""
+    made: Any = SimpleNamespace(threshold=SimpleNamespace(promise="selective", alpha=alpha, delta=delta, uncertainty=1))
+    side = DecisionSide("q", "answer", 30, 30, 20, 1, made)
+    return SideAudit(side, Share(20, 30), Share(1, 20), Share(20, 30), Share(wrong, of), None, None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "of", "alpha", "delta", "verdict"),
+    [  # none of n wrong: at most 1 - delta^(1/n) are, with confidence 1 - delta; all of n: at least delta^(1/n)
+        (0, 22, 0.1, None, "holds"),  # on average: at 90 %, 1 - 0.1^(1/22) = 0.0994
+        (0, 21, 0.1, None, "cannot be told"),  # 0.1039
+        (0, 29, 0.1, 0.05, "holds"),  # 0.0981
+        (0, 28, 0.1, 0.05, "cannot be told"),  # 0.1015
+        (2, 2, 0.31, None, "does not hold"),  # 0.1^(1/2) = 0.316
+        (2, 2, 0.32, None, "cannot be told"),
+        (2, 2, 0.22, 0.05, "does not hold"),  # 0.05^(1/2) = 0.2236
+        (2, 2, 0.23, 0.05, "cannot be told"),
+        (0, 1, 0.5, 0.5, "holds"),  # a bound at the promised share itself keeps the promise ...
+        (1, 1, 0.5, 0.5, "cannot be told"),  # ... and does not break it
+        (0, 0, 0.1, None, "cannot be told"),
+    ],
+)
+def test_a_promise_holds_or_not_by_exact_bounds_on_its_own_side_of_the_share(
+    wrong: int, of: int, alpha: float, delta: float | None, verdict: str
+) -> None:
+    assert audited(wrong, of, alpha, delta).verdict == verdict
