@@ -1,0 +1,170 @@
+"""Two servers, and two ways of asking, compared on a few answers: every figure by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken.calibration.measures import Drift
+from semtoken.decisions import Choice, Predicate, ReadingOptions
+from semtoken.decisions.auditing import Share, SideAudit, audit, compare, sensitivity
+from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, work_left
+from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.remote import asked_texts
+from semtoken.decisions.scaling import OptionScale
+from semtoken.errors import InvalidInput
+
+PAIRS = [  # of the first server and of the second one, over the options a, b and c
+    ((0.6, 0.3, 0.1), (0.5, 0.4, 0.1)),
+    ((0.2, 0.7, 0.1), (0.1, 0.8, 0.1)),
+    ((0.4, 0.3, 0.3), (0.3, 0.6, 0.1)),
+    ((0.1, 0.0, 0.9), (0.2, 0.1, 0.7)),
+]
+
+
+def records(side: int, kind: str = "choice", **further: Any) -> list[DecisionRecord]:
+    values: tuple[Any, ...] = ("a", "b", "c")
+    return [
+        DecisionRecord("q", "f", kind, values, pair[side], state=f"state {k}", **further)
+        for k, pair in enumerate(PAIRS)
+    ]
+
+
+def bootstrap(values: list[float], seed: int) -> tuple[float, float]:
+    """The 2.5th and 97.5th of a hundred parts of 2,000 means, of as many values drawn with the seed."""
+    means = np.array(values)[np.random.default_rng(seed).integers(0, len(values), (2000, len(values)))].mean(axis=1)
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+
+
+def test_the_shift_is_that_of_what_the_first_server_chose() -> None:
+    [found] = compare(records(0), records(1), seed=3)
+    moved = [0.5 - 0.6, 0.8 - 0.7, 0.3 - 0.4, 0.7 - 0.9]
+    assert (found.agreement.count, found.agreement.of) == (3, 4)  # the third answer is b instead of a
+    assert found.shift == pytest.approx(sum(moved) / 4)
+    assert found.shift_bounds == pytest.approx(bootstrap(moved, 3))
+    assert found.rank_correlation == pytest.approx(0.8)  # ranks 2 3 1 4 and 2 4 1 3: 1 - 6 (1 + 1) / (4 x 15)
+    assert (found.open_pairs.count, found.open_pairs.of) == (0, 4)
+    assert found.shift_range == pytest.approx((found.shift, found.shift))
+
+
+def test_of_a_predicate_the_shift_is_that_of_yes() -> None:
+    [found] = compare(records(0, "predicate"), records(1, "predicate"))
+    assert found.shift == pytest.approx((0.5 + 0.1 + 0.3 + 0.2 - 0.6 - 0.2 - 0.4 - 0.1) / 4)
+    assert compare(records(0), records(1))[0].shift_bounds == pytest.approx(bootstrap([-0.1, 0.1, -0.1, -0.2], 0))
+
+
+def test_open_probabilities_widen_the_shift_to_both_sides() -> None:
+    first, second = records(0), records(1)
+    first[0] = replace(first[0], bounds=((0.55, 0.75), (0.2, 0.4), (0.0, 0.2)))
+    second[1] = replace(second[1], bounds=((0.1, 0.2), (0.6, 0.85), (0.0, 0.2)))
+    [found] = compare(first, second)
+    assert (found.open_pairs.count, found.open_pairs.of) == (2, 4)
+    assert found.shift_range == pytest.approx(
+        ((0.5 - 0.75 + 0.6 - 0.7 - 0.1 - 0.2) / 4, (0.5 - 0.55 + 0.85 - 0.7 - 0.1 - 0.2) / 4)
+    )
+
+
+def test_a_server_that_always_says_the_same_has_no_rank_correlation() -> None:
+    flat = [replace(one, probabilities=(0.5, 0.25, 0.25)) for one in records(1)]
+    first = [replace(one, probabilities=pair[0]) for one, pair in zip(records(0), PAIRS, strict=True)]
+    assert np.isnan(compare(flat, first)[0].rank_correlation)
+    assert not np.isnan(compare(first, records(1))[0].rank_correlation)
+
+
+def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
+    accepting: Any = SimpleNamespace(accepts=lambda one: max(one.probabilities) > 0.55)
+    second = [replace(one, fingerprint="g") for one in reversed(records(1))]
+    [found] = sensitivity(accepting, records(0), second, "in other words", seed=5)
+    moved = [0.1, 0.1, 0.1, 0.2]
+    assert (found.changed.count, found.changed.of) == (1, 4)
+    assert (found.decided_otherwise.count, found.decided_otherwise.of) == (2, 4)  # the first and the third
+    assert found.moved.value == pytest.approx(sum(moved) / 4)
+    assert (found.moved.low, found.moved.high) == pytest.approx(bootstrap(moved, 5))
+
+
+def test_options_in_another_order_are_matched_by_their_values() -> None:
+    order = (2, 0, 1)
+    second = [
+        replace(one, values=tuple("abc"[k] for k in order), probabilities=tuple(one.probabilities[k] for k in order))
+        for one in records(1)
+    ]
+    accepting: Any = SimpleNamespace(accepts=lambda one: one.best == 0)
+    [found] = sensitivity(accepting, records(0), second, "in another order")
+    assert (found.changed.count, found.decided_otherwise.count) == (1, 1)
+    assert found.moved.value == pytest.approx(0.125)
+
+
+def side_of(**fields: Any) -> SideAudit:
+    side = DecisionSide("q", "answer", 40, 50, 20, 1, fields.pop("calibrator", None))
+    told = {"fired_fitted": Share(20, 50), "wrong_fitted": Share(1, 20), "fired": Share(9, 60), "wrong": Share(2, 9)}
+    return SideAudit(side, **{**told, "drift": None, "order_spread": None, **fields})
+
+
+def test_a_side_fires_otherwise_where_the_intervals_lie_apart_in_either_direction() -> None:
+    """Clopper and Pearson: 20 of 50 is 26.4 to 54.8 %, 9 of 60 is 7.1 to 26.6 %, 8 of 60 5.9 to 24.6 %."""
+    for fired, otherwise in ((9, False), (8, True), (30, False), (42, True)):  # 42 of 60: 56.8 to 81.2 %
+        assert side_of(fired=Share(fired, 60)).fires_otherwise == otherwise
+
+
+def test_an_audit_counts_each_share_of_its_own() -> None:
+    """A threshold of 0.5 nats accepts what has at least 0.607; of five answers on this side, three."""
+    threshold = SimpleNamespace(
+        promise="selective", uncertainty=0.5, n_wrong=4, accepts=lambda scores: [-scores[0] <= 0.5]
+    )
+    asked_for: list[list[float]] = []
+    drift = Drift(0.2, 0.1, 0.3, 40, 5)
+    calibrator: Any = SimpleNamespace(threshold=threshold, compare=lambda scores: asked_for.append(scores) or drift)
+    side = DecisionSide("q", "answer", 40, 50, 20, 1, calibrator)
+    told = [(0.9, 0), (0.8, 1), (0.7, None), (0.6, 0), (0.55, 1)]
+    answers = [
+        DecisionRecord("q", "f", "choice", ("a", "b"), (p, 1 - p), label, order_spread=spread, state=str(p))
+        for (p, label), spread in zip(told, (0.1, None, 0.4, None, None), strict=True)
+    ]
+    for promise, fitted, there in (
+        ("selective", (1, 20), (1, 2)),  # wrong ones of the accepted that have a label
+        ("missed", (1, 4), (1, 2)),  # of all wrong ones
+        ("joint", (1, 40), (1, 4)),  # of all that have a label
+    ):
+        threshold.promise = promise
+        [found] = audit(DecisionCalibrator({("f", "answer"): side}), answers)
+        assert (found.fired.count, found.fired.of) == (3, 5)
+        assert (found.fired_fitted.count, found.fired_fitted.of) == (20, 50)
+        assert (found.wrong_fitted.count, found.wrong_fitted.of) == fitted
+        assert (found.wrong.count, found.wrong.of) == there
+        assert found.order_spread == pytest.approx(0.25)
+        assert found.drift == drift and asked_for[-1] == pytest.approx(np.log([0.9, 0.8, 0.7, 0.6, 0.55]))
+
+
+def test_what_a_person_must_see_is_told_with_its_shares() -> None:
+    """3 of 10 are wrong and 10 % of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22 % go to a person."""
+    answers = [DecisionRecord("q", "f", "choice", ("a", "b"), (0.6, 0.4), int(k < 3), state=str(k)) for k in range(10)]
+    unlabelled = replace(answers[0], label=None)
+    [said] = work_left([*answers, unlabelled], 0.1)
+    assert "30 % of 10 labelled answers" in said and "at most 10 % of the accepted" in said
+    assert "at least 22.22 % of all" in said
+    assert work_left(answers, 0.3) == []
+
+
+def test_as_many_texts_and_characters_as_one_inquiry_may_take() -> None:
+    questions = [Predicate("So?")] * 1024
+    own = len("So?") + sum(len(option.line) for option in questions[0].options)
+    assert len(asked_texts("s" * (2**16 - own), questions, ReadingOptions("words")).texts) == 1024
+    with pytest.raises(InvalidInput, match=r"1,024 requests, or 67,108,864 characters"):
+        asked_texts("s" * (2**16 - own + 1), questions, ReadingOptions("words"))
+    with pytest.raises(InvalidInput):
+        asked_texts("s", [*questions, questions[0]], ReadingOptions("words"))
+    orders = [Choice("Which?", ["red", "green"])]
+    assert [one.number for one in asked_texts("s", orders * 3, ReadingOptions("words", 2)).texts] == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("few", [3, 4, 5])
+def test_three_options_with_too_few_labels_are_named(few: int) -> None:
+    names = [f"option {k}" for k in range(few + 1)]
+    p = np.full((40, few + 1), 1 / (few + 1))
+    missing = OptionScale.fit(p, [few] * (40 - few) + list(range(few)), names).missing
+    assert missing.count("4 missing") == 3 and "'option 2' is right in 1" in missing and "option 3" not in missing
+    assert (f"; and {few - 3} further options" in missing) == (few > 3)
