@@ -477,7 +477,7 @@ def relay(
     lines: Annotated[int, typer.Option(help="Functions of the profile to show.")] = 60,
 ) -> None:
     """Time of a token in the proxy without a network, and where it goes."""
-    from semtoken.payloads.formats.openai_chat import OpenAIChat
+    from semtoken.payloads.formats.openai_choices import OpenAIChat
     from semtoken.scoring.rules import ScoringRules
     from semtoken.scoring.scorer import scorer_for
     from semtoken.web.admission import Workers

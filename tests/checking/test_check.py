@@ -29,7 +29,7 @@ from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_records, write_records
 from semtoken.payloads.formats import known_shapes
-from semtoken.payloads.formats.openai_chat import OpenAIChat
+from semtoken.payloads.formats.openai_choices import OpenAIChat
 
 RECORDED = Path(__file__).parents[1] / "payloads" / "data"
 

@@ -159,7 +159,7 @@ from semtoken.bench.datasets import KnownSet, Question
 from semtoken.methods.table import method
 from semtoken.observers.steps import best
 from semtoken.observers.table import TokenNumbers, statistic
-from semtoken.payloads.formats.openai_chat import OpenAIChat
+from semtoken.payloads.formats.openai_choices import OpenAIChat
 
 @statistic("gaps")
 class Gaps(TokenNumbers):

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.payloads.formats import HiddenFields, Shape, shape_at
-from semtoken.payloads.formats.openai_chat import OpenAIChat
-from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.registry import shape_of_reply
 from semtoken.payloads.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.payloads.stream import GoingOn

@@ -20,8 +20,7 @@ from semtoken.almanac.questions import PROMPT, Question, load_questions
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.payloads import PayloadChoice, Segment
-from semtoken.payloads.formats.openai_chat import OpenAIChat
-from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.scoring.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app

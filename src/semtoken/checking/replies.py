@@ -326,5 +326,5 @@ def _inner(value: Mapping[str, Any]) -> Any:
             return inner  # the chunks of a stream
         if isinstance(inner, str) and isinstance(parsed := _parsed(inner), Mapping) and is_reply(parsed):
             return parsed
-    found = reply_within(value)
+    found, _ = reply_within(value)
     return None if found is value else found

@@ -7,11 +7,11 @@ from typing import Any
 
 from semtoken.engine_tokens.top_steps import as_object
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import Reply, Shape, raise_error
-from semtoken.payloads.formats.registry import Format, format_named, reply_within, shape_of_reply
+from semtoken.payloads.formats.base import Reply, Shape, Told, raise_error
+from semtoken.payloads.formats.registry import format_named, reply_within, shape_of_reply
 from semtoken.payloads.segments import Payload
 from semtoken.payloads.splice import parse_reply, plain
-from semtoken.payloads.stream import PayloadStream, payload_of
+from semtoken.payloads.stream import PayloadStream
 from semtoken.support.inputs import real
 
 UNFINISHED = ('"done":false', '"done": false')
@@ -66,30 +66,37 @@ def read_payload(
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
         if is_batch(chunks):
-            return read_replies(chunks, format, temperature, asked)
+            return _read_replies(chunks, format, temperature, asked)
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
         raise_error(values)
-        return read_replies([values if format is not None else reply_within(values)], format, temperature, asked)
+        reply, shape = (values, None) if format is not None else reply_within(values)
+        return _read_replies([reply], format, temperature, asked, shape)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
 
 
-def read_replies(replies: Sequence[Reply], format: str | None, temperature: float | None, asked: Reply) -> Payload:
-    """Read a whole reply, or the replies of a batch."""
+def _read_replies(
+    replies: Sequence[Reply],
+    format: str | None,
+    temperature: float | None,
+    asked: Reply,
+    found: type[Shape] | None = None,
+) -> Payload:
+    """Read a whole reply, or the replies of a batch; `found`: the shape, where it is known by now."""
     for reply in replies:
         raise_error(reply)
-    given: Format | None = None if format is None else format_named(format)
-    shape: Shape = (shape_of_reply(replies) if given is None else given.shape)()
-    shape.asked = asked
+    given = None if format is None else format_named(format)
+    shape = (given.shape if given is not None else found or shape_of_reply(replies))()
+    shape.told = Told(asked, temperature, None if given is None else given.engine)
     for delta in shape.whole(replies):
         if delta.choice in shape.sums:
             raise InvalidInput("Two choices of the reply have the same index.")
         shape.add(delta)
     if not shape.sums:
         raise InvalidInput("The reply holds no choices: there is nothing to read.")
-    return payload_of(shape, given, temperature)
+    return shape.payload()
 
 
 def is_stream_text(text: str | bytes) -> bool:

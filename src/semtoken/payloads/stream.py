@@ -18,9 +18,9 @@ from semtoken.engine_tokens.placing import find_text, pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.engine_tokens.top_steps import StepList, TopStep, as_object
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, error_text, raise_error
-from semtoken.payloads.formats.registry import Format, format_named, shape_of_chunk
-from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, StreamEvent, assemble
+from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, Told, error_text, raise_error
+from semtoken.payloads.formats.registry import format_named, shape_of_chunk
+from semtoken.payloads.segments import Payload, PayloadChoice, StreamEvent
 from semtoken.payloads.splice import Document, parse_reply, plain
 from semtoken.results import Distribution
 from semtoken.support.sse import Event, EventReader
@@ -178,10 +178,10 @@ class PayloadStream:
         temperature: float | None = None,
         request: Mapping[str, Any] | None = None,
     ) -> None:
-        self._asked = {} if request is None else as_object(request, "request")
-        self._format = None if format is None else format_named(format)
-        self._temperature = temperature
-        self._shape: Shape | None = None if self._format is None else self._format.shape()
+        asked = {} if request is None else as_object(request, "request")
+        known = None if format is None else format_named(format)
+        self._told = Told(asked, temperature, None if known is None else known.engine)
+        self._shape: Shape | None = None if known is None else known.shape()
         self._events = EventReader()
         self._keepers: dict[int, SegmentKeeper] = {}
         self._failed: SemtokenError | None = None
@@ -247,7 +247,7 @@ class PayloadStream:
         ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
         if len(ended) > 2 and not any(ended[:-1]) and all(len(one.steps) < 2 for one in self._shape.sums.values()):
             raise BackendError(COUNTED)
-        payload = payload_of(self._shape, self._format, self._temperature)
+        payload = self._shape.payload()
         return replace(payload, choices=tuple(map(self._mark_as_cut, payload.choices)))
 
     def choice(self, index: int) -> tuple[PayloadChoice, Distribution]:
@@ -262,8 +262,8 @@ class PayloadStream:
             raise self._failed
         if self._shape is None or index not in self._shape.sums:
             raise InvalidInput(f"The stream holds no choice {index}.")
-        choice = self._mark_as_cut(assemble(self._shape.raw_choice(index), self._shape.ask))
-        return choice, distribution_of(self._shape, self._format, self._temperature, (choice,))
+        choice = self._mark_as_cut(self._shape.choice(index))
+        return choice, self._shape.distribution_of((choice,))
 
     def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
         if choice.index not in self._keepers or self._keepers[choice.index].ended:
@@ -297,7 +297,7 @@ class PayloadStream:
             if shape is None:
                 return []
             self._shape = shape()
-        self._shape.asked = self._asked
+        self._shape.told = self._told
         return [event for delta in self._shape.chunk(chunk) for event in self._take_in(self._shape, delta)]
 
     def _take_in(self, shape: Shape, delta: Delta) -> list[StreamEvent]:
@@ -329,23 +329,6 @@ class PayloadStream:
             raise self._failed
         assert self._shape is not None
         return self._take_in(self._shape, Delta(found.choice, {"answer": found.text}, found.steps, ids=found.ids))
-
-
-def payload_of(shape: Shape, format: Format | None, temperature: float | None) -> Payload:
-    """The payload of everything that a shape has read."""
-    choices = tuple(assemble(raw, shape.ask) for raw in shape.raw_choices())
-    name = shape.formats[shape.engine] if format is None else format.name
-    return Payload(name, shape.model, distribution_of(shape, format, temperature, choices), choices)
-
-
-def distribution_of(
-    shape: Shape, format: Format | None, temperature: float | None, choices: Sequence[PayloadChoice]
-) -> Distribution:
-    """Which distribution the log-probabilities of some choices come from."""
-    engine = shape.engine if format is None else format.engine
-    temperature = shape.temperature(shape.asked) if temperature is None else temperature
-    masked = any(FORBIDDEN in choice.flags for choice in choices)
-    return shape.distribution(engine, temperature, masked=masked)
 
 
 class SegmentKeeper:

@@ -26,7 +26,7 @@ from semtoken.engine_tokens.top_steps import (
     text_or_empty,
 )
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, RawChoice, assemble
 from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
 from semtoken.results import Distribution
 
@@ -35,6 +35,7 @@ Engine: TypeAlias = str
 """The name of an engine, one of those that the shapes have in `formats`."""
 ALL = 1 << 30
 """Stands for all log-probabilities of a step: more than any server gives."""
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,17 @@ class HiddenFields:
     """The request as the client sent it."""
 
 
+class Told(NamedTuple):
+    """What is known of a reply besides what it says itself."""
+
+    request: Reply = NOTHING
+    """The request; empty where it is not known."""
+    temperature: float | None = None
+    """The temperature, where it is known apart from the request."""
+    engine: Engine | None = None
+    """The engine that sent it; recognised by its fields by default."""
+
+
 class Place(NamedTuple):
     """The paths at which the parts of one choice stand in a reply or an event."""
 
@@ -92,9 +104,6 @@ class Growth(NamedTuple):
     """The path of the tokens' ids, where they are listed beside the steps."""
     varying: tuple[Path, ...] = ()
     """The paths of values that differ from event to event and say nothing of the answer."""
-
-
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Delta(NamedTuple):
@@ -289,8 +298,7 @@ class Shape:
         self.post_sampling = False
         """The probabilities are those after the samplers (llama.cpp's `post_sampling_probs`)."""
         self.sums: dict[int, ChoiceSum] = {}
-        self.asked: Reply = {}
-        """The request, if it is known."""
+        self.told = Told()
         self._ids: Counter[str] = Counter()
         """How many chunks name each reply."""
         self._model: str | None = None
@@ -571,7 +579,7 @@ class Shape:
 
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
-        raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(self.asked))
+        raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(self.told.request))
         flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
         if self.counted is not None and len(self.sums) == 1:
             raw = replace(raw, counted=self.counted)
@@ -582,11 +590,24 @@ class Shape:
                 flags.append(f"The reply counts {self.counted} tokens in all choices and lists {listed}: some lack.")
         return replace(raw, flags=(*raw.flags, *flags)) if flags else raw
 
-    def raw_choices(self) -> Iterator[RawChoice]:
-        """All choices, as far as they have been read."""
-        return map(self.raw_choice, sorted(self.sums))
+    def choice(self, index: int) -> PayloadChoice:
+        """The choice with this number in segments, as far as it has been read."""
+        return assemble(self.raw_choice(index), self.ask)
+
+    def payload(self) -> Payload:
+        """All that has been read."""
+        choices = tuple(map(self.choice, sorted(self.sums)))
+        name = self.formats[self.told.engine or self.engine]
+        return Payload(name, self.model, self.distribution_of(choices), choices)
 
     # --- what the numbers are
+
+    def distribution_of(self, choices: Sequence[PayloadChoice]) -> Distribution:
+        """Which distribution the log-probabilities of some choices come from."""
+        request, temperature, engine = self.told
+        temperature = self.temperature(request) if temperature is None else temperature
+        masked = any(FORBIDDEN in choice.flags for choice in choices)
+        return self.distribution(engine or self.engine, temperature, masked=masked)
 
     @property
     def engine(self) -> Engine:

@@ -47,11 +47,6 @@ class GeminiCandidates(Shape):
         return {kind: text for kind, text in found.items() if text}
 
     @classmethod
-    def is_ended(cls, choice: Reply) -> bool:
-        """Whether the reason of its end is given."""
-        return cls.end_of(choice) is not None
-
-    @classmethod
     def end_of(cls, choice: Reply) -> str | None:
         """The reason of the end; enums of Python's client are written with their class."""
         given = either(choice, "finishReason")

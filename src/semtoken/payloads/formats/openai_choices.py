@@ -1,14 +1,22 @@
-"""What OpenAI's two shapes with `choices` have in common, and which engine sent them."""
+"""OpenAI's two shapes with `choices`, and which engine sent them.
+
+Chat completions have `choices[].message` with `choices[].logprobs.content`, in chunks `choices[].delta`; legacy
+completions have `choices[].text` with the lists `choices[].logprobs.{tokens, token_logprobs, top_logprobs}`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
+from semtoken.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, optional
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
+from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import base
+from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
@@ -192,3 +200,157 @@ def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:
     if isinstance(logprobs.get("content"), list):
         values = [item.get("logprob") for item in logprobs["content"] if isinstance(item, dict)]
     return isinstance(values, list) and any(issubclass(kind, np.floating) for kind in set(map(type, values)))
+
+
+REASONING = ("reasoning_content", "reasoning")
+"""Some engines send it under both names."""
+FUNCTION_CALL = -1
+
+
+def _below(*names: str) -> tuple[Path, ...]:
+    """The paths of members of a message or a delta."""
+    return tuple((message, name) for name in names for message in ("message", "delta"))
+
+
+class OpenAIChat(Choices):
+    """The shape of chat completions, of OpenAI and most engines."""
+
+    name = "chat"
+    path = "/chat/completions"
+    formats: ClassVar[Mapping[base.Engine, str]] = {
+        "openai": "openai-chat",
+        "vllm": "vllm-chat",
+        "sglang": "sglang-chat",
+        "llama-cpp": "llama-cpp-chat",
+        "llama-cpp-python": "llama-cpp-python-chat",
+    }
+    ask = '"logprobs": true, "top_logprobs": 20'
+    is_chat = True
+    prompts = ("messages",)
+    top_at = ("top_logprobs",)
+    switch_at = ("logprobs",)
+    divided = True
+    chunk_marks = (("choices", 0, "delta"),)
+    texts: ClassVar[Mapping[SegmentKind, tuple[Path, ...]]] = {
+        "reasoning": _below(*REASONING),
+        "answer": _below("content"),
+        "refusal": _below("refusal"),
+    }
+    showing = (*_below("tool_calls", "function_call", "audio"), ("text",), *((name,) for name in ID_FIELDS))
+    gains = ("delta", "content")
+
+    @classmethod
+    def detects(cls, replies: Sequence[base.Reply]) -> bool:
+        """Whether the first choice of a reply holds a message."""
+        first: base.Reply = next((choice for _, _, choice in cls.choices(replies[0])), {})
+        return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
+
+    @classmethod
+    def requested(cls, body: base.Reply) -> int | None:
+        """The number in `top_logprobs` if `logprobs` is true; else None."""
+        if body.get("top_logprobs") is not None and not body.get("logprobs"):
+            raise InvalidInput("logprobs must be true where top_logprobs are given.")
+        return super().requested({"messages": [], **body})
+
+    def steps(self, choice: base.Reply) -> StepList:
+        """The items of the content; Together's streams give the number of the one token alone."""
+        number, delta = choice.get("logprobs"), choice.get("delta")
+        if not isinstance(number, float | int) or not isinstance(delta, Mapping):
+            return super().steps(choice)
+        token = {"id": delta.get("token_id"), "token": delta.get("content"), "logprob": number}
+        return steps_from_items([token] if delta.get("content") else [], "logprobs")
+
+    def apart(self, choice: base.Reply) -> Mapping[SegmentKind, StepList]:
+        """Those of a refusal and of the reasoning, which have lists of their own."""
+        logprobs = choice.get("logprobs")
+        named = logprobs.items() if isinstance(logprobs, Mapping) else ()
+        return {
+            ITEM_LISTS[name]: steps_from_items(items, f"logprobs.{name}")
+            for name, items in named
+            if name in ITEM_LISTS and name != "content" and items is not None
+        }
+
+    def calls(self, choice: base.Reply) -> Mapping[int, tuple[str, str]]:
+        """The calls of tools, whose pieces come in any order, and of a function."""
+        calls: dict[int, tuple[str, str]] = {}
+        message = as_object(choice.get("message", choice.get("delta")) or {}, "message")
+        if message.get("function_call") is not None:
+            calls[FUNCTION_CALL] = call_of(message["function_call"], "message.function_call")
+        for i, tool in enumerate(as_list(message.get("tool_calls") or (), "message.tool_calls")):
+            here = f"message.tool_calls[{i}]"
+            entry = as_object(tool, here)
+            name, arguments = call_of(entry.get("function", entry.get("custom", {})), here)
+            at = as_id(entry.get("index", i), f"{here}.index")
+            before = calls.get(at, ("", ""))
+            calls[at] = (before[0] + name, before[1] + arguments)
+        return calls
+
+
+def call_of(function: Any, where: str) -> tuple[str, str]:
+    """The name and arguments of a tool call, or the pieces of them in a chunk."""
+    found = as_object({} if function is None else function, where)
+    arguments = found.get("arguments", found.get("input"))
+    return text_or_empty(found.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
+
+
+ECHO = (
+    "The reply repeats the prompt and does not say where the answer begins: ask without `echo`, or for the usage too "
+    '("stream_options": {"include_usage": true}).'
+)
+
+
+class OpenAICompletions(Choices):
+    """The shape of legacy completions, of OpenAI and most engines."""
+
+    name = "completions"
+    path = "/completions"
+    formats: ClassVar[Mapping[base.Engine, str]] = {
+        "openai": "openai-completions",
+        "vllm": "vllm-completions",
+        "sglang": "sglang-completions",
+        "llama-cpp": "llama-cpp-completions",
+        "llama-cpp-python": "llama-cpp-python-completions",
+    }
+    ask = '"logprobs": 5 or more'
+    one_segment = True
+    prompts = ("prompt",)
+    top_at = ("logprobs",)
+    marks = (("choices",),)
+    chunk_marks = (("choices", 0, "text"),)
+    texts = {"answer": (("text",),)}  # noqa: RUF012
+    showing = (("message",), *((name,) for name in ID_FIELDS))
+    gains = ("text",)
+
+    @classmethod
+    def requested(cls, body: base.Reply) -> int | None:
+        """The number in `logprobs`: how many log-probabilities for each token the client asked for."""
+        return base.count_of(body.get("logprobs"), "logprobs")
+
+    @classmethod
+    def obstacle(cls, body: base.Reply) -> str | None:
+        """The reason why a reply cannot be scored: the request asks for the prompt to be repeated."""
+        if not body.get("echo"):
+            return None
+        return "With echo the reply repeats the prompt; ask without it to have the answer scored."
+
+    def raw_choice(self, index: int) -> RawChoice:
+        """One of the choices so far, without the prompt that it may repeat."""
+        choice = super().raw_choice(index)
+        if choice.steps.missing[:1] != (0,):
+            return choice
+        steps, text = _without_echo(choice.steps, choice.texts.get("answer", ""), self.counted)
+        return replace(choice, steps=steps, texts={"answer": text}, flags=())
+
+
+def _without_echo(steps: StepList, text: str, written: int | None) -> tuple[StepList, str]:
+    """The answer alone, of a reply that repeats the prompt (`echo`): its first token has no log-probability."""
+    if written is None:
+        return steps._replace(missing=(), fault=ECHO), text
+    prompt = len(steps.steps) - written
+    if prompt <= 0:
+        return steps, text
+    kept = steps.steps[prompt:]
+    missing = tuple(i - prompt for i in steps.missing if i >= prompt)
+    spelled = text_of_pieces(pieces_of(kept))  # with a terminator, which the text lacks
+    length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
+    return StepList(kept, missing), spelled[:length] or text

@@ -11,8 +11,7 @@ from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, as_text, optional, text_or_empty
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import base
-from semtoken.payloads.formats.openai_chat import call_of
-from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
+from semtoken.payloads.formats.openai_choices import VLLM_FIELDS, call_of
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Path, Replace
 

@@ -13,8 +13,7 @@ from semtoken.payloads.formats.clients import AISDKResult, LangChainMessage
 from semtoken.payloads.formats.gemini import GeminiCandidates
 from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
 from semtoken.payloads.formats.ollama import OllamaChat, OllamaGenerate
-from semtoken.payloads.formats.openai_chat import OpenAIChat
-from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.sglang import SGLangGenerate
 from semtoken.payloads.formats.tgi import TGIGenerate, TGIStream
@@ -116,7 +115,7 @@ def shape_at(path: str) -> type[Shape] | None:
     """The shape in which servers answer at a path; None if there is none.
 
     >>> shape_at("/openai/deployments/x/chat/completions"), shape_at("/v1/embeddings")
-    (<class 'semtoken.payloads.formats.openai_chat.OpenAIChat'>, None)
+    (<class 'semtoken.payloads.formats.openai_choices.OpenAIChat'>, None)
     """
     return next(iter(shapes_at(path)), None)
 
@@ -136,31 +135,35 @@ def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     InvalidInput
         The reply has none of the known shapes.
     """
-    for shape in known_shapes():
-        if shape.detects(replies):
-            return shape
-    raise _unknown("reply", replies[0])
+    found = _shape_of(replies)
+    if found is None:
+        raise _unknown("reply", replies[0])
+    return found
 
 
-def reply_within(value: Reply) -> Reply:
-    """The reply that stands in a value under some name, as in `{"data": REPLY}` or a list of it alone; the value itself
-    if it is a reply, or holds none or several.
+def _shape_of(replies: Sequence[Reply]) -> type[Shape] | None:
+    return next((shape for shape in known_shapes() if shape.detects(replies)), None)
+
+
+def reply_within(value: Reply) -> tuple[Reply, type[Shape] | None]:
+    """The reply that stands in a value under some name, as in `{"data": REPLY}` or a list of it alone, with its shape;
+    the value itself if it is a reply, or holds none or several.
     """
-    if not is_reply(value):
-        members = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in value.values()]
-        found = [one for one in members if isinstance(one, Mapping) and is_reply(one)]
-        return found[0] if len(found) == 1 else value
-    return value
+    if shape := _shape_of([value]):
+        return value, shape
+    members = (one[0] if isinstance(one, list) and len(one) == 1 else one for one in value.values())
+    found = [(one, shape) for one in members if isinstance(one, Mapping) and (shape := _shape_of([one]))]
+    return found[0] if len(found) == 1 else (value, None)
 
 
 def is_reply(value: Reply) -> bool:
     """Whether some shape knows it."""
-    return any(shape.detects([value]) for shape in known_shapes())
+    return _shape_of([value]) is not None
 
 
 def is_whole(value: Reply) -> bool:
     """Whether it is a reply whose choices have all ended."""
-    shape = next((shape for shape in known_shapes() if shape.detects([value])), None)
+    shape = _shape_of([value])
     places = (shape.places(value) if shape is not None else None) or ()
     return bool(places) and all(place.ended for place in places)
 

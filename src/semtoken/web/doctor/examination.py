@@ -10,7 +10,7 @@ from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import score_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
-from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.payloads.formats.openai_choices import OpenAICompletions
 from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
