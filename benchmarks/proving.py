@@ -50,7 +50,7 @@ def proving(backend: Any, ways: tuple[str, ...], repeats: int) -> tuple[int, flo
 
 def measured(model: str, repeats: int) -> dict[str, tuple[int, float]]:
     """Loading and all uses of one model, in this process."""
-    from semtoken.backends.load import load_backend
+    from semtoken.backends import load_backend
 
     backend = load_backend("transformers", model)
     loading = process_time()

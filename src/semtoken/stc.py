@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from semtoken.backends import load_backend
 from semtoken.backends.base import Backend, Decoding, Prompt, Response, require_readings
-from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of
 from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold

@@ -15,8 +15,8 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 import semtoken as st
 from semtoken.almanac import load_questions
+from semtoken.backends import load_backend
 from semtoken.backends.base import Backend, Decoding
-from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import end_ids
 from semtoken.backends.transformers import TransformersBackend, cache
 from semtoken.errors import InvalidInput, ModelError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from transformers import GenerationConfig
 
 import semtoken as st
+from semtoken.backends.base import Decoding
 from semtoken.backends.transformers import TransformersBackend
 from semtoken.backends.transformers.proof import Proof
 from semtoken.errors import BackendError, ModelError
@@ -165,8 +167,19 @@ class TestStates:
         if "suppress_tokens" in setting:
             with torch.no_grad():
                 backend.model.lm_head.weight[7] = 3 * backend.model.lm_head.weight.abs().max()
-            answers = backend.generate(PROMPTS, st.backends.base.Decoding(max_new_tokens=8))
+            answers = backend.generate(PROMPTS, Decoding(max_new_tokens=8))
             assert all(7 not in answer.token_ids for answer in answers)
+
+    def test_threads_of_a_model_whose_settings_ask_for_several_answers(self) -> None:
+        backend = backend_of("Llama")
+        settings, seen = backend.model.generation_config, list[int]()
+        settings.num_return_sequences = 3
+        expected = [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))]
+        backend.model.register_forward_hook(lambda *_: seen.append(settings.num_return_sequences))
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: backend.generate(PROMPTS, Decoding(max_new_tokens=8)), range(8)))
+        assert [[one.token_ids for one in answers] for answers in found] == [expected] * 8
+        assert set(seen) == {3}, "the settings of the model were changed meanwhile"
 
     def test_a_generation_config_that_is_given_is_followed(self) -> None:
         stc = st.STC(tiny_model("Llama"), tiny.byte_level_bpe())

@@ -176,7 +176,7 @@ def test_choices_are_those_of_the_library() -> None:
 
 def test_every_choice_is_taken_by_the_library() -> None:
     """The names are those of what the library knows how to do, not a list beside it."""
-    from semtoken.backends.load import BACKENDS
+    from semtoken.backends import BACKENDS
     from semtoken.calibration.curves import FITS
     from semtoken.scoring.rules import EQUALITIES, PRESETS
 

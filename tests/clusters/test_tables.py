@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from semtoken import TokenClusters
-from semtoken.backends.load import load_backend
+from semtoken.backends import load_backend
 from semtoken.clustering import cluster_tokens
 from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError, VocabularyError

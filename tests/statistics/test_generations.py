@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import semtoken as st
 from semtoken.backends.transformers import cache
-from semtoken.backends.transformers.draws import SeededDraws, depth_of, draw_key, drawn_places
+from semtoken.backends.transformers.draws import depth_of, draw, draw_key, drawn_places
 from semtoken.backends.transformers.inside import layer_at
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.results.generation import Generation
@@ -208,11 +208,16 @@ def test_nan_is_refused_with_its_step() -> None:
         sampled(stc)
 
 
+def streams(seed: int, count: int) -> list[np.random.Generator]:
+    """The random numbers of so many answers."""
+    return [np.random.default_rng([seed, row]) for row in range(count)]
+
+
 def test_draws_follow_the_distribution_at_the_temperature() -> None:
     logits = torch.tensor([2.0, 1.0, -torch.inf, 0.0, 0.5])
     count = 6_000
-    draws = SeededDraws([[0, row] for row in range(count)], temperature=0.7)
-    frequency = np.bincount(draws(logits.repeat(count, 1)).numpy(), minlength=5) / count
+    drawn = draw(logits.repeat(count, 1), streams(0, count), temperature=0.7)
+    frequency = np.bincount(drawn.numpy(), minlength=5) / count
     expected = (logits / 0.7).softmax(-1).numpy()
     assert frequency[2] == 0.0
     np.testing.assert_allclose(frequency, expected, atol=4 * np.sqrt(0.25 / count))
@@ -246,8 +251,7 @@ def test_rounding_of_logits_changes_next_to_no_draw() -> None:
     for first in range(0, 2000, rows):
         logits = torch.randn(rows, size, generator=generator) * 3
         both = logits, logits + torch.randn(rows, size, generator=generator) * 1e-5
-        keys = [[first, row] for row in range(rows)]
-        one, other = (SeededDraws(keys, 1.0)(which) for which in both)
+        one, other = (draw(which, streams(first, rows), 1.0) for which in both)
         changed += int((one != other).sum())
         numbers = torch.rand(rows, 1, generator=generator, dtype=torch.float64)
         one, other = (torch.searchsorted(which.softmax(-1).double().cumsum(-1), numbers) for which in both)
@@ -257,9 +261,8 @@ def test_rounding_of_logits_changes_next_to_no_draw() -> None:
 
 
 def test_successive_draws_of_a_stream_are_independent() -> None:
-    draws = SeededDraws([[3, row] for row in range(4000)], temperature=1.0)
-    logits = torch.zeros(4000, 2)
-    first, second = draws(logits).numpy(), draws(logits).numpy()
+    logits, own = torch.zeros(4000, 2), streams(3, 4000)
+    first, second = (draw(logits, own, temperature=1.0).numpy() for _ in range(2))
     assert abs(np.corrcoef(first, second)[0, 1]) < 4 / np.sqrt(4000)
 
 
@@ -271,14 +274,13 @@ def test_keys_of_different_samples_prompts_and_seeds_differ() -> None:
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_temperatures_are_refused(temperature: float) -> None:
     with pytest.raises(InvalidInput, match="temperature must be a positive number"):
-        SeededDraws([[0]], temperature)
+        draw(torch.zeros(1, 2), streams(0, 1), temperature)
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-300, 5e-324])
 def test_the_smallest_temperatures_take_the_best_token(temperature: float) -> None:
     logits = torch.randn(50, 30, generator=torch.Generator().manual_seed(0)) * 5
-    draws = SeededDraws([[0, row] for row in range(50)], temperature)
-    assert torch.equal(draws(logits), logits.argmax(-1))
+    assert torch.equal(draw(logits, streams(0, 50), temperature), logits.argmax(-1))
 
 
 @pytest.mark.parametrize("name", ["n_samples", "batch_size", "max_new_tokens", "top_k"])

@@ -18,8 +18,8 @@ from typing import get_args
 
 import torch
 
+from semtoken.backends import load_backend
 from semtoken.backends.base import Backend
-from semtoken.backends.load import load_backend
 from semtoken.choices import Reading
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end

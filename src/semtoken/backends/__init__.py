@@ -6,15 +6,14 @@
 
 base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `Decoding` (`Step` and `Observer` are in
                  `semtoken.observers.steps`)
-load.py          a backend by name, for `--backend`
 prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length
 scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
 pace.py          how much of a long prompt is read between two steps of other answers
 detokenize.py    the text of an answer as its tokens come
 transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),
-                 inside.py (states and attention), cache.py (prompts read once), trees.py (several prompts in one
-                 pass), growing.py (trees read further and further), joining.py (answers that begin and end one by
-                 one), draws.py (sampling), recorder.py (`Recorder`)
+                 inside.py (states and attention), cache.py (prompts read once), trees.py (several texts in one
+                 pass, or read further and further), joining.py (answers that begin and end one by one), draws.py
+                 (sampling), recorder.py (`Recorder`)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores
                  come back)
@@ -29,6 +28,63 @@ Other measurements than scores are observers too: `semtoken.statistics.decoding`
 
 from __future__ import annotations
 
-from semtoken.backends.load import BACKENDS, load_backend
+from pathlib import Path
+from typing import Any, get_args
+
+from semtoken.backends.base import Backend
+from semtoken.choices import BackendName
+from semtoken.models.sources import resolve
+from semtoken.support.inputs import one_of
 
 __all__ = ["BACKENDS", "load_backend"]
+
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+
+
+def load_backend(
+    name: str,
+    model: str | Path = "almanac",
+    *,
+    device: str | None = None,
+    dtype: Any = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    **options: Any,
+) -> Backend:
+    """Load a model with one of the engines that semtoken knows.
+
+    Parameters
+    ----------
+    name : {"transformers", "vllm", "llama-cpp"}
+        The engine.
+    model
+        As in `STC.from_pretrained`; for llama.cpp a GGUF file, or a fetched model that was made from one.
+    device, dtype, revision, trust_remote_code
+        As in `STC.from_pretrained`. llama.cpp reads none of them.
+    **options
+        Of the engine: transformers' `from_pretrained`, `vllm.LLM`, or `llama_cpp.Llama`.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such engine, or it takes no such option.
+    MissingExtra
+        The engine is not installed.
+    ModelError
+        There is no such model, or it cannot be loaded.
+    """
+    one_of("backend", name, BACKENDS)
+    source = resolve(model)
+    if name == "llama-cpp":
+        from semtoken.backends.llama_cpp import load_llama_cpp
+
+        return load_llama_cpp(source.gguf, **options)
+    common = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
+    if name == "vllm":
+        from semtoken.backends.vllm.model import load_vllm
+
+        return load_vllm(source.path, device=device, **common, **options)
+    from semtoken.backends.transformers.loading import load_transformers
+
+    name_or_path, file = source.pretrained
+    return load_transformers(name_or_path, device=device, **common, **file, **options)

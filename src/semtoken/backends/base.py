@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from semtoken.errors import BackendError, InvalidInput
@@ -93,6 +94,26 @@ class Arrival:
     """How its answer is generated: `n` must be 1, and there can be no `options`."""
     is_wanted: Callable[[], bool] = lambda: True
     """Asked before more of its prompt is read; an answer that is not wanted any more ends without a token."""
+
+
+class OwnTokens:
+    """The members of a backend that follow from its tokenizer."""
+
+    tokenizer: Any
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the tokenizer."""
+        return Vocabulary.from_tokenizer(self.tokenizer)
+
+    @cached_property
+    def newlines(self) -> frozenset[int]:
+        """Every token whose text contains a newline: the paper's prompts end an answer there."""
+        return frozenset(token for token, text in enumerate(self.vocabulary.texts) if "\n" in text)
+
+    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
+        vocabulary.require_same(self.vocabulary)
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ row at a time, so `logits_all=True` is not needed. Tested with llama-cpp-python 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Decoding, Prompt, require_readings
-from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.base import Decoding
 from semtoken.backends.one_by_one import OneByOne
-from semtoken.backends.prompts import as_decodings, draw_key
+from semtoken.backends.prompts import draw_key
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch, one_line_of
 from semtoken.models.gguf import check_header
-from semtoken.observers.steps import Completion, Observer, finish
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 from semtoken.tokens.stopwords import english_stopwords
@@ -108,6 +106,9 @@ class LlamaTokenizer:
 class LlamaCppBackend(OneByOne):
     """A `llama_cpp.Llama`; see `semtoken.backends.base.Backend`. Prompts are answered one after the other.
 
+    `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further tokens
+    that end an answer.
+
     Parameters
     ----------
     llama
@@ -116,6 +117,7 @@ class LlamaCppBackend(OneByOne):
 
     name = "llama-cpp"
     _remedy = "Shorten the prompt or load the model with a larger n_ctx."
+    _last_is_read = 1
 
     def __init__(self, llama: Any) -> None:
         self.model = llama
@@ -151,64 +153,28 @@ class LlamaCppBackend(OneByOne):
         """Raise `VocabularyMismatch` unless the model's tokens are spelled as those of the vocabulary."""
         check_spelling(self.model, vocabulary)
 
-    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-        """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
-        self._encoded(prompts, 1)
+    def _check_decoding(self, decoding: Decoding) -> None:
+        """All settings can be followed."""
 
-    def generate(
-        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
-    ) -> list[Completion]:
-        """Answer each prompt; see `Backend.generate`.
+    @cached_property
+    def _ends(self) -> frozenset[int]:  # type: ignore[override]
+        llama_cpp, own = require("llama_cpp", extra="llama-cpp"), _vocabulary(self.model)
+        return frozenset(i for i in range(self.model.n_vocab()) if llama_cpp.llama_vocab_is_eog(own, i))
 
-        `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further
-        tokens that end an answer.
+    def _stop_ids(self, decoding: Decoding) -> frozenset[int]:
+        return super()._stop_ids(decoding) | set(decoding.options.get("stop_token_ids", ()))
 
-        Raises
-        ------
-        InvalidInput
-            An empty prompt, one that leaves no room for an answer, or chat messages that cannot be rendered.
-        BackendError
-            An observer reads what this engine does not give.
-        """
-        require_readings(self, observers)
-        decodings = as_decodings(decoding, len(prompts))
-        completions: list[Completion] = []
-        for ids, each in zip(self._encoded(prompts, 1), decodings, strict=True):
-            for sample in range(each.n):
-                completions.append(self._generate_one(ids, each, sample, len(completions), observers))
-        return completions
-
-    def _generate_one(
-        self, prompt: list[int], decoding: Decoding, sample: int, answer: int, observers: Sequence[Observer]
-    ) -> Completion:
-        llama_cpp = require("llama_cpp", extra="llama-cpp")
+    def _tokens(self, prompt: list[int], decoding: Decoding, sample: int) -> Iterator[tuple[int, FloatArray]]:
         options: dict[str, Any] = {"temp": decoding.temperature}
         if decoding.temperature > 0:
             options |= {"top_k": decoding.top_k, "top_p": decoding.top_p, "min_p": decoding.min_p}
-        options |= decoding.options
-        stop_ids = set(options.pop("stop_token_ids", ()))
-        if decoding.stop_at_newline:
-            stop_ids |= self._newlines
-        limit = min(decoding.max_new_tokens, self.model.n_ctx() - len(prompt))
-        text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
+        options |= {name: value for name, value in decoding.options.items() if name != "stop_token_ids"}
         if decoding.seed is not None:
             key = draw_key(decoding.seed, prompt, sample)
             self.model.set_seed(int(np.random.default_rng(key).integers(2**31)))
         self.model.reset()
-        ids: list[int] = []
-        stopped = False
         for token in self.model.generate(prompt, **options):
-            ids.append(int(token))
-            ends = token in stop_ids or bool(llama_cpp.llama_vocab_is_eog(_vocabulary(self.model), token))
-            ended = self._show(answer, ids[-1], self._logits(), observers, ends=ends)
-            if text is not None:
-                text.add(ids[-1])
-            stopped = ended or ends or (text is not None and text.stopped)
-            if stopped or len(ids) >= limit:
-                break
-        completion = Completion(ids, truncated=not stopped)
-        finish(answer, completion, observers)
-        return completion
+            yield int(token), self._logits()
 
     def _begin(self) -> Callable[[Sequence[int]], FloatArray]:
         self.model.reset()

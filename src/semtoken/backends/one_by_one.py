@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import Decoding, Prompt, Response, require_readings
-from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, newline_ids
+from semtoken.backends.base import Decoding, OwnTokens, Prompt, Response, require_readings
+from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, log_normalizers
-from semtoken.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from semtoken.clusters import TokenClusters
@@ -24,27 +23,23 @@ if TYPE_CHECKING:
 Logits: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
-class OneByOne(ABC):
+class OneByOne(OwnTokens, ABC):
     """A `Backend` of an engine that reads tokens and gives the logits behind the last one.
 
     A subclass has the attributes below without a value, and says in `_begin` how tokens are read. Its answers are
-    greedy, unless it brings `check` and `generate` of its own.
+    greedy, unless it says in `_tokens` how else they are chosen.
     """
 
     name: ClassVar[str]
     model: Any
-    tokenizer: Any
     _ends: frozenset[int]
     """Tokens that end an answer."""
     distribution: Distribution = "raw"
     gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
     _remedy: ClassVar[str] = "Shorten the prompt."
     """What helps where the model cannot read as much."""
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the tokenizer."""
-        return Vocabulary.from_tokenizer(self.tokenizer)
+    _last_is_read: ClassVar[int] = 0
+    """1 if the engine reads the last token of an answer, too, and needs room for it."""
 
     @property
     def max_length(self) -> int | None:
@@ -61,13 +56,13 @@ class OneByOne(ABC):
         which are valid until it is called again.
         """
 
-    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
-        vocabulary.require_same(self.vocabulary)
-
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
-        self._encoded(prompts)
+        self._encoded(prompts, self._last_is_read)
+        self._check_decoding(decoding)
+
+    def _check_decoding(self, decoding: Decoding) -> None:
+        """Raise `BackendError` for settings that cannot be followed."""
         if decoding.n > 1 or decoding.temperature > 0 or decoding.options or decoding.stop_strings:
             raise BackendError(
                 f"The {self.name} backend decodes greedily, one answer a prompt. Use transformers for the rest."
@@ -87,28 +82,44 @@ class OneByOne(ABC):
         """
         require_readings(self, observers)
         decodings = as_decodings(decoding, len(prompts))
+        encoded = self._encoded(prompts, self._last_is_read)
         for each in decodings:
-            self.check(prompts, each)
-        return [
-            self._answer(answer, ids, each, observers)
-            for answer, (ids, each) in enumerate(zip(self._encoded(prompts), decodings, strict=True))
-        ]
+            self._check_decoding(each)
+        wanted = [(ids, each, n) for ids, each in zip(encoded, decodings, strict=True) for n in range(each.n)]
+        return [self._answer(answer, *one, observers) for answer, one in enumerate(wanted)]
 
-    def _answer(self, answer: int, prompt: list[int], decoding: Decoding, observers: Sequence[Observer]) -> Completion:
-        stops = self._ends | self._newlines if decoding.stop_at_newline else self._ends
-        limit = decoding.max_new_tokens
+    def _answer(
+        self, answer: int, prompt: list[int], decoding: Decoding, sample: int, observers: Sequence[Observer]
+    ) -> Completion:
+        limit, stop_ids = decoding.max_new_tokens, self._stop_ids(decoding)
         if self.max_length is not None:
-            limit = min(limit, self.max_length - len(prompt) + 1)  # the last token need not be read
-        read, ids, unread, stopped = self._begin(), list[int](), prompt, False
-        while not stopped and len(ids) < limit:
-            logits = read(unread)
-            token = int(logits.argmax())
+            limit = min(limit, self.max_length - len(prompt) + 1 - self._last_is_read)
+        text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
+        ids, stopped = list[int](), False
+        for token, logits in self._tokens(prompt, decoding, sample):
             ids.append(token)
-            unread, stopped = [token], token in stops
+            stopped = token in stop_ids
             stopped = self._show(answer, token, logits, observers, ends=stopped) or stopped
+            if text is not None:
+                text.add(token)
+                stopped = stopped or text.stopped
+            if stopped or len(ids) >= limit:
+                break
         completion = Completion(ids, truncated=not stopped)
         finish(answer, completion, observers)
         return completion
+
+    def _stop_ids(self, decoding: Decoding) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return self._ends | self.newlines if decoding.stop_at_newline else self._ends
+
+    def _tokens(self, prompt: list[int], decoding: Decoding, sample: int) -> Iterator[tuple[int, Logits]]:
+        """The tokens of an answer, without end, each with the logits that it was chosen from."""
+        read, unread = self._begin(), prompt
+        while True:
+            logits = read(unread)
+            unread = [int(logits.argmax())]
+            yield unread[0], logits
 
     def read(
         self,
@@ -144,10 +155,6 @@ class OneByOne(ABC):
                     unread = [token]
                     found[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
         return found
-
-    @cached_property
-    def _newlines(self) -> frozenset[int]:
-        return frozenset(newline_ids(self.vocabulary))
 
     def _show(
         self, answer: int, token: int, logits: Logits, observers: Sequence[Observer], *, ends: bool = False

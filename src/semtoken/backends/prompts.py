@@ -34,7 +34,6 @@ __all__ = [
     "end_token_ids",
     "in_batches_by_length",
     "is_ids",
-    "newline_ids",
     "pad",
     "padding_id",
     "prompt_text",
@@ -292,11 +291,6 @@ def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
     if stop_ids:
         return min(stop_ids)
     raise VocabularyError("The tokenizer has neither a padding nor an end-of-sequence token; set tokenizer.pad_token.")
-
-
-def newline_ids(vocabulary: Vocabulary) -> list[int]:
-    """Every token whose text contains a newline: the paper's prompts end an answer there."""
-    return [token for token, text in enumerate(vocabulary.texts) if "\n" in text]
 
 
 def answer_length(

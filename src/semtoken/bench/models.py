@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError
 
+from semtoken.backends import load_backend
 from semtoken.backends.base import Backend, Prompt
-from semtoken.backends.load import load_backend
 from semtoken.bench.settings import ModelSettings, RunSettings
 from semtoken.bench.storage import columns_of
 from semtoken.errors import BackendError, ModelError, one_line_of

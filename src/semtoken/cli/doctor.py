@@ -109,7 +109,7 @@ def doctor(
 
 def _examine_model(model: str, revision: str | None, as_json: bool) -> None:
     """Load a model of transformers, and show which ways of reading it are equal to a plain pass."""
-    from semtoken.backends.load import load_backend
+    from semtoken.backends import load_backend
     from semtoken.backends.transformers import TransformersBackend
 
     backend = load_backend("transformers", model, revision=revision)

@@ -32,49 +32,45 @@ ROWS = 16
 fast."""
 
 
-class SeededDraws:
-    """Draws one token for each answer of a batch; the draw does not depend on the rest of the batch, apart from
-    rounding.
+def draw(
+    logits: torch.Tensor, streams: Sequence[np.random.Generator], temperature: float, warpers: Sequence[Any] = ()
+) -> torch.Tensor:
+    """Draw one token from each row of logits [B, V]; apart from rounding, a draw does not depend on the other rows.
 
     Every answer has its own stream of random numbers, a few of which choose a token (`drawn_places`). Two batches may
     differ in the last bits of their logits; that changes a token about as rarely as it changes the probabilities.
 
     Parameters
     ----------
-    keys
-        One list of integers for each answer; equal keys, equal draws. Or the answer's stream of random numbers itself.
+    logits
+        Of the next tokens, [B, V].
+    streams
+        The random numbers of each answer.
     temperature
         The logits are divided by it.
     warpers
         Logits processors of transformers that leave tokens out (top-k, top-p, ...), applied after the temperature.
+
+    Returns
+    -------
+    torch.Tensor
+        Ids, [B].
     """
-
-    def __init__(
-        self, keys: Sequence[Sequence[int] | np.random.Generator], temperature: float, warpers: Sequence[Any] = ()
-    ) -> None:
-        if not 0 < temperature < float("inf"):
-            raise InvalidInput(f"temperature must be a positive number, got {temperature!r}.")
-        self._streams = [np.random.default_rng(key) for key in keys]
-        self._temperature = temperature
-        self._warpers = warpers
-
-    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits [B, V] -> ids [B]."""
-        depth = depth_of(logits.shape[1])
-        drawn = np.array([stream.random(depth) for stream in self._streams]).reshape(-1, depth)
-        numbers = torch.from_numpy(drawn).to(logits.device)
-        some = ROWS if logits.device.type == "cpu" else len(logits)
-        parts = zip(torch.split(logits, some), torch.split(numbers, some), strict=True)
-        return torch.cat([self._draw_tokens(*part) for part in parts])
-
-    def _draw_tokens(self, logits: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """The token of each row."""
-        scaled = logits.float()
+    if not 0 < temperature < float("inf"):
+        raise InvalidInput(f"temperature must be a positive number, got {temperature!r}.")
+    depth = depth_of(logits.shape[1])
+    drawn = np.array([stream.random(depth) for stream in streams]).reshape(-1, depth)
+    numbers = torch.from_numpy(drawn).to(logits.device)
+    some = ROWS if logits.device.type == "cpu" else len(logits)
+    found = []
+    for part, places in zip(torch.split(logits, some), torch.split(numbers, some), strict=True):
+        scaled = part.float()
         scaled = scaled - scaled.amax(-1, keepdim=True)  # from the best, so that none overflows
-        scaled /= max(self._temperature, torch.finfo(scaled.dtype).tiny)
-        for warper in self._warpers:
+        scaled /= max(temperature, torch.finfo(scaled.dtype).tiny)
+        for warper in warpers:
             scaled = warper(None, scaled)
-        return drawn_places(scaled.exp_(), numbers)
+        found.append(drawn_places(scaled.exp_(), places))
+    return torch.cat(found)
 
 
 def depth_of(size: int) -> int:
@@ -183,8 +179,8 @@ def drawn_tokens(
             groups.setdefault(answer.settings, []).append(row)
     for (temperature, top_p, top_k, min_p), rows in groups.items():
         streams = [stream for row in rows if (stream := answers[row].stream) is not None]
-        draws = SeededDraws(streams, temperature, _warpers(top_p, top_k, min_p))
-        yield rows, draws(logits if len(rows) == len(logits) else logits[rows])
+        mine = logits if len(rows) == len(logits) else logits[rows]
+        yield rows, draw(mine, streams, temperature, _warpers(top_p, top_k, min_p))
 
 
 def _key(decoding: Decoding, prompt: Sequence[int], sample: int) -> list[int]:

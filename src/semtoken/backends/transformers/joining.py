@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,14 @@ from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of, shared_beginning
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
-from semtoken.backends.transformers.observe import BatchRow
-from semtoken.backends.transformers.passes import Passes, cache_of
+from semtoken.backends.transformers.observe import BatchRow, show_tokens
+from semtoken.backends.transformers.passes import cache_of
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
-from semtoken.observers.steps import Completion, Observer, Step, finish, show
-from semtoken.support.arrays import as_rows
+from semtoken.observers.steps import Completion, Observer, finish
 from semtoken.support.extras import require
-from semtoken.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from semtoken.backends.transformers.model import TransformersBackend
 
 require("torch", extra="transformers")
 
@@ -102,25 +103,6 @@ class _WaitingAnswer:
         return len(ids) - self._shared
 
 
-class ReadsRows(Protocol):
-    """The part of a backend that `JoiningRows` calls to read tokens; `TransformersBackend` is one."""
-
-    last_prompt: SharedPrefix | None
-    """What was read last, for prompts that begin in the same way."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the model."""
-
-    @property
-    def reads_trees(self) -> bool:
-        """Whether the model can read several prompts in one pass as a tree of tokens."""
-
-    @property
-    def passes(self) -> Passes:
-        """How the model is called."""
-
-
 class JoiningRows:
     """The answers that are being written together, which others can join at any step.
 
@@ -134,11 +116,10 @@ class JoiningRows:
         Watches the model for them.
     """
 
-    def __init__(self, backend: ReadsRows, observers: Sequence[Observer], inside: Inside) -> None:
+    def __init__(self, backend: TransformersBackend, observers: Sequence[Observer], inside: Inside) -> None:
         self._backend = backend
         self._observers = observers
         self._inside = inside
-        self._size = backend.vocabulary.size
         self._running: _Together | None = None
         self._waiting: list[_WaitingAnswer] = []
         self._pace = Pace()
@@ -244,20 +225,12 @@ class JoiningRows:
     def _choose(self, part: _Together) -> list[int]:
         """Choose the next tokens and show the step; returns which rows go on."""
         rows = [row for row, _ in part.rows]
-        tokens = chosen_tokens(part.logits[:, : self._size], [choices for _, choices in part.rows])
-        step = Step(
-            answers=[row.answer for row in rows],
-            tokens=tokens,
-            size=self._size,
-            logits=as_rows(part.logits),
-            rows=range(len(rows)),
-            ends=[token in row.stop_ids for row, token in zip(rows, tokens, strict=True)],
-            **part.inside,
-        )
-        ended = show(step, self._observers)
+        vocabulary, places = self._backend.vocabulary, range(len(rows))
+        tokens = chosen_tokens(part.logits[:, : vocabulary.size], [choices for _, choices in part.rows])
+        ended = show_tokens(rows, tokens, part.logits, places, vocabulary, self._observers, part.inside)
         going_on = []
-        for place, (row, token) in enumerate(zip(rows, tokens, strict=True)):
-            if completion := row.completed(token, self._backend.vocabulary, ended):
+        for place, row, token in zip(places, rows, tokens, strict=True):
+            if completion := row.completed(token, vocabulary, ended):
                 finish(row.answer, completion, self._observers)
             else:
                 going_on.append(place)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import Arrival, Decoding, Prompt, Response, require_readings
+from semtoken.backends.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.backends.prompts import (
     PaddedBatch,
     as_decodings,
@@ -21,7 +21,6 @@ from semtoken.backends.prompts import (
     end_token_ids,
     in_batches_by_length,
     is_ids,
-    newline_ids,
     pad,
     padding_id,
 )
@@ -41,10 +40,9 @@ from semtoken.backends.transformers.inside import (
     without_runner,
 )
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
-from semtoken.backends.transformers.observe import BatchRow, StepWatch
+from semtoken.backends.transformers.observe import BatchRow, StepWatch, write_plainly
 from semtoken.backends.transformers.passes import CACHE, Passes, cache_of
-from semtoken.backends.transformers.plain import write_plainly
-from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each
+from semtoken.backends.transformers.proof import Proof, generate_inputs
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import (
@@ -80,7 +78,7 @@ NOT_BEAMS = (
 )
 
 
-class TransformersBackend:
+class TransformersBackend(OwnTokens):
     """A causal language model of transformers with its tokenizer; see `semtoken.backends.base.Backend`.
 
     Parameters
@@ -204,10 +202,6 @@ class TransformersBackend:
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
         """The clusters cached for this model, or computed and cached."""
         return clusters_for_model(self.model, self.vocabulary, progress=progress)
-
-    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
-        vocabulary.require_same(self.vocabulary)
 
     @property
     def _columns(self) -> int:
@@ -420,7 +414,7 @@ class TransformersBackend:
         with watch.watching(self.model):
             while True:
                 drawing = [Sampling(choices, self.vocabulary.size)] * any(one.settings for one in choices)
-                with _refused_options(watch), one_answer_each(self.model):  # all rows are there
+                with _refused_options(watch):
                     sequences = self.model.generate(
                         **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
                     )
@@ -486,6 +480,7 @@ class TransformersBackend:
         stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
         options["eos_token_id"] = sorted(stop_ids) or None
         options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
+        options.setdefault("num_return_sequences", 1)  # all rows are there, whatever the model's settings ask for
         padded = range(self.vocabulary.size, self._columns)
         if padded:  # columns of a padded lm_head are no tokens
             own = getattr(self.model.generation_config, "suppress_tokens", None)
@@ -499,11 +494,7 @@ class TransformersBackend:
         if given is None:
             given = end_ids(self.model, self.tokenizer)
         found = set(end_token_ids(given))
-        return found | self._newlines if decoding.stop_at_newline else found
-
-    @cached_property
-    def _newlines(self) -> frozenset[int]:
-        return frozenset(newline_ids(self.vocabulary))
+        return found | self.newlines if decoding.stop_at_newline else found
 
     # --- reading -------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """The one place that watches a transformers model generate: every row of logits with the token chosen from it.
 
 The model's own logits are kept by a forward hook, before any processor; a stopping criterion sees them together with
-the tokens that were chosen, hands both to the observers, and says which answers are complete.
+the tokens that were chosen, hands both to the observers, and says which answers are complete. Where `generate` cannot
+be used, `write_plainly` goes the way that every model allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
@@ -14,8 +15,9 @@ from typing import Any
 
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
+from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside, forward_hook, inner_model
-from semtoken.backends.transformers.passes import cache_of
+from semtoken.backends.transformers.passes import Passes, cache_of
 from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
@@ -62,6 +64,45 @@ class BatchRow:
         if stopped or len(self.token_ids) >= self.max_new_tokens:
             return Completion(self.token_ids, truncated=not stopped)
         return None
+
+
+def show_tokens(
+    rows: Sequence[BatchRow],
+    tokens: Sequence[int],
+    logits: torch.Tensor,
+    places: Sequence[int],
+    vocabulary: Vocabulary,
+    observers: Sequence[Observer],
+    inside: Mapping[str, Any],
+) -> set[int]:
+    """Show the step in which some rows get their next tokens; returns the answers that observers end.
+
+    `places` are those of the rows in the logits [B, columns], `inside` what observers read from inside the model.
+    """
+    ends = [token in row.stop_ids for row, token in zip(rows, tokens, strict=True)]
+    answers = [row.answer for row in rows]
+    return show(Step(answers, tokens, vocabulary.size, as_rows(logits), places, ends=ends, **inside), observers)
+
+
+@torch.inference_mode()
+def write_plainly(
+    passes: Passes,
+    vocabulary: Vocabulary,
+    prompt: Sequence[int],
+    row: BatchRow,
+    choices: AnswerChoices,
+    observers: Sequence[Observer],
+) -> Completion:
+    """Write one answer, with a pass over the prompt and all of the answer so far for each of its tokens."""
+    inside = Inside(observers)
+    with inside.watching(passes.model):
+        while True:
+            logits = passes.whole([*prompt, *row.token_ids], 1)
+            [token] = chosen_tokens(logits[:, : vocabulary.size], [choices])
+            ended = show_tokens([row], [token], logits, [0], vocabulary, observers, inside.at())
+            if completion := row.completed(token, vocabulary, ended):
+                finish(row.answer, completion, observers)
+                return completion
 
 
 class StepWatch(StoppingCriteria):  # type: ignore[misc]
@@ -166,16 +207,9 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
     def _observe(self, active: list[int], tokens: list[int]) -> set[int]:
         """Show a step to the observers; returns the answers that they end."""
         assert self.logits is not None, "generate inside `with watch.watching(model):`"
-        step = Step(
-            answers=[self._rows[row].answer for row in active],
-            tokens=tokens,
-            size=self._vocabulary.size,
-            logits=as_rows(self.logits),
-            rows=active,
-            ends=[token in self._rows[row].stop_ids for row, token in zip(active, tokens, strict=True)],
-            **self._inside.at(),
-        )
-        return show(step, self._observers)
+        rows = [self._rows[row] for row in active]
+        inside = self._inside.at()
+        return show_tokens(rows, tokens, self.logits, active, self._vocabulary, self._observers, inside)
 
     def _end(self, place: int, completion: Completion) -> None:
         self._done[place] = True

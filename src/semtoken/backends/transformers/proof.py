@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock, get_ident
@@ -480,7 +480,7 @@ class _Prover:
                 inputs[CACHE] = self._rows_of_cache(rows)
             self.read += len(starts) if rows else batch.ids.size
             self.read += len(starts) * (STEPS - 1)
-            with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
+            with forward_hook(inner_model(self.model), look):
                 self.model.generate(
                     **inputs,
                     **PLAIN,
@@ -507,10 +507,14 @@ def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
     return float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12))
 
 
-PLAIN = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "num_beams": 1} | {
-    "eos_token_id": None,
-    "suppress_tokens": None,
+PLAIN: Mapping[str, Any] = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    **dict.fromkeys(("temperature", "top_p", "top_k", "eos_token_id", "suppress_tokens")),
 }
+"""Arguments of `generate` by which it writes one answer for each row and changes no logits, whatever a model's settings
+say."""
 
 
 class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
@@ -524,21 +528,6 @@ class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
         found = torch.full_like(scores, -torch.inf)
         found[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
         return found
-
-
-@contextmanager
-def one_answer_each(model: Any) -> Iterator[None]:
-    """Have `generate` write one answer for each row, though the settings ask for several, until the block ends."""
-    settings = getattr(model, "generation_config", None)
-    asked = getattr(settings, "num_return_sequences", None)
-    if settings is None or asked in (None, 1):
-        yield
-        return
-    settings.num_return_sequences = 1
-    try:
-        yield
-    finally:
-        settings.num_return_sequences = asked
 
 
 def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:

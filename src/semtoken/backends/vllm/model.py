@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Decoding, Prompt, Response, require_readings
-from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses, newline_ids
+from semtoken.backends.base import Decoding, OwnTokens, Prompt, Response, require_readings
+from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses
 from semtoken.backends.vllm.outputs import (
     DISTRIBUTIONS,
     MEMORY_BUDGET,
@@ -26,7 +25,6 @@ from semtoken.observers.steps import Completion, Observer, Readable, Step, finis
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-from semtoken.tokens.vocabulary import Vocabulary
 
 Sequences = Sequence[Sequence[int]]
 
@@ -77,7 +75,7 @@ def load_vllm(
         raise ModelError(f"vLLM cannot load {model!r}: {one_line_of(error)}") from error
 
 
-class VLLMBackend:
+class VLLMBackend(OwnTokens):
     """Generates and reads answers with a `vllm.LLM`; see `semtoken.backends.base.Backend`.
 
     vLLM returns whole answers: observers see their steps once they are complete, one answer after the other, and cannot
@@ -102,11 +100,6 @@ class VLLMBackend:
         self.tokenizer = llm.get_tokenizer()
         self.top_k = top_k
         self.memory_budget = memory_budget
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the tokenizer."""
-        return Vocabulary.from_tokenizer(self.tokenizer)
 
     @property
     def distribution(self) -> Distribution:
@@ -137,10 +130,6 @@ class VLLMBackend:
         """The clusters cached for the engine's checkpoint, or computed from it and cached."""
         config = self.model.model_config
         return clusters_for_model(config.model, self.tokenizer, revision=config.revision, progress=progress)
-
-    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
-        vocabulary.require_same(self.vocabulary)
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
@@ -201,16 +190,12 @@ class VLLMBackend:
             key = draw_key(decoding.seed, ids, sample)
             options["seed"] = int(np.random.default_rng(key).integers(2**63))
         if decoding.stop_at_newline:
-            options["stop_token_ids"] = self._newlines
+            options["stop_token_ids"] = sorted(self.newlines)
         if decoding.stop_strings:
             options["stop"] = list(decoding.stop_strings)
         options["logprobs"] = -1 if best is None else best
         # Not `sampling_params`, whose `top_k` is the number of log-probabilities.
         return require("vllm", extra="vllm").SamplingParams(**options | dict(decoding.options))
-
-    @cached_property
-    def _newlines(self) -> list[int]:
-        return newline_ids(self.vocabulary)
 
     def _show(
         self,
