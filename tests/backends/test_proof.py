@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from transformers import GenerationConfig
 import semtoken as st
 from semtoken.backends.base import Decoding
 from semtoken.backends.transformers import TransformersBackend
-from semtoken.backends.transformers.proof import Proof
+from semtoken.backends.transformers.proof import Proof, one_answer_each
 from semtoken.errors import BackendError, ModelError
 from tests import tiny
 from tests.backends.plain_pass import PROMPTS, off, tiny_model, ways
@@ -172,14 +172,18 @@ class TestStates:
 
     def test_threads_of_a_model_whose_settings_ask_for_several_answers(self) -> None:
         backend = backend_of("Llama")
-        settings, seen = backend.model.generation_config, list[int]()
+        settings = backend.model.generation_config
         settings.num_return_sequences = 3
         expected = [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))]
-        backend.model.register_forward_hook(lambda *_: seen.append(settings.num_return_sequences))
-        with ThreadPoolExecutor(4) as threads:
-            found = list(threads.map(lambda _: backend.generate(PROMPTS, Decoding(max_new_tokens=8)), range(8)))
-        assert [[one.token_ids for one in answers] for answers in found] == [expected] * 8
-        assert set(seen) == {3}, "the settings of the model were changed meanwhile"
+        first, second, third = (ExitStack() for _ in range(3))  # threads that come and leave one after the other
+        for joins, leaves in ((first, None), (second, first), (third, second)):
+            joins.enter_context(one_answer_each(backend.model))
+            if leaves is not None:
+                leaves.close()
+            assert [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))] == expected
+            assert settings.num_return_sequences == 1
+        third.close()
+        assert settings.num_return_sequences == 3
 
     def test_a_generation_config_that_is_given_is_followed(self) -> None:
         stc = st.STC(tiny_model("Llama"), tiny.byte_level_bpe())

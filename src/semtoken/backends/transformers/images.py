@@ -124,20 +124,21 @@ class ImagePasses:
         BackendError
             With none: it is not known which number is right.
         """
-        from semtoken.backends.transformers.proof import PLAIN, ForcedTokens, difference
+        from semtoken.backends.transformers.proof import PLAIN, ForcedTokens, difference, one_answer_each
 
         if self.fill is not None:
             return
         text = [token, token]
-        out = self.model.generate(
-            **prompt.inputs([], 0, self.device),
-            **PLAIN,
-            max_new_tokens=3,
-            pad_token_id=padding,
-            logits_processor=[ForcedTokens([[*text, token]])],
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
+        with one_answer_each(self.model):
+            out = self.model.generate(
+                **prompt.inputs([], 0, self.device),
+                **PLAIN,
+                max_new_tokens=3,
+                pad_token_id=padding,
+                logits_processor=[ForcedTokens([[*text, token]])],
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
         written = torch.cat(list(out.logits))
         fills = (0, 1) if any(name.endswith("token_type_ids") for name in prompt.tensors) else (0,)
         for fill in fills:

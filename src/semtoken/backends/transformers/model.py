@@ -42,7 +42,7 @@ from semtoken.backends.transformers.inside import (
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch, write_plainly
 from semtoken.backends.transformers.passes import CACHE, Passes, cache_of
-from semtoken.backends.transformers.proof import Proof, generate_inputs
+from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import (
@@ -414,7 +414,7 @@ class TransformersBackend(OwnTokens):
         with watch.watching(self.model):
             while True:
                 drawing = [Sampling(choices, self.vocabulary.size)] * any(one.settings for one in choices)
-                with _refused_options(watch):
+                with _refused_options(watch), one_answer_each(self.model):  # all rows are there
                     sequences = self.model.generate(
                         **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
                     )
@@ -480,7 +480,6 @@ class TransformersBackend(OwnTokens):
         stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
         options["eos_token_id"] = sorted(stop_ids) or None
         options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
-        options.setdefault("num_return_sequences", 1)  # all rows are there, whatever the model's settings ask for
         padded = range(self.vocabulary.size, self._columns)
         if padded:  # columns of a padded lm_head are no tokens
             own = getattr(self.model.generation_config, "suppress_tokens", None)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import RLock, get_ident
+from threading import Lock, RLock, get_ident
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
@@ -480,7 +480,7 @@ class _Prover:
                 inputs[CACHE] = self._rows_of_cache(rows)
             self.read += len(starts) if rows else batch.ids.size
             self.read += len(starts) * (STEPS - 1)
-            with forward_hook(inner_model(self.model), look):
+            with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
                 self.model.generate(
                     **inputs,
                     **PLAIN,
@@ -507,14 +507,10 @@ def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
     return float(error.square().mean().sqrt() / expected[finite].std().clamp(min=1e-12))
 
 
-PLAIN: Mapping[str, Any] = {
-    "do_sample": False,
-    "num_beams": 1,
-    "num_return_sequences": 1,
-    **dict.fromkeys(("temperature", "top_p", "top_k", "eos_token_id", "suppress_tokens")),
+PLAIN = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "num_beams": 1} | {
+    "eos_token_id": None,
+    "suppress_tokens": None,
 }
-"""Arguments of `generate` by which it writes one answer for each row and changes no logits, whatever a model's settings
-say."""
 
 
 class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
@@ -528,6 +524,36 @@ class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
         found = torch.full_like(scores, -torch.inf)
         found[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
         return found
+
+
+_CHANGED: dict[int, tuple[int, int]] = {}
+"""How many answers a model's settings ask for, and how many blocks of `one_answer_each` run, by the id of these
+settings."""
+_CHANGING = Lock()
+
+
+@contextmanager
+def one_answer_each(model: Any) -> Iterator[None]:
+    """Have `generate` write one answer for each row, though the settings ask for several, until the block ends.
+
+    An argument would not do: transformers refuses such settings before it looks at arguments. Several threads may be in
+    such blocks; the last one to leave puts the settings right.
+    """
+    settings = getattr(model, "generation_config", None)
+    with _CHANGING:
+        asked, blocks = _CHANGED.get(id(settings), (getattr(settings, "num_return_sequences", None) or 1, 0))
+        if asked > 1 and settings is not None:
+            _CHANGED[id(settings)] = asked, blocks + 1
+            settings.num_return_sequences = 1
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            asked, blocks = _CHANGED.pop(id(settings), (1, 0))
+            if blocks > 1:
+                _CHANGED[id(settings)] = asked, blocks - 1
+            elif blocks == 1 and settings is not None:
+                settings.num_return_sequences = asked
 
 
 def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
