@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,10 @@ from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, re
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow, show_tokens
-from semtoken.backends.transformers.passes import Passes, cache_of
-from semtoken.backends.transformers.trees import PromptTree, prompt_tree
+from semtoken.backends.transformers.passes import cache_of
+from semtoken.backends.transformers.trees import PromptTree, ReadsTokens, prompt_tree
 from semtoken.observers.steps import Completion, Observer, finish
 from semtoken.support.extras import require
-from semtoken.tokens.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 
@@ -101,25 +100,6 @@ class _WaitingAnswer:
         return len(ids) - self._shared
 
 
-class ReadsRows(Protocol):
-    """The part of a backend that `JoiningRows` calls to read tokens; `TransformersBackend` is one."""
-
-    last_prompt: SharedPrefix | None
-    """What was read last, for prompts that begin in the same way."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the model."""
-
-    @property
-    def reads_trees(self) -> bool:
-        """Whether the model can read several prompts in one pass as a tree of tokens."""
-
-    @property
-    def passes(self) -> Passes:
-        """How the model is called."""
-
-
 class JoiningRows:
     """The answers that are being written together, which others can join at any step.
 
@@ -133,7 +113,7 @@ class JoiningRows:
         Watches the model for them.
     """
 
-    def __init__(self, backend: ReadsRows, observers: Sequence[Observer], inside: Inside) -> None:
+    def __init__(self, backend: ReadsTokens, observers: Sequence[Observer], inside: Inside) -> None:
         self._backend = backend
         self._observers = observers
         self._inside = inside

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from semtoken.backends.prompts import PaddedBatch
 from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
-from semtoken.backends.transformers.passes import cache_of
+from semtoken.backends.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.extras import require
-
-if TYPE_CHECKING:
-    from semtoken.backends.transformers.model import TransformersBackend
+from semtoken.tokens.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 
@@ -31,6 +29,27 @@ MOST_NODES = 512
 """The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
 CHUNK = 512
 """How many tokens of a shared beginning are read at one time, if nobody says otherwise."""
+
+
+class ReadsTokens(Protocol):
+    """The part of a backend that `JoiningRows` and `GrowingTree` read tokens by; `TransformersBackend` is one."""
+
+    last_prompt: SharedPrefix | None
+    """The prompt that was read last, for those that begin in the same way."""
+    last_trunk: SharedPrefix | None
+    """What all prompts of the last tree begin with."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the model."""
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether the model can read several prompts in one pass as a tree of tokens."""
+
+    @property
+    def passes(self) -> Passes:
+        """How the model is called."""
 
 
 class TokenTree:
@@ -156,7 +175,7 @@ class GrowingTree:
         Token ids. What all of them begin with is read by `begin`.
     """
 
-    def __init__(self, backend: TransformersBackend, prompts: Sequence[Sequence[int]]) -> None:
+    def __init__(self, backend: ReadsTokens, prompts: Sequence[Sequence[int]]) -> None:
         self._backend = backend
         self._beginning = beginning = shared_beginning(prompts)
         self._cache: Any = None
@@ -229,7 +248,7 @@ class GrowingTree:
 
 
 @torch.inference_mode()
-def read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
+def read_trunk(backend: ReadsTokens, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
     """Read the beginning that all prompts share, reusing the backend's last one as far as it fits.
 
     Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
