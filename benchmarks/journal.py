@@ -31,11 +31,11 @@ import sqlalchemy as sa
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.journal.database import UtcTime, entries
 from semtoken.journal.entries import JournalEntry, SamplingRule
 from semtoken.journal.export import export
 from semtoken.journal.labels import add_label, progress, queue
 from semtoken.journal.store import Journal
-from semtoken.journal.tables import UtcTime, entries
 from semtoken.journal.watch import watch
 
 RULE = SamplingRule("seed", 0.05)

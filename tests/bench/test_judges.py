@@ -18,9 +18,15 @@ from typer.testing import CliRunner
 
 from semtoken.almanac import Question
 from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, correctness, tally
+from semtoken.bench.judges.kinds import (
+    ContainsJudge,
+    ExactJudge,
+    RougeJudge,
+    SimilarityJudge,
+    judge_from,
+    judge_settings,
+)
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.bench.judges.settings import judge_from, judge_settings
-from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge, SimilarityJudge
 from semtoken.bench.judges.verdict_files import ImportedJudge, read_answers, write_verdicts
 from semtoken.cli.bench import app
 from semtoken.errors import InvalidInput, SemtokenError

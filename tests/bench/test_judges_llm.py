@@ -19,8 +19,7 @@ import pytest
 
 from semtoken.almanac import Question
 from semtoken.bench.judges import AnswerToJudge, Verdict
-from semtoken.bench.judges.endpoint import GIVE_UP_AFTER, Endpoint, Usage
-from semtoken.bench.judges.llm import LLMJudge, user_message, verdict_of
+from semtoken.bench.judges.llm import GIVE_UP_AFTER, Endpoint, LLMJudge, Usage, user_message, verdict_of
 from semtoken.errors import BackendError, InvalidInput
 
 for module in ("openai", "diskcache", "fastapi", "uvicorn"):

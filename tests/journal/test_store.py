@@ -18,13 +18,12 @@ from typer.testing import CliRunner
 import semtoken as st
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
-from semtoken.journal.database import NEWEST, JournalError, engine_of, url_of, without_password
+from semtoken.journal.database import NEWEST, JournalError, engine_of, entries, metadata, url_of, without_password
 from semtoken.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.journal.labels import add_label
 from semtoken.journal.spool import Spool, spool_folder
 from semtoken.journal.store import Journal
-from semtoken.journal.tables import entries, metadata
-from semtoken.journal.writing import write_file
+from semtoken.journal.writer import write_file
 from tests.journal.made_up import RULE, entry, rows_of
 
 
@@ -128,7 +127,7 @@ def test_texts_that_another_programs_transaction_keeps_are_not_called_gone(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("semtoken.journal.database.SECONDS_FOR_LOCKS", 1)
-    monkeypatch.setattr("semtoken.journal.erasing.SECONDS_FOR_LOCKS", 1)
+    monkeypatch.setattr("semtoken.journal.store.SECONDS_FOR_LOCKS", 1)
     journal = Journal.open(url)
     journal.add(rows_of([entry(1, person="ann", answer="a very secret answer"), entry(2, person="bob")]))
     other = engine_of(url_of(url)).connect().execution_options(isolation_level="SERIALIZABLE")
@@ -148,7 +147,7 @@ def test_texts_that_another_programs_transaction_keeps_are_not_called_gone(
 def test_entries_in_the_spool_of_a_running_process_are_deleted_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semtoken.journal.erasing.SECONDS_FOR_SPOOLS", 0.2)
+    monkeypatch.setattr("semtoken.journal.store.SECONDS_FOR_SPOOLS", 0.2)
     journal = Journal.open(str(tmp_path / "journal.db"))
     spool = Spool(spool_folder(journal.engine.url), 10**6)
     spool.append(entry(1, person="ann", answer="a secret").line())
@@ -158,7 +157,7 @@ def test_entries_in_the_spool_of_a_running_process_are_deleted_too(
         journal.delete(person="ann")
     assert journal.delete(person="bob") == 0  # whose entries do not wait
     with ThreadPoolExecutor(1) as pool:  # a process that writes while the command waits
-        monkeypatch.setattr("semtoken.journal.erasing.SECONDS_FOR_SPOOLS", 10)
+        monkeypatch.setattr("semtoken.journal.store.SECONDS_FOR_SPOOLS", 10)
         deleted = pool.submit(journal.delete, person="ann")
         time.sleep(0.2)
         for file in spool.take():

@@ -285,7 +285,7 @@ def writing_process(of: int) -> int:
     while True:
         for task in Path(f"/proc/{of}/task").iterdir():
             for child in (task / "children").read_text().split():
-                if b"semtoken.journal.writing" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"semtoken.journal.writer" in Path(f"/proc/{child}/cmdline").read_bytes():
                     return int(child)
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -13,8 +13,7 @@ import pytest
 
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.executors import LocalExecutor, Work
-from semtoken.score_file import ScoreItems, ScoringJob, score_items
-from semtoken.score_file.shards import run_in_shards
+from semtoken.score_file import ScoreItems, ScoringJob, run_in_shards, score_items
 from tests.bench.test_run_ray import in_a_namespace
 from tests.score_file.test_score_file import RECORDS, Drawn, write
 

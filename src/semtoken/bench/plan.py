@@ -20,7 +20,7 @@ from semtoken.almanac import almanac_nli_path, almanac_sts_path
 from semtoken.bench.clusterings import MAIN, PlannedClustering, planned_clusterings
 from semtoken.bench.controls import artifact_names, control_of
 from semtoken.bench.datasets import Dataset
-from semtoken.bench.judges.settings import judge_from
+from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.manifest import digest, model_identity
 from semtoken.bench.results import OfCell
 from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, RunSettings, judge_name

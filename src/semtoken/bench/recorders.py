@@ -33,9 +33,9 @@ from semtoken.backends.base import require_readings
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
-from semtoken.bench.judges.base import AnswerToJudge, correctness
+from semtoken.bench.judges import AnswerToJudge, correctness
+from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.models import Models, RunAnswerer
 from semtoken.bench.plan import CellPlan, PlannedStep, clustering_of
 from semtoken.bench.settings import RunSettings, judge_name

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from semtoken.almanac import almanac_path
-from semtoken.bench.judges.settings import JudgeSettings
+from semtoken.bench.judges.kinds import JudgeSettings
 from semtoken.calibration.labels import HEADLINE
 from semtoken.choices import (
     Algorithm,

@@ -1,22 +1,24 @@
-"""`semtoken bench report` and `judge`, and the group of the benchmark's commands."""
+"""`semtoken bench report`, `judge` and `lm-eval`, and the group of the benchmark's commands."""
 
 from __future__ import annotations
 
-import json
+import json as jsons
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from semtoken.cli.bench_run import run
-from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
+from semtoken.cli.calibration_options import CalibratorOption, calibrator_from, use_calibrator
 from semtoken.cli.commands import CommandGroup, ShortHelp
-from semtoken.cli.console import counting, err, out, plain_table, tell
-from semtoken.cli.lm_eval import lm_eval
-from semtoken.cli.options import ScoresOption, output_file
+from semtoken.cli.console import counting, err, out, plain_table, tell, untrusted
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.options import ForceOption, ScoresOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from semtoken.bench.judges import Agreement, Judge, Verdict
     from semtoken.bench.report.content import BenchReport
+    from semtoken.integrations.lm_eval import TaskFigures
+
 
 NARROW = ("No verdict", "Greedy, s", "Place")
 """Columns of the overview that a terminal leaves out."""
@@ -216,7 +220,7 @@ def judge(
     - `semtoken bench judge answers.jsonl -j exact --imported people.csv`
     """
     from semtoken.bench.judges import agreement, correctness
-    from semtoken.bench.judges.texts import SimilarityJudge
+    from semtoken.bench.judges.kinds import SimilarityJudge
     from semtoken.bench.judges.verdict_files import read_answers, write_verdicts
     from semtoken.files.record_files import STANDARD, as_file
 
@@ -255,7 +259,7 @@ def judge(
 
 def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:
     """The judges that were asked for; an option for a judge that was not asked for adds it."""
-    from semtoken.bench.judges.settings import judge_from
+    from semtoken.bench.judges.kinds import judge_from
 
     given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
     kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
@@ -269,7 +273,7 @@ def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        settings: dict[str, Any] = json.loads(text)
+        settings: dict[str, Any] = jsons.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"--judge {text!r} is no JSON: {error}.") from error
     return settings
@@ -328,6 +332,85 @@ def _tell_spent(judges: Sequence[Judge]) -> None:
                 f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
                 f"completion tokens; {one.relied_on.replies - spent.replies:,} replies from disk."
             )
+
+
+@model_options()
+def lm_eval(
+    *,
+    tasks: Annotated[str, typer.Option(help="Tasks of the harness, separated by commas: 'triviaqa,nq_open'.")],
+    choice: ModelChoice,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask at most this many questions of each task. Default: all.")
+    ] = None,
+    num_fewshot: Annotated[
+        int | None, typer.Option(min=0, help="Examples before each question. Default: as the task has it.")
+    ] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask in the model's chat template.")] = False,
+    include_path: Annotated[
+        Path | None, typer.Option(help="A folder with tasks of your own (YAML).", exists=True, file_okay=False)
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 8,
+    calibrator: CalibratorOption = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the harness's results and ours here.", dir_okay=False, writable=True)
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.
+
+    It wraps the task as it is: its prompts, its stop strings, its metrics. The uncertainty comes from the one
+    generation that the task asks for. Install the harness yourself: pip install lm-eval.
+
+    For example:
+
+    - `semtoken bench lm-eval --tasks triviaqa --limit 200`
+    - `semtoken bench lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
+    """
+    from semtoken.files.safe_files import check_writable, finite, replace_text
+    from semtoken.integrations.lm_eval import SemtokenLM, evaluate
+
+    if not choice.verbose:
+        quiet_libraries()
+    if json is not None:
+        check_writable(json)
+    stc = choice.load(calibrator=calibrator)
+    results, figures = evaluate(
+        SemtokenLM(stc, batch_size=batch_size),
+        [name.strip() for name in tasks.split(",") if name.strip()],
+        limit=limit,
+        num_fewshot=num_fewshot,
+        chat=chat,
+        include_path=include_path,
+        calibrator=use_calibrator(stc, calibrator, choice.model),
+    )
+    if json is not None:
+        content = {"uncertainty": [asdict(one) for one in figures], "results": results["results"]}
+        replace_text(json, jsons.dumps(finite(content), indent=1, ensure_ascii=False, default=str) + "\n")
+    _show_tasks(results, figures)
+
+
+def _show_tasks(results: dict[str, Any], figures: list[TaskFigures]) -> None:
+    if not figures:
+        names = ", ".join(results["results"])
+        tell(f"No task gave answers with a metric from 0 to 1, so there is nothing to say of the uncertainty: {names}.")
+        return
+    for one in figures:
+        f = one.figures
+        metric = one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
+        out.print(untrusted(f"{one.task}: {f['n']:,.0f} answers, {metric} {one.accuracy:.3f}", style="bold"))
+        out.print(f"  AUROC (95 %)            {_interval(f, 'auroc')}", soft_wrap=True)
+        out.print(f"  PRR (95 %)              {_interval(f, 'prr')}", soft_wrap=True)
+        out.print(f"  wrong, the surer half   {f['risk_at_50']:.3f}, all {f['risk_at_100']:.3f}", soft_wrap=True)
+        out.print(f"  calibration error       {f['ece']:.3f} of 1 - uncertainty{_of_chance(f)}", soft_wrap=True)
+
+
+def _of_chance(figures: Mapping[str, float]) -> str:
+    return f", {figures['chance_ece']:.3f} of the chance" if "chance_ece" in figures else ""
+
+
+def _interval(figures: Mapping[str, float], name: str) -> str:
+    value, low, high = (figures[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return "undefined: all right, or all wrong" if math.isnan(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 app = typer.Typer(

@@ -294,7 +294,7 @@ def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> 
     if not open_ones:
         return list(answers), replace(known, judge="labels in the file")
     from semtoken.bench.judges import AnswerToJudge
-    from semtoken.bench.judges.settings import judge_from
+    from semtoken.bench.judges.kinds import judge_from
 
     chosen = judge_from(judge)
     items = [

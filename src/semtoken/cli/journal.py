@@ -69,7 +69,7 @@ def show(
     - `semtoken journal show journal.db`
     - `semtoken journal show journal.db -n 3 --json`
     """
-    from semtoken.journal.entry_records import record_of, when
+    from semtoken.journal.entries import record_of, when
     from semtoken.journal.labels import labels_of
 
     journal = open_journal(url)
@@ -121,7 +121,7 @@ def export(
     journal = open_journal(url)
     from semtoken.files.record_files import STANDARD
     from semtoken.journal import export as files
-    from semtoken.journal.tables import entries, labels
+    from semtoken.journal.database import entries, labels
 
     conditions = []
     if labelled:
@@ -187,7 +187,7 @@ def size(url: UrlArgument, as_json: JsonOption = False) -> None:
 
     For example: `semtoken journal size journal.db`
     """
-    from semtoken.journal.entry_records import when
+    from semtoken.journal.entries import when
 
     journal = open_journal(url)
     found = journal.size()
@@ -222,7 +222,7 @@ def calibrators(
     - `semtoken journal calibrators journal.db`
     - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --force`
     """
-    from semtoken.journal.entry_records import when
+    from semtoken.journal.entries import when
 
     used = open_journal(url).in_use()
     if take is None:

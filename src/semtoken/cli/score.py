@@ -282,7 +282,7 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
 
 def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> None:
     """Run the job in several processes or on several machines."""
-    from semtoken.score_file.shards import run_in_shards
+    from semtoken.score_file import run_in_shards
 
     if (found := _remaining_work(job)) is None:
         return

@@ -1,4 +1,7 @@
-"""Entries of the journal: what is kept of a scored answer, as plain values under the names of the table's columns."""
+"""Entries of the journal: what is kept of a scored answer, as plain values under the names of the table's columns.
+
+And what a row becomes when it is read: a record under the names that files of scored answers have.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,21 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.labels import AnswerRecord, answer_record
 from semtoken.journal.texts import TextRule, storable
 from semtoken.results import ScoredResponse
 
 if TYPE_CHECKING:
     from semtoken.decisions.answers import AnsweredQuestion
+
 
 MOST_DOUBTS = 5
 """Most doubtful tokens of an answer that are kept."""
@@ -389,3 +395,57 @@ def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _name(value: Any) -> str | None:
     return storable(value)[:LONGEST_NAME] if isinstance(value, str) and value else None
+
+
+Record = dict[str, Any]
+
+
+def verdict(given: Iterable[bool | None]) -> bool | None:
+    """The verdict of several people's labels: False if anybody says so, None if nobody can tell."""
+    told = [one for one in given if one is not None]
+    return all(told) if told else None
+
+
+def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
+    """Convert a row of the journal to a record with the field names of files; empty fields are left out.
+
+    Parameters
+    ----------
+    row
+        A row as `Journal.entries` returns it.
+    given
+        The labels of the entry, by reviewer.
+    """
+    found: Record = {"id": row["id"], "at": when(row["at"])}
+    for name, value in row.items():
+        if value is not None and value != [] and name not in _ELSEWHERE:
+            found[name] = value
+    if row["unscored"] is None:
+        found["log_score"] = row["log_score"]  # null here means minus infinity: a blank answer
+    if row["headline"] is not None:
+        found["headline_name"] = row["headline"]
+    if row["method"] == "top-k":
+        found["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
+    for name, (value, low, high) in (row["numbers"] or {}).items():
+        if value is not None:
+            found[f"score_{name}"] = value
+        if low is not None or high is not None:
+            found[f"score_bounds_{name}"] = [low, high]
+    if given:
+        found["correct"] = verdict(given.values())
+        found["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
+    return found
+
+
+_ELSEWHERE = frozenset(("n", "id", "at", "numbers", "headline", "log_score", "log_score_low", "log_score_high"))
+"""Columns that a record has under another name, or in another form."""
+
+
+def when(seconds: float) -> str:
+    """A time as text in UTC, from seconds since 1970."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def answer_of(row: Mapping[str, Any], given: Mapping[str, bool | None] | None = None) -> AnswerRecord:
+    """Convert a row of the journal to the form in which calibrators take answers."""
+    return answer_record(f"entry {row['n']}", record_of(row, given or {}))

@@ -10,10 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from semtoken.files.record_files import PARQUET, STANDARD, format_of, write_records, write_table
-from semtoken.journal.entry_records import Record, bounds_name, record_of, score_name
+from semtoken.journal.database import UtcTime, entries
+from semtoken.journal.entries import Record, record_of
 from semtoken.journal.labels import labels_of
 from semtoken.journal.store import Journal
-from semtoken.journal.tables import UtcTime, entries
 from semtoken.support.extras import require
 
 AS_TEXT = ("numbers", "flags", "doubts")
@@ -72,7 +72,7 @@ def schema(journal: Journal, *conditions: Any) -> Any:
     place = {"start": pyarrow.int64(), "end": pyarrow.int64(), "confidence": double, "text": text}
     fields["doubts"] = pyarrow.list_(pyarrow.struct(list(place.items())))
     for name in _further_scores(journal, *conditions):
-        fields |= {score_name(name): double, bounds_name(name): bounds}
+        fields |= {f"score_{name}": double, f"score_bounds_{name}": bounds}
     fields["correct"] = pyarrow.bool_()
     fields["labels"] = pyarrow.list_(pyarrow.struct([("reviewer", text), ("correct", pyarrow.bool_())]))
     return pyarrow.schema(list(fields.items()))

@@ -15,10 +15,9 @@ import sqlalchemy as sa
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.measures import wilson
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.journal.database import database_errors
-from semtoken.journal.entry_records import answer_of, verdict
+from semtoken.journal.database import database_errors, entries, labels
+from semtoken.journal.entries import answer_of, verdict
 from semtoken.journal.store import Journal
-from semtoken.journal.tables import entries, labels
 
 QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]
 """`sample`: the random sample, which alone tells whether a promise is kept; `doubtful`: the least sure of the last

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 from semtoken.calibration.measures import Drift
 from semtoken.errors import SemtokenError
 from semtoken.journal.betting import LEVEL, find_change, wrong_share
-from semtoken.journal.entry_records import answer_of
+from semtoken.journal.database import entries
+from semtoken.journal.entries import answer_of
 from semtoken.journal.labels import LabelledEntry, labelled_sample, open_before
 from semtoken.journal.store import InUse, Journal, Row
-from semtoken.journal.tables import entries
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
 RECENT_SCORES = 2_000

@@ -11,22 +11,173 @@ llm          a language model says "True" to the paper's prompt                 
 imported     a file says so                                                        the file
 ============ ===================================================================== ==================
 
-Enter by `bench run --judge` or `bench judge`; in Python settings.py makes a judge, and `correctness` asks it.
+Enter by `bench run --judge` or `bench judge`; in Python kinds.py makes a judge from settings, and
+`correctness` counts its verdicts; the other two files hold the judges that are more than a comparison of words.
 "No usable verdict" is NaN, never a guess: it is counted, and whoever shows figures shows that count.
 """
 
 from __future__ import annotations
 
-from semtoken.bench.judges.base import (
-    Agreement,
-    AnswerToJudge,
-    Judge,
-    OnJudged,
-    Tally,
-    Verdict,
-    agreement,
-    correctness,
-    tally,
-)
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Agreement", "AnswerToJudge", "Judge", "OnJudged", "Tally", "Verdict", "agreement", "correctness", "tally"]
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.almanac import Question
+from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray, real_numbers
+from semtoken.support.extras import require
+from semtoken.support.inputs import instance, listed, shown
+
+OnJudged: TypeAlias = Callable[[int], None]
+"""Called with the number of answers judged so far."""
+
+
+@dataclass(frozen=True)
+class AnswerToJudge:
+    """One answer for a judge, with its question and the accepted answers."""
+
+    question: Question
+    """The question, with its id and all accepted answers."""
+    answer: str
+    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The record of a file that it was read from."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a judge for one answer."""
+
+    correct: float
+    """1 correct, 0 incorrect, NaN without a usable verdict."""
+    quality: float | None = None
+    """How good the answer is, in [0, 1], from judges that measure it before they decide."""
+    reply: str | None = None
+    """What a judge that answers in words said."""
+
+
+class Judge(Protocol):
+    """The interface of all judges: they say whether answers are correct."""
+
+    @property
+    def name(self) -> str:
+        """The name of the judge in files and tables, different for each judge of a run."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Plain values of everything that decides the verdicts; part of the key of stored judgements."""
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """Judge answers; returns one verdict for each item, in the same order."""
+
+
+def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
+    """The field `correct` of each verdict, [n]: 1, 0 or NaN; raises `InvalidInput` for anything else."""
+    found = [instance(one, Verdict, "verdicts") for one in listed(verdicts, "verdicts")]
+    return np.array([verdict.correct for verdict in found], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The verdicts of one judge on all answers, counted."""
+
+    correct: int
+    incorrect: int
+    missing: int
+    """Answers without a usable verdict (NaN)."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of correct answers among those with a verdict; NaN without any."""
+        judged = self.correct + self.incorrect
+        return self.correct / judged if judged else math.nan
+
+
+def tally(judgements: npt.ArrayLike) -> Tally:
+    """Count the verdicts of one judge, [N] of 1, 0 or NaN.
+
+    Raises
+    ------
+    InvalidInput
+        A verdict is neither 1, 0 nor NaN.
+    """
+    values = _checked(judgements, "judgements")
+    return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two judges agree on the same answers."""
+
+    first: str
+    second: str
+    both_correct: int
+    only_first: int
+    """Correct for the first judge, incorrect for the second."""
+    only_second: int
+    both_incorrect: int
+    first_missing: int
+    """Answers without a usable verdict (NaN) of the first judge. They are in no other count."""
+    second_missing: int
+    agreement: float
+    """Share of the answers with both verdicts on which they are equal; NaN without such answers."""
+    kappa: float
+    """Cohen's kappa in [-1, 1]: 0 is what chance would give. NaN where both judges give one and the same verdict to all
+    answers, or no answer has both."""
+
+    @property
+    def n(self) -> int:
+        """How many answers both judges gave a verdict on."""
+        return self.both_correct + self.only_first + self.only_second + self.both_incorrect
+
+
+def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
+    """Compare every two judges on the answers that both gave a verdict on.
+
+    Parameters
+    ----------
+    judgements
+        Name of a judge -> [N] of 1, 0 or NaN, as in `Cell.judgements`.
+
+    Raises
+    ------
+    InvalidInput
+        Lengths differ, or there are other values.
+    """
+    if not isinstance(judgements, Mapping):
+        raise InvalidInput(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")
+    arrays = {name: _checked(values, f"judgements of {name}") for name, values in judgements.items()}
+    for name, values in arrays.items():
+        if values.shape != next(iter(arrays.values())).shape:
+            raise InvalidInput(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
+    return [_pair(first, arrays[first], second, arrays[second]) for first, second in combinations(arrays, 2)]
+
+
+def _checked(judgements: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    values = np.asarray(real_numbers(judgements, name), dtype=np.float64)
+    if values.ndim != 1 or not np.isin(values[~np.isnan(values)], (0, 1)).all():
+        raise InvalidInput(f"The {name} must be a list of 1, 0 and NaN.")
+    return values
+
+
+def _pair(first: str, a: npt.NDArray[np.float64], second: str, b: npt.NDArray[np.float64]) -> Agreement:
+    usable = ~(np.isnan(a) | np.isnan(b))
+    x, y = a[usable].astype(bool), b[usable].astype(bool)
+    varied = len(x) > 0 and len(np.unique([x, y])) > 1
+    kappa = require("sklearn.metrics", extra="bench").cohen_kappa_score(x, y) if varied else math.nan
+    return Agreement(
+        first=first,
+        second=second,
+        both_correct=int((x & y).sum()),
+        only_first=int((x & ~y).sum()),
+        only_second=int((~x & y).sum()),
+        both_incorrect=int((~x & ~y).sum()),
+        first_missing=int(np.isnan(a).sum()),
+        second_missing=int(np.isnan(b).sum()),
+        agreement=float((x == y).mean()) if len(x) else math.nan,
+        kappa=float(kappa),
+    )

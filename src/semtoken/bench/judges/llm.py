@@ -1,14 +1,348 @@
-"""A language model as the judge, with the paper's prompt."""
+"""A language model as the judge: chat requests to an OpenAI-compatible endpoint, and the paper's prompt.
+
+Requests are concurrent, rate-limited and retried. Replies are kept on disk by the content of the request and the
+address it goes to, so nothing is asked twice, also not after a kill.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from semtoken.bench.judges.base import AnswerToJudge, OnJudged, Verdict
-from semtoken.bench.judges.endpoint import Endpoint, Usage
+from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.addresses import split_address
+from semtoken.support.extras import require
+from semtoken.support.installation import cache_root
+
+OPENAI = "https://api.openai.com/v1"
+GIVE_UP_AFTER = 5
+"""After so many requests in a row have failed, each with all its retries, nothing more is asked."""
+_HOPELESS = (401, 403, 404)
+"""No other request will fare better: the key is wrong or may not do this, the model or the address is unknown."""
+
+
+@dataclass(frozen=True)
+class Replies:
+    """The replies to some requests, and the tokens that they took."""
+
+    replies: tuple[JudgeReply, ...]
+    """One for each request, in their order."""
+    spent: Usage
+    """The number, and the tokens, of the replies that were not on disk."""
+    relied_on: Usage
+    """The same of all replies; those on disk count with the tokens that they took when they came. Equal requests count
+    once."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The address, key, speed and cache of the API that a judge asks.
+
+    Raises
+    ------
+    InvalidInput
+        The address is not one of HTTP, or holds a user name, a password or parameters.
+    """
+
+    base_url: str | None = None
+    """The address of the API. None: that of the environment variable OPENAI_BASE_URL, else OpenAI's."""
+    key_env: str = "OPENAI_API_KEY"
+    """Environment variable with the key; only OpenAI itself must have one."""
+    concurrency: int = 8
+    """Most requests that are under way at one time."""
+    requests_per_minute: float | None = None
+    """Most requests that are sent in a minute, evenly spread, retries included. None: no limit."""
+    max_retries: int = 10
+    """How often one request is repeated, after 408, 409, 429, 5xx and lost connections: half a second at first,
+    doubling up to 8 seconds, or what the endpoint asks for (Retry-After)."""
+    timeout: float = 60.0
+    """How many seconds the endpoint may be silent."""
+    cache: Path | None = None
+    """Folder of the replies. None: `verdicts` in the user's cache directory."""
+
+    def __post_init__(self) -> None:
+        parts = split_address(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(f"The address of the endpoint must be like {OPENAI}; got {self.url!r}.")
+        if parts.username or parts.password or parts.query:
+            raise InvalidInput(
+                f"The address of the endpoint at {parts.hostname} holds a password or parameters. Addresses are "
+                "written to files: put the key into an environment variable and name that."
+            )
+
+    @property
+    def url(self) -> str:
+        """The address that requests are sent to."""
+        return (self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/")
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which replies are kept, so that no request is paid for twice."""
+        return self.cache or cache_root() / "verdicts"
+
+    def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> Replies:
+        """Get a reply to every request, from disk where it is kept, else from the endpoint.
+
+        Parameters
+        ----------
+        requests
+            Bodies of chat completions. Equal ones are asked once.
+        on_reply
+            Called with the number of different requests that have a reply.
+
+        Raises
+        ------
+        BackendError
+            A request failed with all its retries. Every reply that came is kept: the next call asks for the rest.
+        InvalidInput
+            There is no key for OpenAI, or the folder cannot be used.
+        """
+        keys = [self._key(request) for request in requests]
+        with open_replies(self.folder) as kept:
+            replies = {key: kept.read(key) for key in dict.fromkeys(keys) if key in kept}
+            missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
+            on_reply(len(replies))
+
+            def keep(key: str, reply: JudgeReply) -> None:
+                kept.write(key, reply)
+                replies[key] = reply
+                on_reply(len(replies))
+
+            if missing:
+                _run(_Asking(self, keep).all(missing))
+        return Replies(
+            tuple(replies[key] for key in keys),
+            spent=sum((replies[key].usage for key in missing), Usage()),
+            relied_on=sum((reply.usage for reply in replies.values()), Usage()),
+        )
+
+    def _key(self, request: Mapping[str, Any]) -> str:
+        content = json.dumps({"url": self.url, "request": request}, sort_keys=True)
+        return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+    def api_key(self) -> str | None:
+        """The API key, which is read from the environment when it is needed and is never written anywhere.
+
+        Raises
+        ------
+        InvalidInput
+            OpenAI is asked and the variable is not set.
+        """
+        key = os.environ.get(self.key_env, "").strip()
+        if not key and self.url == OPENAI:
+            raise InvalidInput(
+                f"{OPENAI} needs a key: put it into the environment variable {self.key_env}, name another variable "
+                "(key_env), or another endpoint (base_url)."
+            )
+        return key or None
+
+
+@dataclass
+class _Asking:
+    """One round of requests."""
+
+    endpoint: Endpoint
+    keep: Callable[[str, JudgeReply], None]
+    failures: list[str] = field(default_factory=list)
+    kept: int = 0
+    in_a_row: int = 0
+    """Failures since the last reply."""
+    hopeless: bool = False
+    """A failure that no further request will escape."""
+
+    async def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask everything; requests under way are finished before a failure ends it, for they are paid."""
+        openai = require("openai", extra="bench")
+        key = self.endpoint.api_key()
+        waiting = iter(requests.items())
+
+        async def work() -> None:
+            for name, request in waiting:
+                try:
+                    reply = await _one_reply(client, request, key)
+                except (openai.OpenAIError, BackendError, ValueError) as error:
+                    self._note_failure(error, key)
+                else:
+                    self.keep(name, reply)
+                    self.kept, self.in_a_row = self.kept + 1, 0
+                if self.hopeless or self.in_a_row >= GIVE_UP_AFTER:
+                    return
+
+        async with self._client(key) as client:
+            await asyncio.gather(*(work() for _ in range(min(self.endpoint.concurrency, len(requests)))))
+        if self.failures:
+            raise BackendError(
+                f"{self.endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} "
+                f"replies came; they are kept in {self.endpoint.folder}, and the same command asks for the rest."
+            )
+
+    def _client(self, key: str | None) -> Any:
+        openai = require("openai", extra="bench")
+        endpoint = self.endpoint
+        hooks: dict[str, list[Any]] = {}
+        if endpoint.requests_per_minute is not None:
+            # In the transport, so that the client's own retries wait too.
+            limiter = require("aiolimiter", extra="bench").AsyncLimiter(1, 60 / endpoint.requests_per_minute)
+
+            async def wait(_: Any) -> None:
+                await limiter.acquire()
+
+            hooks["request"] = [wait]
+        return openai.AsyncOpenAI(
+            api_key=key or "none",
+            base_url=endpoint.url,
+            max_retries=endpoint.max_retries,
+            timeout=endpoint.timeout,
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks, timeout=endpoint.timeout),
+        )
+
+    def _note_failure(self, error: Exception, key: str | None) -> None:
+        status = getattr(error, "status_code", None)
+        self.hopeless |= status in _HOPELESS
+        self.in_a_row += 1
+        text = _without(key, " ".join(str(error).split())) or type(error).__name__
+        self.failures.append(text[:400])
+
+
+async def _one_reply(client: Any, request: Mapping[str, Any], key: str | None) -> JudgeReply:
+    """One reply. What a content filter stops is a reply without text: to ask again would change nothing."""
+    openai = require("openai", extra="bench")
+    named = ("model", "messages")
+    rest = {name: value for name, value in request.items() if name not in named}
+    try:
+        completion = await client.chat.completions.create(**{name: request[name] for name in named}, extra_body=rest)
+    except openai.BadRequestError as error:
+        if error.code != "content_filter":
+            raise
+        return JudgeReply("", Usage(replies=1))
+    choices = getattr(completion, "choices", None)
+    if not choices or choices[0].message is None:
+        raise BackendError(f"A reply without an answer came: {str(completion)[:200]}.")
+    return JudgeReply(_without(key, choices[0].message.content or ""), _usage(completion.usage))
+
+
+def _usage(usage: Any) -> Usage:
+    """Tokens as the endpoint counts them; 0 where it does not say."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Usage(
+        replies=1,
+        prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        cached_prompt_tokens=getattr(details, "cached_tokens", None) or 0,
+        completion_tokens=getattr(usage, "completion_tokens", None) or 0,
+    )
+
+
+def _without(key: str | None, text: str) -> str:
+    """A text in which the key does not stand, whatever an endpoint sends back."""
+    return text if key is None else text.replace(key, "[key]")
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, also where a notebook's event loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The number of tokens that some replies took, and the number of replies."""
+
+    replies: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    """How many of the prompt tokens the endpoint had cached; these cost less."""
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
+
+
+@dataclass(frozen=True)
+class JudgeReply:
+    """One reply of the endpoint: its text, empty where a filter stopped it, and the tokens that it took."""
+
+    text: str
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class KeptReplies:
+    """An open folder of replies, from `open_replies`."""
+
+    disk: Any
+    """The `diskcache.Cache` that holds them."""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.disk
+
+    def read(self, key: str) -> JudgeReply:
+        """Read the reply to the request with this hash."""
+        record = self.disk[key]
+        return JudgeReply(record["text"], Usage(**record["usage"]))
+
+    def write(self, key: str, reply: JudgeReply) -> None:
+        """Store a reply under the hash of its request."""
+        self.disk.set(key, asdict(reply), retry=True)
+
+
+@contextmanager
+def open_replies(folder: Path) -> Iterator[KeptReplies]:
+    """Open the folder in which replies are kept, making it if it is missing.
+
+    Raises
+    ------
+    InvalidInput
+        The folder cannot be used or is damaged, or an entry is not one of ours.
+    """
+    diskcache = require("diskcache", extra="bench")
+
+    class PlainDisk(diskcache.JSONDisk):  # type: ignore[misc, name-defined]
+        """A store that keeps keys as texts and values only as JSON. `JSONDisk` compresses keys, too, which not every
+        build of zlib does alike.
+        """
+
+        def put(self, key: Any) -> Any:
+            return diskcache.Disk.put(self, key)
+
+        def get(self, key: Any, raw: Any) -> Any:
+            return key
+
+        def fetch(self, mode: int, filename: Any, value: Any, read: Any) -> Any:
+            if mode == diskcache.core.MODE_PICKLE:
+                raise InvalidInput(
+                    f"{folder} holds a pickled entry, which semtoken neither writes nor reads; delete it."
+                )
+            return super().fetch(mode, filename, value, read)
+
+    try:
+        with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
+            yield KeptReplies(disk)
+    except (OSError, sqlite3.Error, zlib.error, json.JSONDecodeError) as error:
+        raise InvalidInput(
+            f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "
+            "damaged."
+        ) from error
+
 
 DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
 """The model that judged answers in the paper."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semtoken.bench.datasets import question_of_line
-from semtoken.bench.judges.base import AnswerToJudge, OnJudged, Verdict
+from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows, write_records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from semtoken.journal.tables import metadata
+from semtoken.journal.database import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

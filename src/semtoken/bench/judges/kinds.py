@@ -1,0 +1,306 @@
+"""The kinds of judges: those that compare words, the settings of each in a file, and the judge made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from semtoken.almanac import is_correct
+from semtoken.almanac.questions import normalize_answer
+from semtoken.bench.judges import AnswerToJudge, Judge, OnJudged, Verdict
+from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL, Endpoint, LLMJudge
+from semtoken.bench.judges.verdict_files import ImportedJudge
+from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
+
+require("pydantic", extra="bench")
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError  # noqa: E402
+
+if TYPE_CHECKING:
+    from semtoken.statistics import SimilarityModel
+
+
+class _JudgeOfOne:
+    """The base of judges that look at one answer at a time."""
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item, in the same order."""
+        verdicts = []
+        for item in items:
+            verdicts.append(self._verdict(item))
+            if on_judged is not None:
+                on_judged(len(verdicts))
+        return verdicts
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ExactJudge(_JudgeOfOne):
+    """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation.
+
+    An empty answer is incorrect.
+    """
+
+    name: str = "exact"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The kind of the judge, which has no further settings."""
+        return {"kind": "exact"}
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        return Verdict(float(is_correct(item.answer, item.question)))
+
+
+@dataclass(frozen=True)
+class ContainsJudge(_JudgeOfOne):
+    """Calls an answer correct if the words of an accepted one stand in it, normalised as by `ExactJudge`.
+
+    Whole words count: "art" does not stand in "party".
+    """
+
+    name: str = "contains"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The kind of the judge, which has no further settings."""
+        return {"kind": "contains"}
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        words = f" {normalize_answer(item.answer)} "
+        accepted = {normalize_answer(answer) for answer in item.question.answers} - {""}
+        return Verdict(float(any(f" {answer} " in words for answer in accepted)))
+
+
+@dataclass(frozen=True)
+class RougeJudge(_JudgeOfOne):
+    """Calls an answer correct if its largest ROUGE-L F1 with an accepted answer, its quality, is above a threshold.
+
+    Uses Google's `rouge_score` without stemming. Its words are runs of the letters a to z and digits after
+    lower-casing: a text without any, such as one in Greek, has a ROUGE-L of 0 with everything.
+    """
+
+    threshold: float = 0.3
+    name: str = "rouge"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The threshold of ROUGE-L F1 that decides the verdicts."""
+        return {"kind": "rouge", "threshold": self.threshold}
+
+    @cached_property
+    def _scorer(self) -> Any:
+        return require("rouge_score.rouge_scorer", extra="bench").RougeScorer(["rougeL"], use_stemmer=False)
+
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
+        quality = float(self._scorer.score_multi(list(item.question.answers), item.answer)["rougeL"].fmeasure)
+        return Verdict(float(quality > self.threshold), quality)
+
+
+CHUNK = 256
+"""How many answers are compared between two reports of progress."""
+
+
+@dataclass(frozen=True)
+class SimilarityJudge:
+    """Calls an answer correct if its largest similarity with an accepted answer is above a threshold.
+
+    Answer and accepted answer are compared as bare texts, without the question. An empty answer has quality 0.
+    """
+
+    model: str | None = None
+    """A directory or a hub id; "almanac" is the small one inside the package. None: `DEFAULT_SIMILARITY`."""
+    threshold: float = 0.5
+    device: str | None = None
+    name: str = "similarity"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The cross-encoder and the threshold of the similarity, which decide the verdicts."""
+        return {"kind": "similarity", "model": self._model, "threshold": self.threshold}
+
+    @property
+    def _model(self) -> str:
+        from semtoken.statistics.encoders import DEFAULT_SIMILARITY
+
+        return self.model or DEFAULT_SIMILARITY
+
+    @cached_property
+    def _encoder(self) -> SimilarityModel:
+        from semtoken.statistics import SimilarityModel  # torch is loaded only where it is used
+
+        return SimilarityModel.from_pretrained(self._model, device=self.device)
+
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """Judge answers by similarity to the best accepted answer, which is the quality of each verdict."""
+        verdicts: list[Verdict] = []
+        for start in range(0, len(items), CHUNK):
+            verdicts += self._verdicts(items[start : start + CHUNK])
+            if on_judged is not None:
+                on_judged(len(verdicts))
+        return verdicts
+
+    def _verdicts(self, items: Sequence[AnswerToJudge]) -> list[Verdict]:
+        answers = [item.answer.strip() for item in items]
+        pairs = {
+            (answer, accepted): 0.0
+            for item, answer in zip(items, answers, strict=True)
+            for accepted in item.question.answers
+            if answer
+        }
+        found = dict(zip(pairs, self._encoder.similarities(list(pairs)).tolist(), strict=True))
+        best = [
+            max((found[answer, accepted] for accepted in item.question.answers), default=0.0) if answer else 0.0
+            for item, answer in zip(items, answers, strict=True)
+        ]
+        return [Verdict(float(quality > self.threshold), quality) for quality in best]
+
+
+Threshold: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str | None = None
+    """The judge's name in files and tables; its kind if not given. Two judges of a kind need different ones."""
+
+
+class ExactSettings(_Settings):
+    """Settings of an `ExactJudge`, which has none of its own."""
+
+    kind: Literal["exact"] = "exact"
+
+
+class ContainsSettings(_Settings):
+    """Settings of a `ContainsJudge`, which has none of its own."""
+
+    kind: Literal["contains"] = "contains"
+
+
+class RougeSettings(_Settings):
+    """Settings of a `RougeJudge`: an answer is right if its F1 is above `threshold`."""
+
+    kind: Literal["rouge"] = "rouge"
+    threshold: Threshold = 0.3
+
+
+class SimilaritySettings(_Settings):
+    """Settings of a `SimilarityJudge`: its cross-encoder, and the similarity above which an answer is right."""
+
+    kind: Literal["similarity"] = "similarity"
+    model: str | None = None
+    threshold: Threshold = 0.5
+    device: str | None = None
+
+
+class LLMSettings(_Settings):
+    """Settings of an `LLMJudge`: the endpoint, its model, and where replies are kept."""
+
+    kind: Literal["llm"] = "llm"
+    model: str = DEFAULT_JUDGE_MODEL
+    base_url: str | None = None
+    key_env: str = "OPENAI_API_KEY"
+    concurrency: Annotated[int, Field(ge=1)] = 8
+    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
+    max_retries: Annotated[int, Field(ge=0)] = 10
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    temperature: Annotated[float, Field(ge=0)] | None = 0.0
+    max_tokens: Annotated[int, Field(ge=1)] | None = 16
+    extra: Mapping[str, Any] = Field(default_factory=dict)
+    cache: Path | None = None
+
+
+class ImportedSettings(_Settings):
+    """Settings of an `ImportedJudge`: the file that holds the verdicts."""
+
+    kind: Literal["imported"] = "imported"
+    path: str
+    """The file of verdicts. The path may hold `{model}` and `{dataset}`: verdicts are of one model's answers to one
+    set."""
+    column: str = "correct"
+    others: Literal["refuse", "ignore"] = "refuse"
+
+
+JudgeSettings: TypeAlias = Annotated[
+    ExactSettings | ContainsSettings | RougeSettings | SimilaritySettings | LLMSettings | ImportedSettings,
+    Field(discriminator="kind"),
+]
+"""Settings of one judge; a field of this type in a pydantic model takes a mapping with `kind`."""
+KINDS = ("exact", "contains", "rouge", "similarity", "llm", "imported")
+_ADAPTER: TypeAdapter[JudgeSettings] = TypeAdapter(JudgeSettings)
+
+
+def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
+    """Check the settings of a judge, given its kind ("exact") or a mapping such as `{"kind": "rouge", "threshold":
+    0.5}`.
+
+    Raises
+    ------
+    InvalidInput
+        The kind or a key is unknown, or a value cannot be used.
+    """
+    given = {"kind": value} if isinstance(value, str) else dict(value)
+    if given.get("kind") not in KINDS:
+        raise InvalidInput(f"There is no judge {given.get('kind')!r}; there are {', '.join(KINDS)}.")
+    try:
+        return _ADAPTER.validate_python(given)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'judge'}: {fault['msg']}" for fault in error.errors()
+        )
+        raise InvalidInput(f"The judge's settings cannot be used: {faults}.") from error
+
+
+def judge_from(
+    settings: str | Mapping[str, Any] | JudgeSettings,
+    *,
+    model: str = "",
+    dataset: str = "",
+    ids: Iterable[str] | None = None,
+) -> Judge:
+    """Make the judge that these settings describe.
+
+    Parameters
+    ----------
+    settings
+        Checked ones, or what `judge_settings` takes.
+    model, dataset
+        What `{model}` and `{dataset}` stand for in the path of an imported file.
+    ids
+        The ids of all questions that will be judged. An imported file is checked against them at once.
+
+    Raises
+    ------
+    InvalidInput
+        The settings or an imported file cannot be used.
+    """
+    checked = settings if isinstance(settings, BaseModel) else judge_settings(settings)
+    options = checked.model_dump(exclude={"kind", "name"})
+    name = checked.name or checked.kind
+    match checked:
+        case ImportedSettings():
+            path = checked.path.replace("{model}", model).replace("{dataset}", dataset)
+            imported = ImportedJudge(Path(path), column=checked.column, others=checked.others, name=name)
+            if ids is not None:
+                imported.check(ids)
+            return imported
+        case LLMSettings():
+            endpoint = Endpoint(**{field.name: options.pop(field.name) for field in fields(Endpoint)})
+            return LLMJudge(endpoint=endpoint, name=name, **options)
+        case _:
+            return _MAKERS[checked.kind](name=name, **options)
+
+
+_MAKERS: Mapping[str, Callable[..., Judge]] = {
+    "exact": ExactJudge,
+    "contains": ContainsJudge,
+    "rouge": RougeJudge,
+    "similarity": SimilarityJudge,
+}
