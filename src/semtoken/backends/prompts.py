@@ -17,28 +17,6 @@ from semtoken.support.inputs import listed, whole
 from semtoken.support.text import last_of_user
 from semtoken.tokens.vocabulary import Vocabulary
 
-__all__ = [
-    "Message",
-    "PaddedBatch",
-    "Prompt",
-    "Response",
-    "answer_length",
-    "as_decodings",
-    "as_prompts",
-    "as_responses",
-    "encode_prompt",
-    "encode_prompts",
-    "encode_response",
-    "encode_responses",
-    "encode_text",
-    "end_token_ids",
-    "in_batches_by_length",
-    "is_ids",
-    "pad",
-    "padding_id",
-    "prompt_text",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class PaddedBatch:

@@ -20,7 +20,7 @@ from semtoken.models.prompts import PROMPTS, PromptFormat
 from semtoken.support.extras import DATASETS, installed, require
 
 if TYPE_CHECKING:
-    from semtoken.backends.prompts import Prompt
+    from semtoken.backends.base import Prompt
 
 LINE_FORM = '{"id": "...", "question": "...", "answers": ["...", ...]}'
 

@@ -29,8 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.almanac import Question
-from semtoken.backends.base import require_readings
-from semtoken.backends.prompts import Prompt
+from semtoken.backends.base import Prompt, require_readings
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.judges import AnswerToJudge, correctness

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semtoken.choices import Algorithm, Linkage, Metric
 from semtoken.clustering import memory
-from semtoken.clustering.agglomerative import agglomerate
+from semtoken.clustering.agglomerative import Course, agglomerate
 from semtoken.clustering.kmeans import kmeans_labels
 from semtoken.clustering.merges import Merges, cut
 from semtoken.clustering.progress import ClusteringReport, Monitor, Progress, describe_cut
@@ -165,24 +165,22 @@ def cluster_table(
         "dtype": "bfloat16" if rows.parts[0].dtype == np.uint16 else str(rows.parts[0].dtype),
         "threads": threads,
     }
+    common: dict[str, Any] = {"allowed": allowed, "threads": threads, "monitor": monitor}
+    merges, course = None, Course("k-means on cpu")
     if algorithm == "kmeans":
-        labels = kmeans_labels(rows, wanted, seed=seed, allowed=allowed, threads=threads, monitor=monitor)
-        outcome = None
+        labels = kmeans_labels(rows, wanted, seed=seed, **common)
     else:
-        outcome = agglomerate(
-            rows, linkage, min(wanted), allowed=allowed, threads=threads, device=device, tile=tile, monitor=monitor
-        )
-        labels = {k: cut(outcome.merges, k) for k in wanted}
-    merges = outcome.merges if outcome else None
+        merges, course = agglomerate(rows, linkage, min(wanted), device=device, tile=tile, **common)
+        labels = {k: cut(merges, k) for k in wanted}
     total = time.perf_counter() - start
     report = ClusteringReport(
         settings=settings,
-        engine=outcome.engine if outcome else "k-means on cpu",
-        fallback=outcome.fallback if outcome else None,
+        engine=course.engine,
+        fallback=course.fallback,
         seconds={**monitor.seconds, "total": total},
         peak_memory=memory.peak_rss(),
         memory_budget=allowed,
-        passes=tuple(outcome.passes) if outcome else (),
+        passes=course.passes,
         gemm_seconds=monitor.gemm_seconds,
         gemm_share=monitor.gemm_seconds / max(time.process_time() - cpu, 1e-9),
         gemm_flops=monitor.gemm_flops,

@@ -32,27 +32,31 @@ def compiled_fast(function: Function) -> Function:
 
 
 @compiled
-def gather_float32(table, index, factor, out, column):
-    """out[r, column : column + d] = table[index[r]] * factor[r], for a float32 table of d columns."""
-    for r in range(len(index)):
-        row, f = table[index[r]], factor[r]
-        target = out[r, column : column + table.shape[1]]
-        for j in range(len(target)):
-            target[j] = np.float32(row[j] * f)
+def load(part, row, half, bits, value):
+    """Copy a row into `value`, the float32 view of `bits`. `half`: the row is bfloat16, given as its bits."""
+    if half:
+        for j in range(part.shape[1]):
+            bits[j] = np.uint32(part[row, j]) << np.uint32(16)
+    else:
+        for j in range(part.shape[1]):
+            value[j] = part[row, j]
 
 
 @compiled
-def gather_bfloat16(table, index, factor, out, column):
-    """The same as `gather_float32` for a table of bfloat16, given as its bits: the upper half of a float32."""
-    bits = out.view(np.uint32)
+def gather(table, index, factor, out, column):
+    """out[r, column : column + d] = table[index[r]] * factor[r], for a table of d columns of float32 or bfloat16."""
+    columns, words, half = slice(column, column + table.shape[1]), out.view(np.uint32), table.itemsize == 2
     for r in range(len(index)):
         row, f = table[index[r]], factor[r]
-        target = bits[r, column : column + table.shape[1]]
-        for j in range(len(target)):
-            target[j] = np.uint32(row[j]) << np.uint32(16)
-        value = out[r, column : column + table.shape[1]]
-        for j in range(len(value)):
-            value[j] = np.float32(value[j] * f)
+        value, bits = out[r, columns], words[r, columns]
+        if half:
+            for j in range(len(value)):
+                bits[j] = np.uint32(row[j]) << np.uint32(16)
+            for j in range(len(value)):
+                value[j] = np.float32(value[j] * f)
+        else:
+            for j in range(len(value)):
+                value[j] = np.float32(row[j] * f)
 
 
 @compiled_fast
@@ -79,24 +83,12 @@ def finish_block(out, centre, left, unit):
 
 
 @compiled_fast
-def norms_float32(table, out):
-    """The Euclidean norm of each row of a float32 table, summed in float64."""
-    for r in range(len(table)):
-        row = table[r]
-        total = 0.0
-        for j in range(len(row)):
-            total += np.float64(row[j]) * np.float64(row[j])
-        out[r] = np.sqrt(total)
-
-
-@compiled_fast
-def norms_bfloat16(table, out):
-    """The Euclidean norm of each row of a bfloat16 table, which is passed as 16-bit integers."""
-    bits = np.empty(table.shape[1], np.uint32)
+def norms(table, out):
+    """The Euclidean norm of each row of a table of float32 or bfloat16, summed in float64."""
+    bits, half = np.empty(table.shape[1], np.uint32), table.itemsize == 2
     row = bits.view(np.float32)
     for r in range(len(table)):
-        for j in range(len(bits)):
-            bits[j] = np.uint32(table[r, j]) << np.uint32(16)
+        load(table, r, half, bits, row)
         total = 0.0
         for j in range(len(row)):
             total += np.float64(row[j]) * np.float64(row[j])
@@ -156,17 +148,6 @@ def half_squared_difference(x, y, factor):
         difference = x[j] - factor * y[j]
         total += difference * difference
     return 0.5 * total
-
-
-@compiled
-def load(part, row, half, bits, value):
-    """Copy a row into `value`, the float32 view of `bits`. `half`: the row is bfloat16, given as its bits."""
-    if half:
-        for j in range(part.shape[1]):
-            bits[j] = np.uint32(part[row, j]) << np.uint32(16)
-    else:
-        for j in range(part.shape[1]):
-            value[j] = part[row, j]
 
 
 @compiled
@@ -567,22 +548,13 @@ def segment_total_distance(gap, row_starts, column_starts, out):
 
 @compiled
 def spanning_forest(m, one, other, order):
-    """Kruskal's algorithm: which of the edges, taken in this order from short to long, join two trees (bool)."""
-    parent = np.arange(m)
-    keep = np.zeros(len(order), np.bool_)
-    for t in range(len(order)):
-        a, b = find(parent, one[order[t]]), find(parent, other[order[t]])
+    """Kruskal's algorithm: the edges that join two trees, taken from short to long, and the lowest members of both."""
+    parent, kept, pair = np.arange(m), np.empty(m, np.int64), np.empty((m, 2), np.int64)
+    found = 0
+    for t in order:
+        a, b = find(parent, one[t]), find(parent, other[t])
         if a != b:
             parent[max(a, b)] = min(a, b)
-            keep[t] = True
-    return keep
-
-
-@compiled
-def forest_merges(m, one, other, pair):
-    """Write to pair[t] the lowest members of the two trees that edge t of a forest joins, taken in this order."""
-    parent = np.arange(m)
-    for t in range(len(one)):
-        a, b = find(parent, one[t]), find(parent, other[t])
-        pair[t, 0], pair[t, 1] = min(a, b), max(a, b)
-        parent[max(a, b)] = min(a, b)
+            kept[found], pair[found, 0], pair[found, 1] = t, min(a, b), max(a, b)
+            found += 1
+    return kept[:found], pair[:found]

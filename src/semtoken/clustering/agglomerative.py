@@ -9,7 +9,7 @@ What remains is handed to the engine of the linkage, and the merges it gives are
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,13 +69,12 @@ class Distinct:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The merges of a hierarchical clustering, with the course of the run that found them."""
+class Course:
+    """How clusters were found, for the report: see `ClusteringReport`."""
 
-    merges: Merges
     engine: str
-    fallback: str | None
-    passes: Sequence[Mapping[str, float | None]]
+    fallback: str | None = None
+    passes: tuple[Mapping[str, float | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def agglomerate(
     device: str | None,
     tile: int | None,
     monitor: Monitor,
-) -> Outcome:
+) -> tuple[Merges, Course]:
     """Merge rows from the bottom of the dendrogram until `fewest` clusters are left.
 
     Raises
@@ -137,8 +136,8 @@ def agglomerate(
                 tiles = tiles_on("cpu", rows, min(plan.tile, LARGE_TILE), monitor)
                 state = Rounds(WholeRows(tiles, distinct.nodes, "max"), tiles, distinct.nodes, distinct.weight)
                 found = rounds_merges(state, needed, **options)
-    reports = [_report(rows, one) for one in passes]
-    return Outcome(assemble(rows, distinct, found), f"{engine} on {tiles.name}", fallback, reports)
+    reports = tuple(_report(rows, one) for one in passes)
+    return assemble(rows, distinct, found), Course(f"{engine} on {tiles.name}", fallback, reports)
 
 
 def _report(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:

@@ -215,10 +215,8 @@ def single_merges(
         distance_pass(tiles, level, forest, close=True, threads=threads, monitor=monitor)
     with monitor.phase("merging"):
         forest.thin()
-        pair = np.empty((len(forest.gap), 2), np.int64)
-        compiled_loops().forest_merges(m, forest.one, forest.other, pair)
         known = forest.gap <= forest.limit  # longer edges might give way to others
-        return FoundMerges(nodes[pair][known], forest.gap[known])
+        return FoundMerges(nodes[forest.pair][known], forest.gap[known])
 
 
 def _upper_bound(tiles: CpuTiles, level: Level, wanted: int) -> np.float32:
@@ -246,6 +244,7 @@ class _Forest:
         self._count = 0
         self.limit = limit
         self.one = self.other = np.empty(0, np.int64)
+        self.pair = np.empty((0, 2), np.int64)
         self.gap = np.empty(0, np.float32)
 
     def add(self, pairs: Pairs, limit: np.float32) -> None:
@@ -265,7 +264,7 @@ class _Forest:
         self._pending, self._count = [], 0
         ends, length = np.stack([np.concatenate(one), np.concatenate(other)]), np.concatenate(gap)
         order = np.lexsort((ends[0] * self._m + ends[1], length))
-        kept = order[compiled_loops().spanning_forest(self._m, ends[0], ends[1], order)]
+        kept, self.pair = compiled_loops().spanning_forest(self._m, ends[0], ends[1], order)
         self.one, self.other, self.gap = ends[0, kept], ends[1, kept], length[kept]
         if len(kept) >= self._wanted > 0:
             self.limit = min(self.limit, self.gap[self._wanted - 1])

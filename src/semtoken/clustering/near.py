@@ -59,14 +59,6 @@ class Graph:
     gap: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One pass over the distances: all pairs of clusters with a gap <= limit."""
-
-    limit: np.float32
-    pairs: list[Pairs]
-
-
 class Keeper(Protocol):
     """Collects the pairs of clusters that a pass finds, from several threads."""
 
@@ -87,7 +79,7 @@ def near_pairs(
     threads: int,
     monitor: Monitor,
     error: Callable[[Gaps], Gaps],
-) -> Pass:
+) -> KeptPairs:
     """All pairs of clusters whose gap is below a threshold, at most `room` of them.
 
     With `close`, small gaps are computed with all their digits: needed while clusters may still be that near. Pairs are
@@ -100,10 +92,10 @@ def near_pairs(
     """
     with monitor.phase("threshold"):
         limits = thresholds(tiles, level, room, close=close)
-        kept = _KeptPairs(np.where(limits < EVERYTHING, limits + 3 * error(limits), limits).astype(np.float32), room)
+        kept = KeptPairs(np.where(limits < EVERYTHING, limits + 3 * error(limits), limits).astype(np.float32), room)
     with monitor.phase("distances"):
         distance_pass(tiles, level, kept, close=close, threads=threads, monitor=monitor)
-    return Pass(kept.limit, kept.pairs)
+    return kept
 
 
 def distance_pass(tiles: CpuTiles, level: Level, kept: Keeper, *, close: bool, threads: int, monitor: Monitor) -> None:
@@ -131,7 +123,7 @@ def thresholds(tiles: CpuTiles, level: Level, room: int, *, close: bool) -> NDAr
     return np.unique(np.concatenate([first, below]).astype(np.float32))[::-1]
 
 
-def graph_of(near: Pass, m: int) -> Graph:
+def graph_of(near: KeptPairs, m: int) -> Graph:
     """Enter pairs into the lists of both their ends; empties `near.pairs` on the way to save memory."""
     loops = compiled_loops()
     degree = np.zeros(m, np.int64)
@@ -151,7 +143,7 @@ def graph_of(near: Pass, m: int) -> Graph:
     return graph
 
 
-class _KeptPairs:
+class KeptPairs:
     """Pairs gathered from all threads. Lowers the threshold when there are too many."""
 
     def __init__(self, limits: NDArray[np.float32], room: int) -> None:
@@ -163,9 +155,11 @@ class _KeptPairs:
 
     @property
     def limit(self) -> np.float32:
+        """See `Keeper.limit`."""
         return self._limits[0]
 
     def add(self, pairs: Pairs, limit: np.float32) -> None:
+        """See `Keeper.add`."""
         with self._lock:
             self._append(pairs if limit == self.limit else _filtered(pairs, self.limit))
             while self._count > self._room:

@@ -177,17 +177,12 @@ def describe_cut(labels: NDArray[np.int32], n_clusters: int, merges: Merges | No
         next_height=float(heights[applied]) if applied < len(heights) else None,
         singletons=float(np.mean(sizes == 1)),
         largest=int(sizes.max()),
-        sizes=_histogram(sizes),
+        sizes=size_histogram(sizes),
     )
 
 
-def _histogram(sizes: NDArray[np.int64]) -> dict[str, int]:
-    """Clusters by size in ranges that double: 1, 2, 3-4, 5-8, ..."""
-    exponent = np.ceil(np.log2(sizes)).astype(int)
-    counts = np.bincount(exponent)
-    return {_range_name(e): int(c) for e, c in enumerate(counts) if c}
-
-
-def _range_name(exponent: int) -> str:
-    low, high = 2 ** (exponent - 1) + 1, 2**exponent
-    return str(high) if exponent < 2 else f"{low}-{high}"
+def size_histogram(sizes: NDArray[np.int64]) -> dict[str, int]:
+    """Number of clusters by their sizes, in ranges that double: 1, 2, 3-4, 5-8, ..."""
+    exponents, counts = np.unique(np.ceil(np.log2(sizes)).astype(int), return_counts=True)
+    names = [str(2**e) if e < 2 else f"{2 ** (e - 1) + 1}-{2**e}" for e in exponents.tolist()]
+    return dict(zip(names, counts.tolist(), strict=True))

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,28 +33,6 @@ SOME = 256
 """For how many clusters the means are computed at a time, which takes a few more copies of them."""
 SLACK = 0.7
 """The slots are renumbered without the empty ones when fewer than this share of them holds a cluster."""
-
-
-class Clusters(Protocol):
-    """The clusters of a hierarchical clustering in numbered slots, and the gaps between them."""
-
-    def columns(self) -> list[slice]:
-        """All slots, divided into ranges that one product computes."""
-
-    def cost(self, slots: IntArray) -> IntArray:
-        """How many rows each of these slots contributes to a matrix product."""
-
-    def left(self, slots: IntArray) -> Any:
-        """The left factor of `gaps` for these slots, which can be used for many columns."""
-
-    def gaps(self, left: Any, slots: IntArray, columns: slice) -> Gaps:
-        """The gaps [slots, columns] between clusters. Entries of empty slots have no meaning."""
-
-    def merge(self, keep: IntArray, gone: IntArray) -> None:
-        """Merge the clusters in the slots `gone` into those in the slots `keep`."""
-
-    def compact(self, used: IntArray) -> None:
-        """Keep only these slots, and renumber them from 0."""
 
 
 @dataclass
@@ -95,7 +73,7 @@ class Lists:
 
 
 class MeanRows:
-    """Clusters as the means of their unit rows: the mean cosine distance of two is 1 - product of their means.
+    """Clusters in slots, as the means of their unit rows: two are at the mean distance 1 - product of their means.
 
     Parameters
     ----------
@@ -116,19 +94,19 @@ class MeanRows:
         self._spread = np.where(tiles.rows.zero[nodes], 0.5, 0.0)
 
     def columns(self) -> list[slice]:
-        """See `Clusters.columns`."""
+        """All slots, divided into ranges that one product computes."""
         return [slice(b, b + self._tiles.size) for b in range(0, len(self._mean), self._tiles.size)]
 
     def cost(self, slots: IntArray) -> IntArray:
-        """See `Clusters.cost`."""
+        """How many rows each of these slots contributes to a matrix product."""
         return np.ones(len(slots), np.int64)
 
-    def left(self, slots: IntArray) -> NDArray[np.float32]:
-        """See `Clusters.left`."""
+    def left(self, slots: IntArray) -> Any:
+        """The left factor of `gaps` for these slots, which can be used for many columns."""
         return self._mean[slots]
 
-    def gaps(self, left: NDArray[np.float32], slots: IntArray, columns: slice) -> Gaps:
-        """See `Clusters.gaps`."""
+    def gaps(self, left: Any, slots: IntArray, columns: slice) -> Gaps:
+        """The gaps [slots, columns] between clusters. Entries of empty slots have no meaning."""
         gap = self._tiles.product(left, self._mean[columns])
         np.subtract(np.float32(1), gap, out=gap)
         halves = np.full(len(left), 0.5, np.float32), np.full(gap.shape[1], 0.5, np.float32)
@@ -140,7 +118,7 @@ class MeanRows:
         return gap
 
     def merge(self, keep: IntArray, gone: IntArray) -> None:
-        """See `Clusters.merge`."""
+        """Merge the clusters in the slots `gone` into those in the slots `keep`."""
         apart = self._half_difference(keep, gone)
         a, b = self._weight[keep], self._weight[gone]
         share = b / (a + b)
@@ -152,7 +130,7 @@ class MeanRows:
             self._mean[k] = (1 - s) * self._mean[k] + s * self._mean[g]
 
     def compact(self, used: IntArray) -> None:
-        """See `Clusters.compact`."""
+        """Keep only these slots, and renumber them from 0."""
         for at in range(0, len(used), SOME):  # in place: used[i] >= i
             part = slice(at, min(at + SOME, len(used)))
             self._mean[part] = self._mean[used[part]]
@@ -166,7 +144,7 @@ class MeanRows:
 
 
 class WholeRows:
-    """Clusters as the rows they hold: the largest gap, or the mean distance, over all pairs of rows.
+    """Clusters in slots, as the rows they hold: the largest gap, or the mean distance, over all pairs of rows.
 
     A mean distance D is given as the gap that belongs to it, D^2 / 2 (euclidean).
     """
@@ -179,20 +157,20 @@ class WholeRows:
         self._sort(len(nodes))
 
     def columns(self) -> list[slice]:
-        """See `Clusters.columns`."""
+        """See `MeanRows.columns`."""
         return [slice(block.first, block.first + block.clusters) for block in self._blocks]
 
     def cost(self, slots: IntArray) -> IntArray:
-        """See `Clusters.cost`."""
+        """See `MeanRows.cost`."""
         return self._starts[slots + 1] - self._starts[slots]
 
-    def left(self, slots: IntArray) -> tuple[Block, list[Any]]:
-        """See `Clusters.left`."""
+    def left(self, slots: IntArray) -> Any:
+        """See `MeanRows.left`."""
         block = Block.of(slots, self._order, self._starts)
         return block, self._tiles.left(block)
 
-    def gaps(self, left: tuple[Block, list[Any]], slots: IntArray, columns: slice) -> Gaps:
-        """See `Clusters.gaps`."""
+    def gaps(self, left: Any, slots: IntArray, columns: slice) -> Gaps:
+        """See `MeanRows.gaps`."""
         block, factors = left
         other = self._blocks[int(np.searchsorted([b.first for b in self._blocks], columns.start))]
         if self._reduction == "max":
@@ -203,14 +181,14 @@ class WholeRows:
         return gap
 
     def merge(self, keep: IntArray, gone: IntArray) -> None:
-        """See `Clusters.merge`."""
+        """See `MeanRows.merge`."""
         target = np.arange(len(self._starts) - 1)
         target[gone] = keep
         self._slot = target[self._slot]
         self._sort(len(target))
 
     def compact(self, used: IntArray) -> None:
-        """See `Clusters.compact`."""
+        """See `MeanRows.compact`."""
         self._slot = np.searchsorted(used, self._slot)
         self._sort(len(used))
 
@@ -225,7 +203,7 @@ class WholeRows:
 class Rounds:
     """The state of a run of hierarchical clustering: the clusters in slots, and the known neighbours of each."""
 
-    def __init__(self, clusters: Clusters, tiles: CpuTiles, low: IntArray, weight: IntArray) -> None:
+    def __init__(self, clusters: MeanRows | WholeRows, tiles: CpuTiles, low: IntArray, weight: IntArray) -> None:
         m = len(low)
         self.clusters = clusters
         self.tiles = tiles

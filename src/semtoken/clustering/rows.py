@@ -89,8 +89,7 @@ class Rows:
             source, factor = index, scale[index]
             if part.dtype == np.float16:  # no half precision in compiled loops: NumPy converts it
                 part, source = part[index].astype(np.float32), np.arange(len(index))
-            gather = loops.gather_bfloat16 if part.dtype == np.uint16 else loops.gather_float32
-            gather(part, source, factor, out, column)
+            loops.gather(part, source, factor, out, column)
             column += part.shape[1]
         loops.finish_block(out, self.centre, left, self.metric == "cosine")
         return out
@@ -211,7 +210,7 @@ def _norms(part: AnyArray) -> NDArray[np.float64]:
             wide.append(np.sqrt(np.einsum("ij,ij->i", block, block)))
         return np.concatenate(wide)
     norms = np.empty(len(part))
-    (compiled_loops().norms_bfloat16 if part.dtype == np.uint16 else compiled_loops().norms_float32)(part, norms)
+    compiled_loops().norms(part, norms)
     return norms
 
 

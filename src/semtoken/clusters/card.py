@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.clustering.progress import size_histogram
 from semtoken.support.text import one_line
 
 CARD_CLUSTERS = 20
@@ -63,7 +64,7 @@ def write_card(
             "",
             "| Tokens in a cluster | Clusters |",
             "|---:|---:|",
-            *(f"| {name} | {count:,} |" for name, count in size_histogram(sizes)),
+            *(f"| {name} | {count:,} |" for name, count in size_histogram(sizes).items()),
             "",
             "## The largest clusters",
             "",
@@ -79,13 +80,6 @@ def _row(members: Sequence[str]) -> str:
     texts = dict.fromkeys(text.strip() for text in members)
     shown = [markdown_text(text) for text in texts if text][:CARD_TOKENS]
     return f"| {len(members):,} | {' · '.join(shown) or '(blank)'} |"
-
-
-def size_histogram(sizes: npt.NDArray[np.int64]) -> list[tuple[str, int]]:
-    """Number of clusters of 1, 2, 3-4, 5-8, ... tokens."""
-    exponents, counts = np.unique(np.ceil(np.log2(sizes)).astype(int), return_counts=True)
-    names = [str(2**e) if e < 2 else f"{2 ** (e - 1) + 1}-{2**e}" for e in exponents.tolist()]
-    return list(zip(names, counts.tolist(), strict=True))
 
 
 def markdown_text(text: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from semtoken.backends.base import Backend
-from semtoken.backends.prompts import Prompt, encode_prompts, prompt_text
+from semtoken.backends.base import Backend, Prompt
+from semtoken.backends.prompts import encode_prompts, prompt_text
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
 from semtoken.probing.p_true import p_true_log_probs

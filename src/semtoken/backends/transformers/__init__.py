@@ -6,8 +6,13 @@ Enter by `semtoken.STC`, `load_transformers(name)` or `TransformersBackend(model
 
 from __future__ import annotations
 
-from semtoken.backends.transformers.loading import load_transformers
-from semtoken.backends.transformers.model import TransformersBackend
-from semtoken.backends.transformers.recorder import Recorder
+from semtoken.support.extras import require
+
+require("torch", extra="transformers")
+require("transformers", extra="transformers")
+
+from semtoken.backends.transformers.loading import load_transformers  # noqa: E402
+from semtoken.backends.transformers.model import TransformersBackend  # noqa: E402
+from semtoken.backends.transformers.recorder import Recorder  # noqa: E402
 
 __all__ = ["Recorder", "TransformersBackend", "load_transformers"]

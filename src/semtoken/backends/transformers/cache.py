@@ -13,15 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from semtoken.support.extras import require
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-from transformers import DynamicCache  # noqa: E402
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer  # noqa: E402
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 REPEATABLE = (DynamicLayer, DynamicSlidingWindowLayer)
 """Kinds of cache layers, exactly, that hold nothing but keys and values and so can be repeated."""

@@ -8,22 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from semtoken.backends.base import Decoding
-from semtoken.backends.prompts import draw_key
-from semtoken.errors import InvalidInput
-from semtoken.support.extras import require
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-from transformers import (  # noqa: E402
+import torch
+from transformers import (
     LogitsProcessor,
     MinPLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
+
+from semtoken.backends.base import Decoding
+from semtoken.backends.prompts import draw_key
+from semtoken.errors import InvalidInput
 
 FAN = 16
 """How many branches each node has of the tree in which a token is drawn."""

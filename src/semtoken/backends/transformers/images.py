@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from semtoken.errors import BackendError, InvalidInput, one_line_of
 from semtoken.files.images import read_image
-from semtoken.support.extras import require
 from semtoken.support.inputs import shown
-
-require("torch", extra="transformers")
-
-import torch  # noqa: E402
 
 MOST_IMAGES = 16
 """The most images that a prompt may have."""

@@ -13,7 +13,6 @@ import torch
 
 from semtoken.errors import ModelError
 from semtoken.observers.steps import Observer, readings
-from semtoken.support.extras import require
 
 Hook = Callable[[Any, Any, Any], None]
 """Called with (module, its arguments, its output) after every forward pass."""
@@ -61,9 +60,6 @@ def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) 
             yield
     finally:
         handle.remove()
-
-
-require("torch", extra="transformers")
 
 
 Pick = Callable[[torch.Tensor], torch.Tensor]

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from semtoken.backends.base import Arrival
 from semtoken.backends.pace import Pace, has_room, is_long
@@ -29,11 +30,6 @@ from semtoken.backends.transformers.observe import BatchRow, show_tokens
 from semtoken.backends.transformers.passes import cache_of
 from semtoken.backends.transformers.trees import PromptTree, ReadsTokens, prompt_tree
 from semtoken.observers.steps import Completion, Observer, finish
-from semtoken.support.extras import require
-
-require("torch", extra="transformers")
-
-import torch  # noqa: E402
 
 USUAL = frozenset(
     {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"}

@@ -12,20 +12,9 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
-from semtoken.backends.transformers.model import TransformersBackend, check_model
-from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
-from semtoken.models.gguf import load_tokenizer
-from semtoken.models.sources import is_known
-from semtoken.models.strangers import check_size, check_template
-from semtoken.support.extras import quiet_gguf, require
-from semtoken.support.inputs import shown
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from transformers import (  # noqa: E402
+import torch
+import transformers
+from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
@@ -33,11 +22,19 @@ from transformers import (  # noqa: E402
     AutoTokenizer,
     PreTrainedModel,
 )
-from transformers.models.auto.modeling_auto import (  # noqa: E402
+from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
-from transformers.utils import find_adapter_config_file  # noqa: E402
+from transformers.utils import find_adapter_config_file
+
+from semtoken.backends.transformers.model import TransformersBackend, check_model
+from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.models.gguf import load_tokenizer
+from semtoken.models.sources import is_known
+from semtoken.models.strangers import check_size, check_template
+from semtoken.support.extras import quiet_gguf, require
+from semtoken.support.inputs import shown
 
 FURTHER_OPTIONS = frozenset(
     {

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from semtoken.backends.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.backends.prompts import (
@@ -58,14 +59,8 @@ from semtoken.files.images import has_images
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, as_rows
-from semtoken.support.extras import require
 from semtoken.support.inputs import flag, listed, whole
 from semtoken.tokens.vocabulary import Vocabulary
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
 
 CHUNK = 32
 """For how many tokens of a reply the logits exist at one time: batch size x CHUNK x V numbers at most."""

@@ -8,10 +8,13 @@ be used, `write_plainly` goes the way that every model allows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
+
+import torch
+from transformers import StoppingCriteria
 
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
@@ -20,14 +23,7 @@ from semtoken.backends.transformers.inside import Inside, forward_hook, inner_mo
 from semtoken.backends.transformers.passes import Passes, cache_of
 from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
-from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-from transformers import StoppingCriteria  # noqa: E402
 
 FEW_ROWS = 8
 """A batch of fewer rows is kept as it is: one row takes the model nearly as long."""
@@ -165,9 +161,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             self.logits, self.cache = output.logits[:, -1].detach(), cache
             self._has_passed = True
 
-        with ExitStack() as hooks:
-            hooks.enter_context(forward_hook(inner_model(model), keep_logits))
-            hooks.enter_context(self._inside.watching(model))
+        with forward_hook(inner_model(model), keep_logits), self._inside.watching(model):
             yield
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:

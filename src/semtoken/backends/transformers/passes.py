@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from transformers.generation.utils import ALL_CACHE_NAMES
 
 from semtoken.backends.prompts import PaddedBatch
 from semtoken.support.arrays import BoolArray, IdArray
-from semtoken.support.extras import require
-
-require("torch", extra="transformers")
-
-import torch  # noqa: E402
-from transformers.generation.utils import ALL_CACHE_NAMES  # noqa: E402
 
 CACHE: str = ALL_CACHE_NAMES[0]
 """What the installed transformers calls the cache, as an argument and in what a pass returns."""

@@ -20,6 +20,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
+import transformers
+from transformers import LogitsProcessor
 
 from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import SharedPrefix, is_repeatable, joined_caches, keeps_all
@@ -27,16 +30,8 @@ from semtoken.backends.transformers.inside import forward_hook, inner_model, wei
 from semtoken.backends.transformers.passes import ARGUMENTS, CACHE, Passes, cache_of
 from semtoken.errors import ModelError, one_line_of
 from semtoken.files.safe_files import replace_text
-from semtoken.support.extras import require
 from semtoken.support.installation import cache_root
 from semtoken.tokens.vocabulary import Vocabulary
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from transformers import LogitsProcessor  # noqa: E402
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""

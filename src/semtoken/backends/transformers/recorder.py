@@ -40,7 +40,6 @@ from semtoken.scoring.rows import KeptRows, readable_rows
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_tokens
 from semtoken.support.arrays import as_rows
-from semtoken.support.extras import require
 from semtoken.support.inputs import listed, shown, whole
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -126,10 +125,6 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
         mask=found["model_kwargs"].get("attention_mask"),
         padding=getattr(config, "pad_token_id", None) or 0,
     )
-
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
 
 
 UNKNOWN_END = Flag(

@@ -13,17 +13,13 @@ from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from semtoken.backends.prompts import PaddedBatch
 from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
 from semtoken.backends.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
-from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary
-
-require("torch", extra="transformers")
-
-import torch  # noqa: E402
 
 MOST_NODES = 512
 """The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""

@@ -12,14 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from semtoken.backends.prompts import (
-    Prompt,
-    encode_prompt,
-    encode_response,
-    end_ids,
-    is_ids,
-    prompt_text,
-)
+from semtoken.backends.base import Prompt
+from semtoken.backends.prompts import encode_prompt, encode_response, end_ids, is_ids, prompt_text
 from semtoken.errors import InvalidInput
 from semtoken.files.images import has_images
 from semtoken.payloads import PayloadChoice
