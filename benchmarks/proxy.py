@@ -478,8 +478,8 @@ def relay(
 ) -> None:
     """Time of a token in the proxy without a network, and where it goes."""
     from semtoken.payloads.formats.openai_choices import OpenAIChat
-    from semtoken.scoring.rules import ScoringRules
     from semtoken.scoring.scorer import scorer_for
+    from semtoken.tokens.rules import ScoringRules
     from semtoken.web.admission import Workers
     from semtoken.web.proxy.editing import Editor
     from semtoken.web.proxy.metrics import ProxyMetrics

@@ -27,8 +27,8 @@ from semtoken.choices import Preset
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rows import normalized_rows
-from semtoken.scoring.rules import ScoringRules
 from semtoken.support.arrays import log_normalizers
+from semtoken.tokens.rules import ScoringRules
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
 

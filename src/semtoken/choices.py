@@ -25,7 +25,7 @@ Preset = Literal["paper", "default"]
 Equality = Literal["meaning", "surface", "exact"]
 FunctionWords = Literal["paper", "whole-word", "off"]
 Members = Literal["all", "spelling"]
-"""See `semtoken.scoring.rules` for these four."""
+"""See `semtoken.tokens.rules` for these four."""
 
 PartKind = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
 """Kinds of parts of an answer; see `semtoken.parts`."""

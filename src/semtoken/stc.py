@@ -30,9 +30,9 @@ from semtoken.observers.steps import Completion, Observer
 from semtoken.results import Answers, ScoredResponse
 from semtoken.results.generation import DEPTH
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
-from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_clusters
 from semtoken.support.inputs import flag, instance, listed, real, text, whole
+from semtoken.tokens.rules import as_rules
 
 if TYPE_CHECKING:
     from semtoken.probing import Dispute

@@ -29,7 +29,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.temporary import WORKING
 from semtoken.scoring import LogitsAnswer, rows, score_logits, scorer_for
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 from tests.tiny import TOKENIZERS
 

@@ -223,7 +223,7 @@ def test_values_so_far_are_the_same_together_and_one_by_one(preset: Any) -> None
     from semtoken import TokenClusters, Vocabulary
     from semtoken.backends.scores import AnswerScores
     from semtoken.scoring import scorer_for
-    from semtoken.scoring.rules import ScoringRules
+    from semtoken.tokens.rules import ScoringRules
 
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
     random = np.random.default_rng(2)

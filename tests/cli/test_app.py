@@ -178,7 +178,7 @@ def test_every_choice_is_taken_by_the_library() -> None:
     """The names are those of what the library knows how to do, not a list beside it."""
     from semtoken.backends import BACKENDS
     from semtoken.calibration.curves import FITS
-    from semtoken.scoring.rules import EQUALITIES, PRESETS
+    from semtoken.tokens.rules import EQUALITIES, PRESETS
 
     assert set(get_args(semtoken.choices.Preset)) == set(PRESETS)
     assert set(get_args(semtoken.choices.Equality)) == set(EQUALITIES)

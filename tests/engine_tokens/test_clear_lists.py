@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from semtoken.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, TopStep, TopToken
 from semtoken.errors import SemtokenError
+from semtoken.tokens.vocabulary import normalize
 
 TEXTS = ["a", "A", " a", "Ġa", "▁a", "b", " b", "B ", "é", "Ã©", "<s>", "\n", " ", "\N{REPLACEMENT CHARACTER}"]
 
@@ -53,8 +54,8 @@ steps = st.one_of(
 def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spelling: bool) -> None:
     found = []
     for reader in (NameReader, LongWay):
-        names, read = ListedNames(), []
-        one = reader(names, same_spelling=same_spelling)
+        names, read = ListedNames(normalize if same_spelling else None), []
+        one = reader(names)
         try:
             for position, step in enumerate(answer):
                 read.append(names.with_others(one.read(step, position)))
@@ -65,8 +66,8 @@ def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spellin
 
 
 def test_most_lists_are_clear() -> None:
-    names = ListedNames()
-    reader = NameReader(names, same_spelling=True)
+    names = ListedNames(normalize)
+    reader = NameReader(names)
     for own in (" Lima", " Quito"):
         top = [TopToken(-0.2, None, own, own.encode()), TopToken(-2.0, None, " Paris", b" Paris")]
         assert reader._clear(TopStep(top[0], top), names.number(TopStep(top[0], top).names[0]), 0) is not None

@@ -19,9 +19,9 @@ from semtoken.bench.models import RunAnswerer
 from semtoken.errors import BackendError
 from semtoken.probing import p_true_log_probs
 from semtoken.scoring import scorer_for
-from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import AnswerSettings, Timings
 from semtoken.statistics.decoding import clustered_scores
+from semtoken.tokens.rules import ScoringRules
 
 TOLERANCE = 1e-4
 DECODING = AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)

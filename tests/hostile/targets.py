@@ -13,8 +13,8 @@ import semtoken
 from semtoken import TokenClusters, methods, metrics
 from semtoken.cascade import CascadeThreshold
 from semtoken.results import ScoredResponse
-from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
+from semtoken.tokens.rules import ScoringRules
 from tests import worked
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_answers import of_decisions, of_learning, of_one_pass, of_parts, of_replies, of_tables

@@ -21,7 +21,7 @@ from tests.mutation.functions import functions
 
 
 class Reached:
-    """Records the seconds of each test that passes, and the functions called, as `scoring/rules.py:Class.function`."""
+    """Records the seconds of each test that passes, and the functions called, as `tokens/rules.py:Class.function`."""
 
     def __init__(self, source: Path, output: Path) -> None:
         self.source, self.output = f"{source}/", output

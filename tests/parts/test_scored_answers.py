@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models
 import semtoken as st
 from semtoken.parts import Part
 from semtoken.parts.answers import answer_tokens
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from semtoken.tokens.scored_token import Flag
 
 WORDS = (

@@ -20,8 +20,8 @@ from semtoken.errors import InvalidLogits
 from semtoken.scoring import AnswerBatch, normalized_rows, rows, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rows import NormalizedRows
-from semtoken.scoring.rules import PAPER_RULES, SURFACE_RULES, ScoringRules
 from semtoken.support.arrays import as_rows, read_only
+from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, ScoringRules
 from tests import tiny
 from tests.scoring.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 

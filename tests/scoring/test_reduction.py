@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from semtoken.scoring import Scorer, normalized_rows, rows, scorer_for
 from semtoken.scoring.reduction import reduce_rows
-from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.steps import ReducedSteps
+from semtoken.tokens.rules import ScoringRules
 from tests import tiny
 from tests.scoring.test_scoring import RULES, draw_answer, small_kind
 

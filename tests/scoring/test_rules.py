@@ -12,7 +12,7 @@ import pytest
 
 from semtoken import TokenClusters, score_logits
 from semtoken.errors import InvalidInput
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from tests import worked
 from tests.worked import END, STEPS, ids, logits
 

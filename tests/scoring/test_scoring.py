@@ -21,7 +21,7 @@ from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken.errors import InvalidInput
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
 

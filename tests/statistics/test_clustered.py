@@ -11,10 +11,10 @@ import pytest
 import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.scoring import Scorer, scorer_for
-from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import AnswerSettings, Timings, record_greedy
 from semtoken.statistics.decoding import NORMALIZERS, READING, clustered_scores
 from semtoken.statistics.steps import STC_STEPS
+from semtoken.tokens.rules import ScoringRules
 from tests.statistics import models
 
 STEP_OF_SCORE = {field: step for step in STC_STEPS for field in step.fills if field.endswith("_log_score")}

@@ -24,7 +24,7 @@ import semtoken as st
 from semtoken.calibration import Fingerprint
 from semtoken.journal.store import Journal
 from semtoken.journal.writer import adopt_left_behind
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from tests.journal.databases import can_run_postgres, postgres
 from tests.web.servers import Received, raw_upstream, response
 from tests.web.test_proxy_load import SEMTOKEN

@@ -18,7 +18,7 @@ import semtoken as st
 from semtoken import TokenClusters
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from tests.web.servers import answering, raw_upstream, response, running
 
 CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}]}

@@ -21,7 +21,7 @@ from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.payloads import PayloadChoice, Segment
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.reading import Reader

@@ -17,7 +17,7 @@ from semtoken.clusters.cache import clusters_for_model, default_settings
 from semtoken.errors import ArtifactError
 from semtoken.files.artifacts import is_saved
 from semtoken.models.sources import resolve
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 
 MAIN = "main"
 

@@ -29,8 +29,8 @@ from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
 from semtoken.observers.inside import AnswerState
 from semtoken.results.generation import LAYOUTS
-from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
+from semtoken.tokens.rules import ScoringRules
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
 from semtoken.observers.inside import AnswerState
-from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
 from semtoken.statistics.timings import IN_MODEL
 from semtoken.support.arrays import FloatArray
+from semtoken.tokens.rules import ScoringRules
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""

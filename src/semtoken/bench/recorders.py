@@ -56,7 +56,6 @@ from semtoken.methods import score
 from semtoken.models.prompts import PromptFormat
 from semtoken.probing import p_true_log_probs
 from semtoken.results.generation import Generation
-from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
 from semtoken.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
@@ -64,6 +63,7 @@ from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+from semtoken.tokens.rules import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 
 

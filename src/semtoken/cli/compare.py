@@ -182,7 +182,7 @@ def _require_similarity(settings: RunSettings) -> None:
 
 def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | None:
     """The calibrator of the option; one of other rules is refused before the work begins, others after it."""
-    from semtoken.scoring.rules import ScoringRules
+    from semtoken.tokens.rules import ScoringRules
 
     found = calibrator_from(directory)
     if found is not None:

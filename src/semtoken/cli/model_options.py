@@ -108,7 +108,7 @@ class ModelChoice:
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:
             from semtoken.calibration import Calibrator
-            from semtoken.scoring.rules import ScoringRules
+            from semtoken.tokens.rules import ScoringRules
 
             Calibrator.load(calibrator).fingerprint.require_rules(
                 ScoringRules(self.preset, self.function_words).signature

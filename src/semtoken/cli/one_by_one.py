@@ -25,8 +25,8 @@ from semtoken.errors import SemtokenError
 if TYPE_CHECKING:
     from semtoken.payloads import Payload
     from semtoken.results import ScoredResponse
-    from semtoken.scoring.rules import ScoringRules
     from semtoken.scoring.token_sources import Tokens
+    from semtoken.tokens.rules import ScoringRules
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def show_one_by_one(
     from semtoken.checking.replies import saved_replies
     from semtoken.payloads import read_payload
     from semtoken.payloads import score_payload as score
-    from semtoken.scoring.rules import ScoringRules
+    from semtoken.tokens.rules import ScoringRules
 
     wanted = as_methods(how.methods, of_replies=True)
     rules = ScoringRules(how.preset, how.function_words)

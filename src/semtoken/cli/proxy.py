@@ -28,7 +28,7 @@ from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE, parse_json
 
 if TYPE_CHECKING:
-    from semtoken.scoring.rules import ScoringRules
+    from semtoken.tokens.rules import ScoringRules
     from semtoken.web.proxy.reading import Reader
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
@@ -148,7 +148,7 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
     from semtoken.decisions.settings import DecisionSettings
-    from semtoken.scoring.rules import ScoringRules
+    from semtoken.tokens.rules import ScoringRules
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers

@@ -8,10 +8,11 @@ spelling if they have it in both, and perhaps if they have it in one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
 
+SpellingRule: TypeAlias = Callable[[str], str]
+"""The text of a token -> how it is spelled, "" for one that is spelled like no other."""
 NOBODY = 0
 """Number of a token that agrees with no other. An entry that perhaps agrees with the chosen token may be this one
 instead."""
@@ -46,8 +49,8 @@ class Spelling(NamedTuple):
     in_files: str
     """The text if the engine spells it as the tokenizer's files do."""
     piece: bytes
-    normalized: tuple[str, str]
-    """`text` and `in_files` normalised."""
+    read: tuple[str, str]
+    """How `text` and `in_files` are spelled by the rules."""
     blank: bool
     """Whether the text is white space or empty."""
     alone: bool
@@ -61,34 +64,49 @@ class Spelling(NamedTuple):
     """Whether the token has no usable name, so that it may be spelled as any other token is."""
 
     @classmethod
-    def of(cls, text: str, in_files: str, piece: bytes) -> Spelling:
+    def of(cls, rule: SpellingRule, text: str, in_files: str, piece: bytes) -> Spelling:
         """The spelling of a token by its text in both readings, and its bytes."""
-        first, second = normalize(text), normalize(in_files)
-        blank = not first and not second
+        first, second = rule(text), rule(in_files)
+        blank = not text.strip() and not in_files.strip()
         markup = is_markup(text) and not BYTE_TOKEN.fullmatch(text)
-        return cls(text, in_files, piece, (first, second), blank, blank or REPLACEMENT in first, markup)
+        alone = (not first and not second) or REPLACEMENT in first
+        return cls(text, in_files, piece, (first, second), blank, alone, markup)
 
 
-def _spelling_of(_: int | None, text: str | None, spelled: bytes | None) -> Spelling:
+def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: bytes | None) -> Spelling:
     if spelled:
         said = spelled.decode("utf-8", "replace")
-        return Spelling.of(said, said, spelled)
+        return Spelling.of(rule, said, said, spelled)
     if text is None:
-        return Spelling.of(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
+        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
     piece = text.encode("utf-8", "surrogatepass")
-    found = Spelling.of(text, text if REPLACEMENT in text else _as_in_files(text), piece)
+    found = Spelling.of(rule, text, text if REPLACEMENT in text else _as_in_files(text), piece)
     return found._replace(decoded=True) if text[:1].isspace() else found
 
 
-_SPELLINGS = KeptByName(_spelling_of)
+@lru_cache(maxsize=4)
+def _spellings(rule: SpellingRule) -> KeptByName[Spelling]:
+    """The spellings of names by a rule, which are kept."""
+    return KeptByName(partial(_spelling_of, rule))
+
+
 _NOBODYS = Spelling("", "", b"", ("", ""), blank=True, alone=True, markup=False)
-_UNKNOWN = Spelling.of(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(alone=False, nameless=True)
+_UNKNOWN = Spelling.of(normalize, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(alone=False, nameless=True)
 
 
 class ListedNames:
-    """A vocabulary made of the tokens that the lists of one answer name, numbered from 1."""
+    """A vocabulary made of the tokens that the lists of one answer name, numbered from 1.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    rule
+        What tells how a token is spelled (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
+    """
+
+    def __init__(self, rule: SpellingRule | None = None) -> None:
+        self.rule = rule
+        self.spelled_by = _spellings(rule or normalize)
+        """The spelling of each name, looked up as in a dictionary."""
         self.spellings: list[Spelling] = [_NOBODYS]
         self.ids: list[int] = [-1]
         """The ids that the engine gives, -1 where it gives none."""
@@ -108,14 +126,14 @@ class ListedNames:
         """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
         found = self._numbers.get(name)
         if found is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
-            found = self._numbers[name] = self._append(_SPELLINGS[name], name[0])
+            found = self._numbers[name] = self._append(self.spelled_by[name], name[0])
         return found
 
     def other(self, number: int) -> int:
         """The number of a second token that has the same name as this one: a list may hold a name twice."""
         if number not in self._others:
             text, in_files, piece, *_ = self.spellings[number]
-            self._others[number] = self._append(Spelling.of(text, in_files, piece), None)
+            self._others[number] = self._append(Spelling.of(self.rule or normalize, text, in_files, piece), None)
         return self._others[number]
 
     def without_name(self, token: int | None) -> int:
@@ -127,7 +145,7 @@ class ListedNames:
         self.spellings.append(spelling)
         self.ids.append(-1 if token is None else token)
         self._decoded = self._decoded or spelling.decoded
-        self._by_spelling.setdefault(spelling.normalized[0], []).append(number)
+        self._by_spelling.setdefault(spelling.read[0], []).append(number)
         return number
 
     def with_others(self, listed: ListedStep, least: float = 0.0) -> ListedStep:
@@ -147,7 +165,7 @@ class ListedNames:
             return False
         if one.nameless or another.nameless:
             return None
-        (first, second), (first_other, second_other) = one.normalized, another.normalized
+        (first, second), (first_other, second_other) = one.read, another.read
         same, same_in_files = first == first_other, second == second_other and not self._decoded
         if not (same or same_in_files):
             return False
@@ -160,7 +178,7 @@ class ListedNames:
 
     def alike(self, number: int) -> list[int]:
         """The numbers of the other tokens that are certain to have the same spelling."""
-        together = self._by_spelling[self.spellings[number].normalized[0]]
+        together = self._by_spelling[self.spellings[number].read[0]]
         return [other for other in together if self.same(number, other)]
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
@@ -265,13 +283,10 @@ class NameReader:
     ----------
     names
         The vocabulary that the tokens are added to.
-    same_spelling
-        Whether tokens that are spelled alike count (`ScoringRules.same_spelling`).
     """
 
-    def __init__(self, names: ListedNames, *, same_spelling: bool) -> None:
+    def __init__(self, names: ListedNames) -> None:
         self._names = names
-        self._same_spelling = same_spelling
         self._inside = False
         """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
@@ -319,9 +334,10 @@ class NameReader:
         if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or one.nameless:
             return None
         others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
-        if not one.alone and one.normalized[0] in _lower(others):
+        perhaps = self._names.rule not in (None, normalize) or one.read[0] in _lower(others)
+        if not one.alone and perhaps:
             entries = (name for i, name in enumerate(names) if i not in (0, again))
-            if one.normalized in [_SPELLINGS[name].normalized for name in entries]:
+            if one.read in [self._names.spelled_by[name].read for name in entries]:
                 return None
         probabilities = list(map(math.exp, log_probs))
         if again:
@@ -379,14 +395,14 @@ class NameReader:
         """Take in an entry that is another token, or may be one."""
         names, number = self._names, self._names.number(name)
         entries.listed += 1
-        if number is None and name[0] is not None and not self._same_spelling:
+        if number is None and name[0] is not None and names.rule is None:
             number = names.without_name(name[0])
         if number is None:
             entries.unmapped += probability
             return
         number = names.other(number) if number == chosen else number
         perhaps = not known and names.same_name(chosen, number)
-        if perhaps or (self._same_spelling and names.same(chosen, number) is None):
+        if perhaps or (names.rule is not None and names.same(chosen, number) is None):
             entries.ambiguous.append(((chosen, NOBODY), probability))
         else:
             entries.found[number] = entries.found.get(number, 0.0) + probability

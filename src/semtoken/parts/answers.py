@@ -14,6 +14,7 @@ import numpy as np
 
 from semtoken.parts.part import AnswerTokens, Ending, FoundPart, Part, PartEquality
 from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.tokens.rules import recorded_equality
 from semtoken.tokens.scored_token import Flag, ScoredToken, TokenMark
 
 CERTAIN = -1e-7
@@ -69,7 +70,7 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         neutral=np.array([token.neutral or token.function_word for token in tokens], dtype=bool),
         digits=np.array([any(map(str.isdigit, token.text)) for token in tokens], dtype=bool),
         forced=(exact >= CERTAIN) & constrained,
-        prose=_equality_of_rules(answer.signature),
+        prose=recorded_equality(answer.signature),
         bounds=_bounds(tokens),
         endings=_endings(tokens),
     )
@@ -99,7 +100,7 @@ def marked_tokens(text: str, marks: Sequence[TokenMark | ScoredToken], answer: A
         neutral=np.zeros(len(marks), dtype=bool),
         digits=np.array([any(map(str.isdigit, text[a:b])) for a, b in zip(starts, ends, strict=True)], dtype=bool),
         forced=(chosen >= CERTAIN) & any(flag.code == CONSTRAINED for flag in answer.flags),
-        prose=_equality_of_rules(answer.signature),
+        prose=recorded_equality(answer.signature),
         bounds={"surface": (_floats(low for low, _ in pairs), _floats(high for _, high in pairs))} if given else {},
     )
 
@@ -117,14 +118,6 @@ def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float
     own = [token.log_agreeing_probability for token in tokens]
     bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
     return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
-
-
-def _equality_of_rules(signature: str) -> PartEquality:
-    """The equality that the rules of an answer come nearest to, from the line that names them."""
-    switches = signature.split("|")
-    if "clustering:off" not in switches:
-        return "meaning"
-    return "surface" if "spelling:same" in switches else "exact"
 
 
 def _floats(values: Iterable[float]) -> FloatArray:

@@ -12,11 +12,11 @@ from semtoken.observers.method_scores import require_one_pass, scores_of_steps
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, Segment
 from semtoken.results import Answers, Distribution, ScoredResponse
-from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import new_answer, tokens_or_none
 from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.support.inputs import one_of, text
+from semtoken.tokens.rules import ScoringRules, as_rules
 from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
 

@@ -245,7 +245,7 @@ def _plain_groups(scorer: Scorer) -> tuple[IdArray, int]:
     if known is None:
         vocabulary = scorer.vocabulary
         clusters = scorer.clusters
-        labels = scorer.index.spellings if clusters is None else np.asarray(clusters.labels, dtype=np.int64)
+        labels = scorer.surface.alike.has if clusters is None else np.asarray(clusters.labels, dtype=np.int64)
         first = int(labels.max(initial=0)) + 2
         groups = np.where(vocabulary.numeral, first + np.arange(len(labels)), labels)
         groups[vocabulary.neutral] = first - 1

@@ -1,6 +1,5 @@
 """Semantic Token Clustering: next-token probabilities + chosen ids + clusters -> `ScoredResponse`.
 
-rules.py           which tokens may count as consistent with the chosen one: presets and switches
 prefixes.py        which tokens spell the beginning of the text that follows
 scorer.py          clusters and rules, prepared for scoring as tables; shared by all answers
 running.py         the lifecycle of an answer in progress, for all logits and for the best tokens alike
@@ -31,11 +30,11 @@ from semtoken.choices import FunctionWords, Preset
 from semtoken.scoring.batches import AnswerBatch
 from semtoken.scoring.logits import LogitsAnswer, check_shape, score_logits
 from semtoken.scoring.rows import NormalizedRows, normalized_rows
-from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.streams import LogitsStream, TopLogprobsStream
 from semtoken.scoring.topk import score_top_logprobs
 from semtoken.scoring.topk_answer import TopkAnswer
+from semtoken.tokens.rules import ScoringRules
 
 __all__ = [
     "AnswerBatch",

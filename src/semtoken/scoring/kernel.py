@@ -39,6 +39,7 @@ EXP_0, EXP_1, EXP_2, EXP_3, EXP_4, EXP_5 = (
 
 OWN, CLUSTER, CLUSTER_NEUTRAL, NEUTRALS, ALIKE, ALIKE_APART, ALIKE_NEUTRAL, MEANING = range(8)
 """The masses of a step in the order of `ReducedSteps.logs`."""
+NOWHERE = -1
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -296,43 +297,35 @@ def _add_sum(sums, group, highest, total):
 
 
 @compiled
-def _counts_in_cluster(tables, token, other):
-    """Whether another token of the same label counts under the rules."""
-    return (
-        tables.clustering
-        and not tables.numeral[token]
-        and (not tables.same_letters or tables.letters[token] == tables.letters[other])
-    )
+def _agrees(companions, token, other):
+    """Whether another token is one of those that agree with a token."""
+    return companions.has[other] == companions.asks[token]
 
 
 @compiled
-def _add_cluster(tables, token, neutral, row, normalizer, sums):
-    """Add up the token itself and the others of its label."""
+def _add_companions(companions, token, apart, row, normalizer, sums, group, group_apart):
+    """Add up the other tokens that agree with the chosen one, some of them apart; a group below 0 is not counted."""
+    for at in range(companions.places[token, 0], companions.places[token, 1]):
+        other = companions.ids[at]
+        into = group_apart if apart[other] else group
+        if other != token and into >= 0:
+            _add(sums, into, _number(row, other) - normalizer)
+
+
+@compiled
+def _add_agreeing(tables, token, neutral, row, normalizer, sums):
+    """Add up the token itself, its cluster, and the tokens of its spelling that are not in that."""
     own = _number(row, token) - normalizer
     _add(sums, OWN, own)
     if not tables.paper_neutral[token]:
         _add(sums, MEANING, own)
-    for at in range(tables.cluster_of[token, 0], tables.cluster_of[token, 1]):
-        other = tables.members[at]
-        if other != token:
-            log_prob = _number(row, other) - normalizer
-            if not tables.paper_neutral[other]:
-                _add(sums, MEANING, log_prob)
-            if _counts_in_cluster(tables, token, other):
-                _add(sums, CLUSTER_NEUTRAL if neutral[other] else CLUSTER, log_prob)
-
-
-@compiled
-def _add_spelling(tables, token, neutral, row, normalizer, sums):
-    """Add up the other tokens that are spelled as the chosen one is."""
-    for at in range(tables.spelling_of[token, 0], tables.spelling_of[token, 1]):
-        other = tables.spelled[at]
-        if other != token:
-            log_prob = _number(row, other) - normalizer
-            _add(sums, ALIKE, log_prob)
-            same_label = tables.labels[token] == tables.labels[other]
-            if tables.same_spelling and not (same_label and _counts_in_cluster(tables, token, other)):
-                _add(sums, ALIKE_NEUTRAL if neutral[other] else ALIKE_APART, log_prob)
+    _add_companions(tables.paper, token, tables.paper_neutral, row, normalizer, sums, MEANING, NOWHERE)
+    _add_companions(tables.cluster, token, neutral, row, normalizer, sums, CLUSTER, CLUSTER_NEUTRAL)
+    _add_companions(tables.surface, token, neutral, row, normalizer, sums, ALIKE, ALIKE)
+    for at in range(tables.alike.places[token, 0], tables.alike.places[token, 1]):
+        other = tables.alike.ids[at]
+        if other != token and not _agrees(tables.cluster, token, other):
+            _add(sums, ALIKE_NEUTRAL if neutral[other] else ALIKE_APART, _number(row, other) - normalizer)
 
 
 @compiled_fast
@@ -421,8 +414,7 @@ def sum_steps(tables, rows, row_ids, common, normalizers, taken, tokens, before,
         asked[k], neutral[k] = tables.asks[token, tables.leaves[before[k]]], tables.neutral[place, token]
         counts[k] = tables.candidates_of[token, 1] - tables.candidates_of[token, 0]
         sums[:, 0], sums[:, 1] = -np.inf, 0.0
-        _add_cluster(tables, token, tables.neutral[place], row, normalizer, sums)
-        _add_spelling(tables, token, tables.neutral[place], row, normalizer, sums)
+        _add_agreeing(tables, token, tables.neutral[place], row, normalizer, sums)
         if common.shape[1]:
             neutral_logits = common[taken[k]]
         else:

@@ -26,7 +26,6 @@ from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, masses
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import LISTED, NormalizedRows, WholeRow, normalized_rows
-from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined
@@ -42,6 +41,7 @@ from semtoken.support.arrays import (
     looks_like_probabilities,
 )
 from semtoken.support.inputs import one_of
+from semtoken.tokens.rules import ScoringRules, as_rules
 from semtoken.tokens.vocabulary import Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
-from semtoken.scoring.rules import SAME_LETTERS
 from semtoken.support.text import number
+from semtoken.tokens.rules import SAME_LETTERS
 from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.vocabulary import normalize
 

@@ -94,10 +94,10 @@ def _beginning_masses(
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     some = owners[starts]
     if scorer.paper is not None:
-        beyond = ~(scorer.paper.in_cluster(tokens, ids) | scorer.paper.are_neutral(ids, opening))
+        beyond = ~(scorer.paper.cluster.agree(tokens, ids) | scorer.paper.are_neutral(ids, opening))
         beginnings.meaning[some] = _log_sums(log_probs, beyond, starts)
     if scorer.rules.prefix_matching:
-        counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(tokens, ids) & ~scorer.alike(tokens, ids)
+        counted = scorer.in_prefix_set(ids) & ~scorer.cluster.agree(tokens, ids) & ~scorer.alike.agree(tokens, ids)
         counted &= ~(scorer.are_neutral(ids, opening) & neutrality[owners])
         beginnings.counted[some] = _log_sums(log_probs, counted, starts)
     return beginnings

@@ -140,33 +140,6 @@ class PrefixIndex:
         """The number of characters of each token's normalised text (int64 [V])."""
         return np.array([len(text) for text in self.vocabulary.normalized], dtype=np.int64)
 
-    @cached_property
-    def spellings(self) -> IdArray:
-        """A number for each spelling, the same for tokens that are spelled alike (int64 [V]).
-
-        Blanks, special tokens and pieces of characters are spelled like no other token.
-        """
-        alone = np.array([not text or REPLACEMENT in text for text in self.vocabulary.normalized], dtype=bool)
-        numbers = _numbered(self.vocabulary.normalized)
-        numbers[alone] = len(numbers) + np.flatnonzero(alone)
-        return numbers
-
-    @cached_property
-    def _spelled(self) -> tuple[IdArray, IdArray]:
-        """Ids sorted by spelling, and where each spelling begins among them."""
-        order = np.argsort(self.spellings, kind="stable")
-        return order, self.spellings[order]
-
-    def spelled_alike(self, token: int) -> IdArray:
-        """Ascending ids of the tokens that are spelled as a token is, itself included."""
-        order, numbers = self._spelled
-        number = self.spellings[token]
-        return order[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, side="right")]
-
-    def first_letters(self, count: int) -> IdArray:
-        """A number for the first characters of each normalised text (int64 [V])."""
-        return _numbered([text[:count] for text in self.vocabulary.normalized])
-
     def beginnings(self, head: str) -> IdArray:
         """Ascending ids of the tokens whose normalised text is a beginning of `head`, or `head` itself."""
         parents, places, ids = self._beginnings
@@ -266,8 +239,3 @@ class PrefixIndex:
         lowered, longer = text.lower(), (text + "a").lower()
         # Subtle: a final sigma lowers to another letter once more letters follow.
         return lowered if longer.startswith(lowered) else commonprefix([lowered, longer])  # noqa: RUF071
-
-
-def _numbered(texts: Sequence[str]) -> IdArray:
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)

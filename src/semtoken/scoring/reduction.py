@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,8 +87,7 @@ def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> tuple[IdArray, I
     tables, n = scorer.tables, len(tokens)
     lists = [
         (np.arange(n), tokens),
-        _list_entries(tables.members, tables.cluster_of[tokens]),
-        _list_entries(tables.spelled, tables.spelling_of[tokens]),
+        *(_list_entries(companions.ids, companions.places[tokens]) for companions in tables[:4]),
         (np.repeat(np.arange(n), len(tables.neutral_ids)), np.tile(tables.neutral_ids, n)),
         _list_entries(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
         _list_entries(tables.candidates, tables.candidates_of[tokens]),
@@ -96,28 +95,6 @@ def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> tuple[IdArray, I
     owners, ids = (np.concatenate(parts) for parts in zip(*lists, strict=True))
     bounds = itertools.accumulate((len(one) for one, _ in lists), initial=0)
     return owners, ids, [slice(*pair) for pair in itertools.pairwise(bounds)]
-
-
-def _sums(scorer: Scorer, tokens: IdArray, opening: BoolArray, asked: IdArray, columns: Sequence[_Columns]) -> _Sums:
-    own, members, alike, neutrals, ends, candidates = columns
-    chosen = _ChosenTokens(scorer, tokens, np.where(opening, 0, 1))
-    sums = chosen.log_sums(
-        {
-            **chosen.of_cluster(members),
-            **chosen.of_spelling(alike),
-            "neutrals": (neutrals, chosen.are_neutral(neutrals)),
-            **chosen.of_meaning(members, neutrals),
-        }
-    )
-    logs = sums | {"own": own.log_probs, "meaning": chosen.meaning_mass(own, sums)}
-    return _Sums(
-        asked=asked,
-        neutral=scorer.tables.neutral[chosen.place, tokens],
-        logs=np.stack([logs[name] for name in MASSES], axis=1),
-        ends=chosen.end_masses(ends),
-        counts=np.bincount(candidates.steps, minlength=len(tokens)),
-        candidates=candidates.log_probs,
-    )
 
 
 class _Columns(NamedTuple):
@@ -129,8 +106,64 @@ class _Columns(NamedTuple):
     log_probs: FloatArray
 
 
-_Counted: TypeAlias = tuple[_Columns, BoolArray]
-"""Some columns, and which of them count."""
+def _sums(scorer: Scorer, tokens: IdArray, opening: BoolArray, asked: IdArray, columns: Sequence[_Columns]) -> _Sums:
+    own, cluster, alike, paper, surface, neutrals, ends, candidates = columns
+    tables, n, place = scorer.tables, len(tokens), np.where(opening, 0, 1)
+
+    def others(some: _Columns) -> BoolArray:
+        return np.asarray(some.ids != tokens[some.steps])
+
+    def by_neutrality(some: _Columns, counted: BoolArray) -> list[tuple[_Columns, BoolArray]]:
+        neutral = tables.neutral[place[some.steps], some.ids]
+        return [(some, counted & ~neutral), (some, counted & neutral)]
+
+    beyond_cluster = others(alike) & ~tables.cluster.agree(tokens[alike.steps], alike.ids)
+    every = np.ones(len(neutrals.ids), dtype=bool)
+    counted = {
+        **dict(zip(("cluster", "cluster_neutral"), by_neutrality(cluster, others(cluster)), strict=True)),
+        **dict(zip(("alike_apart", "alike_neutral"), by_neutrality(alike, beyond_cluster), strict=True)),
+        "alike": (surface, others(surface)),
+        "neutrals": by_neutrality(neutrals, every)[1],
+        "paper_members": (paper, others(paper) & ~tables.paper_neutral[paper.ids]),
+        "paper_neutrals": (neutrals, every),
+    }
+    sums = log_sums(n, counted)
+    meaning = np.logaddexp(np.logaddexp(own.log_probs, sums["paper_members"]), sums["paper_neutrals"])
+    logs = sums | {"own": own.log_probs, "meaning": np.where(tables.paper_neutral[tokens], 0.0, meaning)}
+    return _Sums(
+        asked=asked,
+        neutral=tables.neutral[place, tokens],
+        logs=np.stack([logs[name] for name in MASSES], axis=1),
+        ends=_end_masses(tables.end_kinds[ends.ids], ends, n),
+        counts=np.bincount(candidates.steps, minlength=n),
+        candidates=candidates.log_probs,
+    )
+
+
+def log_sums(n: int, counted: Mapping[str, tuple[_Columns, BoolArray]]) -> dict[str, FloatArray]:
+    """Log of the sum of the probabilities that count, by name, for each of n steps; -inf for none.
+
+    Each sum is made in the order of its columns, so that it does not depend on which steps are reduced together.
+    All sums are made in one go: for a single step the calls of numpy cost more than the sums.
+    """
+    places = np.concatenate([one.steps[mask] + k * n for k, (one, mask) in enumerate(counted.values())])
+    log_probs = np.concatenate([one.log_probs[mask] for one, mask in counted.values()])
+    highest = np.full(n * len(counted), -np.inf)
+    if len(places):
+        np.maximum.at(highest, places, log_probs)
+        level = np.where(np.isneginf(highest), 0.0, highest)
+        shares = np.bincount(places, np.exp(log_probs - level[places]), minlength=len(highest))
+        with np.errstate(divide="ignore"):
+            highest = level + np.log(shares)
+    return dict(zip(counted, highest.reshape(-1, n), strict=True))
+
+
+def _end_masses(kinds: IdArray, ends: _Columns, n: int) -> FloatArray:
+    """What each kind of token that ends a value has [n, 5]."""
+    found, probabilities = np.zeros((n, len(KINDS))), np.exp(ends.log_probs)
+    for bit in range(len(KINDS)) if len(ends.ids) else ():
+        found[:, bit] = np.bincount(ends.steps, (kinds >> bit & 1) * probabilities, minlength=n)
+    return found
 
 
 def _list_entries(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
@@ -145,79 +178,6 @@ def _list_entries(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
         return NO_IDS, NO_IDS
     at = np.arange(behind[-1]) + np.repeat(places[:, 0] - (behind - counts), counts)
     return np.repeat(np.arange(len(places)), counts), ids[at]
-
-
-class _ChosenTokens(NamedTuple):
-    """The tokens that were chosen at n steps, and what the columns of their rows are to them."""
-
-    scorer: Scorer
-    tokens: IdArray
-    place: IdArray
-    """0 for a step that opens its answer, else 1."""
-
-    def log_sums(self, counted: Mapping[str, _Counted]) -> dict[str, FloatArray]:
-        """Log of the sum of the probabilities that count, by name, for each of the n steps; -inf for none.
-
-        Each sum is made in the order of its columns, so that it does not depend on which steps are reduced together.
-        All sums are made in one go: for a single step the calls of numpy cost more than the sums.
-        """
-        n = len(self.tokens)
-        places = np.concatenate([one.steps[mask] + k * n for k, (one, mask) in enumerate(counted.values())])
-        log_probs = np.concatenate([one.log_probs[mask] for one, mask in counted.values()])
-        highest = np.full(n * len(counted), -np.inf)
-        if len(places):
-            np.maximum.at(highest, places, log_probs)
-            level = np.where(np.isneginf(highest), 0.0, highest)
-            shares = np.bincount(places, np.exp(log_probs - level[places]), minlength=len(highest))
-            with np.errstate(divide="ignore"):
-                highest = level + np.log(shares)
-        return dict(zip(counted, highest.reshape(-1, n), strict=True))
-
-    def are_others(self, columns: _Columns) -> BoolArray:
-        """Which columns are not the chosen token's own."""
-        return np.asarray(columns.ids != self.tokens[columns.steps])
-
-    def are_neutral(self, columns: _Columns) -> BoolArray:
-        """Which columns belong to tokens that are neutral there."""
-        return np.asarray(self.scorer.tables.neutral[self.place[columns.steps], columns.ids])
-
-    def are_members(self, columns: _Columns) -> BoolArray:
-        """Which columns belong to tokens of the chosen token's cluster that count."""
-        return self.scorer.in_cluster(self.tokens[columns.steps], columns.ids)
-
-    def of_cluster(self, members: _Columns) -> dict[str, _Counted]:
-        """The other members of the clusters."""
-        counted = self.are_others(members) & self.are_members(members)
-        return self._apart("cluster", "cluster_neutral", members, counted)
-
-    def of_spelling(self, alike: _Columns) -> dict[str, _Counted]:
-        """Other tokens of the same spelling, and those of them that no cluster counts."""
-        others = self.are_others(alike)
-        counted = others & ~self.are_members(alike) & self.scorer.rules.same_spelling
-        return {"alike": (alike, others)} | self._apart("alike_apart", "alike_neutral", alike, counted)
-
-    def _apart(self, other: str, neutral: str, columns: _Columns, counted: BoolArray) -> dict[str, _Counted]:
-        """What counts, neutral tokens apart from others."""
-        are_neutral = self.are_neutral(columns)
-        return {other: (columns, counted & ~are_neutral), neutral: (columns, counted & are_neutral)}
-
-    def of_meaning(self, members: _Columns, neutrals: _Columns) -> dict[str, _Counted]:
-        """What agrees under the paper's rules besides the chosen token, prefixes left out."""
-        counted = self.are_others(members) & ~self.scorer.tables.paper_neutral[members.ids]
-        return {"paper_members": (members, counted), "paper_neutrals": (neutrals, np.ones(len(neutrals.ids), bool))}
-
-    def meaning_mass(self, own: _Columns, sums: Mapping[str, FloatArray]) -> FloatArray:
-        """What agrees under the paper's rules in all: everything, where the chosen token is neutral."""
-        meaning = np.logaddexp(np.logaddexp(own.log_probs, sums["paper_members"]), sums["paper_neutrals"])
-        return np.where(self.scorer.tables.paper_neutral[self.tokens], 0.0, meaning)
-
-    def end_masses(self, ends: _Columns) -> FloatArray:
-        """What each kind of token that ends a value has [n, 5]."""
-        found = np.zeros((len(self.tokens), len(KINDS)))
-        kinds, probabilities = self.scorer.tables.end_kinds[ends.ids], np.exp(ends.log_probs)
-        for bit in range(len(KINDS)) if len(ends.ids) else ():
-            found[:, bit] = np.bincount(ends.steps, (kinds >> bit & 1) * probabilities, minlength=len(found))
-        return found
 
 
 def _unsure(own: FloatArray, normalizers: FloatArray) -> tuple[IdArray, list[float]]:

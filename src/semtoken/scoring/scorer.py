@@ -17,29 +17,22 @@ from semtoken.errors import InvalidInput
 from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import KINDS, Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, Candidates, PrefixIndex
-from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
-from semtoken.support.arrays import BoolArray, IdArray, read_only
-from semtoken.tokens.tokenizers import REPLACEMENT
+from semtoken.support.arrays import BoolArray, IdArray
+from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 
 
 class StepTables(NamedTuple):
     """The tables of V tokens, their clusters and the rules that `semtoken.scoring.kernel` reads."""
 
-    members: IdArray
-    """[V] ids sorted by their label."""
-    cluster_of: IdArray
-    """[V, 2] where the cluster of each token begins and ends in `members`; a numeral has none."""
-    labels: npt.NDArray[np.int32]
-    """[V] the cluster of each token."""
-    numeral: BoolArray
-    """[V] which tokens hold a digit."""
-    spelled: IdArray
-    """[V] ids sorted by their spelling."""
-    spelling_of: IdArray
-    """[V, 2] where the tokens of the same spelling begin and end in `spelled`."""
-    letters: IdArray
-    """[V] a number for the first letters of each token."""
+    cluster: Companions
+    """The tokens of each token's cluster that count."""
+    alike: Companions
+    """The tokens of the same spelling, if they count."""
+    paper: Companions
+    """The tokens of the same cluster under the paper's rules; none where there are no clusters."""
+    surface: Companions
+    """The tokens of the same spelling under the equality `surface`, whatever the rules."""
     neutral: BoolArray
     """[2, V] which tokens are neutral under the rules where they open an answer, and elsewhere."""
     paper_neutral: BoolArray
@@ -70,18 +63,6 @@ class StepTables(NamedTuple):
     """[V, 4] which values may end at each token, by what is left behind before it, as in `Endings.asks`."""
     end_kinds: IdArray
     """[V] the classes of `Endings` that a token is in, as bits."""
-    clustering: bool
-    same_spelling: bool
-    same_letters: bool
-    """Whether only those members of a cluster count that have the same first letters."""
-
-
-def lists_of_equals(numbers: npt.NDArray[np.integer]) -> tuple[IdArray, IdArray]:
-    """Ids sorted by their number, [V], and where among them those with the number of each id begin and end, [V, 2]."""
-    order = np.argsort(numbers, kind="stable").astype(np.int64)
-    ordered = numbers[order]
-    sides = [np.searchsorted(ordered, numbers, side=side) for side in ("left", "right")]
-    return order, np.stack(sides, axis=1).astype(np.int64)
 
 
 if TYPE_CHECKING:
@@ -190,9 +171,15 @@ class Scorer:
         return _step_tables(self)
 
     @cached_property
-    def first_letters(self) -> IdArray:
-        """A number for the letters in which related members of a cluster agree (int64 [V])."""
-        return self.index.first_letters(SAME_LETTERS)
+    def cluster(self) -> Companions:
+        """The tokens of each token's cluster that count."""
+        labels = None if self.clusters is None else self.clusters.labels
+        return self.rules.in_cluster(self.vocabulary, labels)
+
+    @cached_property
+    def alike(self) -> Companions:
+        """The tokens that are spelled as each token is, if they count."""
+        return self.rules.alike(self.vocabulary)
 
     @cached_property
     def _neutral_ids(self) -> tuple[IdArray, ...]:
@@ -225,30 +212,6 @@ class Scorer:
         """
         return endings_of(self.vocabulary)
 
-    def cluster_of(self, token: int) -> IdArray:
-        """The ids of the token's cluster that count, its own included (T^e in the paper); a numeral is alone in its
-        cluster, and so is every token where the rules do not cluster.
-        """
-        if self.clusters is None or not self.rules.clustering or self.vocabulary.numeral[token]:
-            return np.array([token], dtype=np.int64)
-        members = self.clusters.cluster_ids(token)
-        return members if self.rules.members == "all" else members[self.in_cluster(token, members)]
-
-    def in_cluster(self, token: int | IdArray, ids: IdArray) -> BoolArray:
-        """Which of `ids` are in the cluster of `token`, one for all or one for each, and count."""
-        if self.clusters is None or not self.rules.clustering:
-            return np.asarray(ids == token)
-        same = self.clusters.labels[ids] == self.clusters.labels[token]
-        if self.rules.members != "all":
-            same &= self.first_letters[ids] == self.first_letters[token]
-        return np.asarray((same & ~self.vocabulary.numeral[token]) | (ids == token))
-
-    def alike(self, token: int | IdArray, ids: IdArray) -> BoolArray:
-        """Which of `ids` count because they are spelled like the chosen `token`, one for all or one for each."""
-        if not self.rules.same_spelling:
-            return np.asarray(ids == token)
-        return np.asarray(self.index.spellings[ids] == self.index.spellings[token])
-
     def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
         """Which of some tokens that begin what was written count under the rules (bool [n])."""
         if not self.rules.prefix_matching:
@@ -265,18 +228,16 @@ class Scorer:
         return lru_cache(maxsize=TOKENS_KEPT)(self._related_count)
 
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
-        if self.open_ended and self.rules.same_spelling and not self._is_alone(token):
+        if self.open_ended and self.rules.spelling is not None and not self._is_alone(token):
             return ANY_NUMBER
-        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
-        related = np.union1d(self.cluster_of(token), alike)
+        related = np.array(list(self.related_kinds(token)), dtype=np.int64)
         if not neutrality:
             return len(related)
         return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + len(self.neutral_ids(opening))
 
     def _is_alone(self, token: int) -> bool:
-        """Whether no other token can be spelled as one is: blanks, special tokens, and pieces of characters."""
-        text = self.vocabulary.normalized[token]
-        return not text or REPLACEMENT in text
+        """Whether no other token can be spelled as one is."""
+        return bool(self.alike.asks[token] < 0)
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
@@ -287,8 +248,8 @@ class Scorer:
         return lru_cache(maxsize=TOKENS_KEPT)(self._related_kinds)
 
     def _related_kinds(self, token: int) -> Mapping[int, int]:
-        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
-        return dict.fromkeys(alike.tolist(), 2) | dict.fromkeys(self.cluster_of(token).tolist(), 1)
+        clustered = [*self.cluster.listed(token), token]
+        return dict.fromkeys(self.alike.listed(token), 2) | dict.fromkeys(clustered, 1)
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:
@@ -320,10 +281,10 @@ class Scorer:
             Whether neutral tokens count, once for all or for each.
         """
         found = np.zeros(len(ids), dtype=np.intp)
-        found[self.alike(token, ids)] = 2
+        found[self.alike.agree(token, ids)] = 2
         if self.rules.prefix_matching:
             found[begins & self.in_prefix_set(ids)] = 2
-        found[self.in_cluster(token, ids)] = 1
+        found[self.cluster.agree(token, ids)] = 1
         found[self.are_neutral(ids, opening) & (ids != token) & neutrality] = 3
         return found
 
@@ -379,30 +340,20 @@ def among(ids: IdArray, ascending: IdArray) -> BoolArray:
 
 
 def _step_tables(scorer: Scorer) -> StepTables:
-    """The tables of a scorer. Without clusters every token has an empty one, and without a look ahead no candidates."""
-    vocabulary, rules, index = scorer.vocabulary, scorer.rules, scorer.index
-    size = vocabulary.size
-    labels, members, cluster_of = np.zeros(size, dtype=np.int32), NO_IDS, np.zeros((size, 2), dtype=np.int64)
-    if scorer.clusters is not None:
-        labels = np.ascontiguousarray(scorer.clusters.labels, dtype=np.int32)
-        members, cluster_of = lists_of_equals(labels)
-        cluster_of[vocabulary.numeral] = 0
-    spelled, spelling_of = lists_of_equals(index.spellings)
-    candidates, tells = (index.candidates, index.tells) if scorer.looks_ahead else _nothing_to_come(size)
-    lists = np.where(tells, index.string_of if scorer.looks_ahead else 0, len(candidates.longer) - 1)
+    """The tables of a scorer. Without a look ahead no token has candidates."""
+    size = scorer.vocabulary.size
+    candidates, tells = (scorer.index.candidates, scorer.index.tells) if scorer.looks_ahead else _nothing_to_come(size)
+    lists = np.where(tells, scorer.index.string_of if scorer.looks_ahead else 0, len(candidates.longer) - 1)
     end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
     end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
     neutral, neutral_ids = scorer.neutral_masks, scorer.neutral_columns
     return StepTables(
-        members=members,
-        cluster_of=cluster_of,
-        labels=read_only(labels),
-        numeral=vocabulary.numeral,
-        spelled=spelled,
-        spelling_of=spelling_of,
-        letters=scorer.first_letters,
+        cluster=scorer.cluster,
+        alike=scorer.alike,
+        paper=Companions.none(size) if scorer.paper is None else scorer.paper.cluster,
+        surface=scorer.surface.alike,
         neutral=neutral,
-        paper_neutral=vocabulary.neutral,
+        paper_neutral=scorer.vocabulary.neutral,
         neutral_ids=neutral_ids,
         neutral_weights=neutral[:, neutral_ids].astype(np.float32, order="C"),
         candidates=candidates.ids,
@@ -414,9 +365,6 @@ def _step_tables(scorer: Scorer) -> StepTables:
         leaves=scorer.endings.leaves,
         asks=scorer.endings.asks,
         end_kinds=np.sum([mask.astype(np.int64) << bit for bit, mask in enumerate(end_masks)], axis=0),
-        clustering=rules.clustering,
-        same_spelling=rules.same_spelling,
-        same_letters=rules.members == "spelling",
     )
 
 

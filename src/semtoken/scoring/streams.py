@@ -15,11 +15,11 @@ from semtoken.choices import Preset
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.logits import LogitsAnswer, check_shape
-from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import new_answer, tokens_or_none
 from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.support.arrays import as_rows
+from semtoken.tokens.rules import ScoringRules, as_rules
 
 A = TypeVar("A")
 

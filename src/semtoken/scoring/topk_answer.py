@@ -20,12 +20,12 @@ from semtoken.engine_tokens.spellings import without_copied_list
 from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rows import LEAST_LISTED
-from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import ANY_NUMBER, Scorer
 from semtoken.scoring.topk_bounds import PlacedStep
 from semtoken.scoring.topk_records import FEW, ListedSteps, listed_flags, silent_zeros
 from semtoken.support.arrays import IdArray
+from semtoken.tokens.rules import ScoringRules
 from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -220,12 +220,12 @@ class GrowingScorer(ListedScorer):
     """The scorer of an unfinished answer without a vocabulary, with what running scores need."""
 
     def _related_kinds(self, token: int) -> Mapping[int, int]:
-        alike = self._names.alike(token) if self.rules.same_spelling else ()
+        alike = self._names.alike(token) if self.rules.spelling else ()
         return dict.fromkeys(alike, 2) | {token: 1}
 
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
         """Any number, unless its spelling stands alone."""
-        return 1 if self._is_alone(token) or not self.rules.same_spelling else ANY_NUMBER
+        return 1 if self._is_alone(token) or self.rules.spelling is None else ANY_NUMBER
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:
@@ -237,9 +237,9 @@ class ListedAnswer(TopkAnswer):
     """An unfinished answer scored from the best tokens of each step, without a vocabulary."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self._names = ListedNames()
+        self._names = ListedNames(scorer.rules.spelling)
         super().__init__(GrowingScorer(scorer.vocabulary, scorer.rules, self._names))
-        self._named = NameReader(self._names, same_spelling=scorer.rules.same_spelling)
+        self._named = NameReader(self._names)
 
     def add(self, step: TopStep) -> None:
         """Add the next decoding step.

@@ -253,8 +253,8 @@ def _usual_sums(
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
     """Tokens that it may be and that differ in what they count: one a cluster, and one of all that are alone in it."""
-    members = ((token, scorer.cluster_of(token)) for token in step.stands_for)
-    return list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
+    members = ((token, scorer.cluster.listed(token)) for token in step.stands_for)
+    return list({ids[0] if len(ids) > 1 else None: token for token, ids in members}.values())
 
 
 def _as_if(step: ListedStep, token: int) -> ListedStep:
@@ -269,12 +269,13 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
 
 def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rounding) -> Bounds:
     n, steps, probabilities = lists.size, lists.listed.steps, lists.probabilities
+    spelled = scorer.rules.spelling is not None
     kinds = _kinds(scorer, lists, lists.listed, steps, lists.begins, neutrality=neutrality)
     masses = np.bincount(4 * steps + kinds, probabilities, minlength=4 * n).reshape(n, 4)
     _, cluster, prefix, neutral = masses.T
     certain = scorer.are_neutral(lists.tokens, lists.opening) & neutrality
     inside, ambiguous = _unclear_masses(scorer, lists, neutrality=neutrality)
-    lower = cluster + prefix + neutral + inside + lists.alike * scorer.rules.same_spelling
+    lower = cluster + prefix + neutral + inside + lists.alike * spelled
     smallest, slack, missed = lists.smallest, np.full(n, rounding.off), np.full(n, rounding.off)
     if not rounding.even:
         higher, counted = _highest(probabilities, rounding), kinds > 0
@@ -285,7 +286,7 @@ def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rou
         missed += whole * lists.totals
     missing = np.where(lists.complete, 0.0, np.maximum(1.0 - lists.totals, 0.0) + missed)
     unseen = _sizes(scorer, lists, neutrality=neutrality) - np.bincount(steps[kinds > 0], minlength=n)
-    unsure = ambiguous + lists.unmapped + lists.doubtful + lists.alike * (not scorer.rules.same_spelling)
+    unsure = ambiguous + lists.unmapped + lists.doubtful + lists.alike * (not spelled)
     upper = lower + unsure + np.minimum(missing, np.maximum(unseen, 0) * smallest)
     slack = np.where(lists.complete & (slack <= ROUNDING), 0.0, slack)
     low, high = _logs(lower), _logs(upper)
@@ -342,7 +343,7 @@ def _sizes(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> IdArray:
     if scorer.rules.prefix_matching and len(entries.ids):
         tokens, opening = lists.tokens[entries.steps], lists.opening[entries.steps]
         further = scorer.in_prefix_set(entries.ids)
-        further &= ~(scorer.in_cluster(tokens, entries.ids) | scorer.alike(tokens, entries.ids))
+        further &= ~(scorer.cluster.agree(tokens, entries.ids) | scorer.alike.agree(tokens, entries.ids))
         if neutrality:
             further &= ~scorer.are_neutral(entries.ids, opening)
         sizes += np.bincount(entries.steps[further], minlength=lists.size)

@@ -23,6 +23,7 @@ from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
 from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
 from semtoken.support.arrays import BoolArray, IdArray
+from semtoken.tokens.rules import SAME_LETTERS
 from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
 
@@ -97,13 +98,13 @@ class ListedSteps:
         likely = [one for one, probability in listed if probability >= RIVAL and one != token]
         if not likely:
             return []
-        letters, related = self.scorer.first_letters, self.scorer.related_kinds(token)
+        texts, related = self.scorer.vocabulary.normalized, self.scorer.related_kinds(token)
         neutral = self.scorer.neutral_mask(step.opening)
         return [
             one
             for one in likely
             if SOURCES[related.get(one, 0)] == "cluster"
-            and letters[one] != letters[token]
+            and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
             and not (self.neutrality and neutral[one])
         ]
 

@@ -18,10 +18,10 @@ from semtoken.observers.method_scores import new_phrase_log_probs, new_word_log_
 from semtoken.observers.steps import Readable
 from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
-from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.encoders import entailment_matrices, similarity_matrices
 from semtoken.statistics.pairs import AskPairs, alternative_classes, token_similarities
 from semtoken.support.text import did_you_mean
+from semtoken.tokens.rules import ScoringRules
 
 Fields = dict[str, Any]
 """Field of `Generation` -> value."""

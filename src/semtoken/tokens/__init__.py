@@ -2,6 +2,7 @@
 
 vocabulary.py    the tokens of a model and their texts; the same as arrays, for artifacts
 tokenizers.py    the tokens of a tokenizer of any library, and the characters that tokens spell
+rules.py         which tokens may count as consistent with a chosen one: presets and switches
 scored_token.py  the tokens of a scored answer, with their probabilities and what else was likely
 stopwords.py     function words
 """

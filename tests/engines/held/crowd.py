@@ -33,7 +33,7 @@ from aiohttp import web
 from semtoken import STC, Calibrator, Threshold, score_payload
 from semtoken.calibration import Fingerprint
 from semtoken.journal.store import Journal
-from semtoken.scoring.rules import ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from tests.engines.held.requests import CHAT
 from tests.engines.held.starting import ENGINES, SERVED, started
 from tests.engines.servers import running

@@ -16,11 +16,11 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InsufficientMemory
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.token_sources import Tokens
 from semtoken.scoring.topk import score_top_logprobs
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.extras import require
+from semtoken.tokens.rules import ScoringRules, as_rules
 
 LogprobsMode: TypeAlias = str
 """What vLLM calls `logprobs_mode`: which numbers it lists."""

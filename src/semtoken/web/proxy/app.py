@@ -12,10 +12,10 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import InvalidInput
 from semtoken.observers.method_scores import FROM_BEST, methods_reading
-from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.token_sources import Tokens
 from semtoken.support.extras import require
+from semtoken.tokens.rules import ScoringRules
 
 for _module in ("fastapi", "aiohttp", "prometheus_client"):
     require(_module, extra="serve")

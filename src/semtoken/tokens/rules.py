@@ -12,17 +12,25 @@ A token agrees with the chosen one
 A preset is an equality with its switches. `paper` is `meaning`, and `default` is `surface`: on real models neither
 clusters nor beginnings nor function words were better than that (docs/method.md). Switches that are given win over
 those of the preset. Only `meaning` reads clusters.
+
+Everything that depends on which tokens agree is here: what scores rows of logits, compiled or not, and what scores
+lists of tokens read no more than the `Companions`, masks and numbers that rules give.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
 
 from semtoken.choices import Equality, FunctionWords, Members, Preset
-from semtoken.support.arrays import BoolArray
+from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.inputs import flag, one_of
-from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.tokens.tokenizers import REPLACEMENT
+from semtoken.tokens.vocabulary import Vocabulary, normalize
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "paper": {"equality": "meaning"},
@@ -37,8 +45,58 @@ EQUALITIES: dict[Equality, dict[str, Any]] = {
 }
 """The switches of each equality."""
 
+SPELLINGS: dict[Equality, Callable[[str], str]] = {"surface": normalize}
+"""Equalities under which tokens agree that are spelled alike: a token's text -> its spelling, "" for one that is alone.
+"""
+
 SHORTEST_PREFIX = 2  # characters from which on a beginning counts where the equality is not `meaning`
 SAME_LETTERS = 3  # members of a cluster are related in spelling if so many first characters are the same
+
+
+class Companions(NamedTuple):
+    """Which of V tokens agree with which, since one has what the other asks for: its cluster, or its spelling.
+
+    A token agrees with itself in any case.
+    """
+
+    asks: IdArray
+    """[V] what other tokens must have to agree with each token, a number; -1: none does."""
+    has: IdArray
+    """[V] what each token has, numbers from 0."""
+    ids: IdArray
+    """[V] ids sorted by what they have."""
+    places: IdArray
+    """[V, 2] where those that agree with each token begin and end in `ids`."""
+
+    @classmethod
+    def of(cls, has: npt.NDArray[np.integer[Any]], alone: BoolArray) -> Companions:
+        """Tokens agree that have the same number; with those that are `alone` no other does."""
+        wide = has.astype(np.int64)
+        order = np.argsort(wide, kind="stable").astype(np.int64)
+        asks = np.where(alone, -1, wide)
+        sides = [np.searchsorted(wide[order], asks, side=side) for side in ("left", "right")]
+        return cls(asks, wide, order, np.stack(sides, axis=1).astype(np.int64))
+
+    @classmethod
+    def none(cls, size: int) -> Companions:
+        """No token agrees with another."""
+        zeros = np.zeros(size, dtype=np.int64)
+        return cls(zeros - 1, zeros, np.zeros(0, dtype=np.int64), np.zeros((size, 2), dtype=np.int64))
+
+    def agree(self, token: int | IdArray, ids: IdArray) -> BoolArray:
+        """Which of `ids` agree with a token, one for all or one for each."""
+        return np.asarray((self.has[ids] == self.asks[token]) | (ids == token))
+
+    def listed(self, token: int) -> list[int]:
+        """The tokens that agree with one, ascending; it may be among them or not."""
+        first, last = self.places[token]
+        return self.ids[first:last].tolist()  # type: ignore[no-any-return]
+
+
+def numbered(texts: Sequence[str]) -> IdArray:
+    """A number for each text, the same for equal ones, in order of first appearance."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
 
 
 @dataclass(frozen=True, init=False)
@@ -77,7 +135,7 @@ class ScoringRules:
         if equality is None and clustering is False and prefix_matching is False:
             equality = "exact"  # the ablation of everything, under any preset
         if equality is not None:
-            one_of("equality", equality, get_args(Equality))
+            one_of("equality", equality, EQUALITIES)
             switches = {"equality": equality}
         given = {
             "function_words": function_words,
@@ -99,7 +157,7 @@ class ScoringRules:
         """`function_words` as it is applied: `off` where the chosen token alone would count otherwise, so that the
         score is the sequence probability.
         """
-        counts_others = self.clustering or self.prefix_matching or self.same_spelling
+        counts_others = self.clustering or self.prefix_matching or self.spelling is not None
         return self.function_words if counts_others else "off"
 
     @property
@@ -111,16 +169,16 @@ class ScoringRules:
         ]
         if self.clustering and self.members != "all":
             parts.append(f"members:{self.members}")
-        if self.same_spelling:
-            parts.append("spelling:same")
+        if self.spelling is not None:
+            parts.append("spelling:same" if self.equality == "surface" else f"spelling:{self.equality}")
         if self.prefix_matching and self.shortest_prefix > 1:
             parts.append(f"prefix:{self.shortest_prefix}+")
         return "|".join(parts)
 
     @property
-    def same_spelling(self) -> bool:
-        """Whether tokens of the same spelling count whatever follows."""
-        return self.equality == "surface"
+    def spelling(self) -> Callable[[str], str] | None:
+        """What tells how a token is spelled, where tokens of the same spelling count whatever follows; else None."""
+        return SPELLINGS.get(self.equality)
 
     @property
     def lending(self) -> bool:
@@ -134,6 +192,36 @@ class ScoringRules:
         """The number of characters from which on a token counts as a beginning of the text that follows."""
         return 1 if self.equality == "meaning" else SHORTEST_PREFIX
 
+    def in_cluster(self, vocabulary: Vocabulary, labels: npt.NDArray[np.integer[Any]] | None) -> Companions:
+        """The tokens of each token's cluster that count (T^e in the paper); a numeral is alone in its own, and every
+        token is where the rules do not cluster.
+
+        Parameters
+        ----------
+        vocabulary
+            The V tokens.
+        labels
+            [V] the cluster of each token; None where there are none.
+        """
+        if labels is None or not self.clustering:
+            return Companions.none(vocabulary.size)
+        if self.members == "spelling":
+            letters = numbered([text[:SAME_LETTERS] for text in vocabulary.normalized])
+            labels = labels.astype(np.int64) * (letters.max(initial=0) + 1) + letters
+        return Companions.of(labels, vocabulary.numeral)
+
+    def alike(self, vocabulary: Vocabulary) -> Companions:
+        """The tokens that are spelled as each token is, if they count. Blanks, special tokens and pieces of characters
+        are spelled like no other token.
+        """
+        if self.spelling is None:
+            return Companions.none(vocabulary.size)
+        spelled = [self.spelling(text) for text in vocabulary.texts]
+        alone = np.array([not one or REPLACEMENT in one for one in spelled], dtype=bool)
+        numbers = numbered(spelled)
+        numbers[alone] = len(numbers) + np.flatnonzero(alone)
+        return Companions.of(numbers, alone)
+
     def neutral_masks(self, vocabulary: Vocabulary) -> tuple[BoolArray, BoolArray]:
         """Which tokens are neutral where they open an answer, and elsewhere (two bool [V])."""
         neutral = vocabulary.neutral
@@ -144,6 +232,16 @@ class ScoringRules:
                 return vocabulary.blank, vocabulary.blank | (neutral & vocabulary.word_start)
             case _:
                 return neutral & False, neutral & False
+
+
+def recorded_equality(signature: str) -> Equality:
+    """The equality, of those whose probability every scored token has, that comes nearest to the rules of a signature
+    (`ScoringRules.signature`).
+    """
+    switches = signature.split("|")
+    if "clustering:off" not in switches:
+        return "meaning"
+    return "surface" if any(one.startswith("spelling:") for one in switches) else "exact"
 
 
 def as_rules(preset: Preset | ScoringRules) -> ScoringRules:
