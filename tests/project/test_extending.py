@@ -28,6 +28,7 @@ BLOCK = re.compile(r"```python\n# src/(?P<file>\S+): (?P<place>[^\n]+)\n(?P<code
 METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the answering model"
 INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
 DATASET = "## Recipe 2: a data set"
+AGREEING = "## Recipe 4: which tokens agree"
 BACKEND, SHAPE = "### In this process: a backend", "### Over HTTP: the shape of its replies"
 
 
@@ -425,8 +426,62 @@ def test_the_tests_of_recordings_need_no_word_about_a_new_shape(edited: Copy) ->
     assert int(re.findall(r"(\d+) passed", printed)[-1]) >= 25, printed
 
 
+AGREEING_LETTERS = """
+import math
+import numpy as np, torch
+from semtoken import ScoringRules, Vocabulary, score_logits, score_top_logprobs
+from semtoken.engine_tokens import TopToken, TopStep
+from semtoken.scoring import LogitsStream, rows
+
+texts = ("", " TV", "tv.", "T-V", " t", ".", "!", " 7", "7)", "radio", " Radio", "the")
+pieces = tuple(text.encode() for text in texts)
+flags = np.zeros(len(texts), dtype=bool)
+vocabulary, rules = Vocabulary(texts, pieces, flags, flags), ScoringRules(equality="letters")
+random = np.random.default_rng(0)
+logits = random.normal(0, 2, (len(texts), len(texts))).astype(np.float32)
+chances = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum(1, keepdims=True)
+letters = ["".join(c for c in text.lower() if c.isalnum()) for text in texts]
+all_ids = range(len(texts))
+alike = [[a == b or (letters[a] != "" and letters[a] == letters[b]) for b in all_ids] for a in all_ids]
+expected = [math.fsum(chances[t][alike[t]]) for t in all_ids]
+
+
+def check(way, scored):
+    found = [token.agreeing_probability for token in scored.tokens]
+    assert np.allclose(found, expected, rtol=1e-5), (way, found, expected)
+    assert [part.equality for part in scored.parts("word")][:1] == ["surface"]
+
+
+for compiled_from in (0, 1 << 60):
+    rows.COMPILED_FROM = compiled_from
+    for given in (logits, torch.from_numpy(logits), torch.from_numpy(logits).double()):
+        check(compiled_from, score_logits(given, range(len(texts)), vocabulary, rules))
+    stream = LogitsStream(vocabulary, rules)
+    for token, row in enumerate(logits):
+        stream.add(row, token)
+    check("stream", stream.finish())
+logs = np.log(chances)
+check("ids", score_top_logprobs([(t, dict(enumerate(logs[t]))) for t in range(len(texts))], vocabulary, rules))
+
+
+def named(t, i):
+    return TopToken(logs[t][i], text=texts[i] or "<|end|>", bytes=pieces[i] or None)
+
+
+steps = [TopStep(named(t, t), [named(t, i) for i in range(len(texts))]) for t in all_ids]
+check("names", score_top_logprobs(steps, None, rules))
+print(rules.signature)
+"""
+
+
+def test_a_rule_of_which_tokens_agree(edited: Copy) -> None:
+    """It counts the same in every way of scoring: compiled, in numpy and torch, from lists, and from names alone."""
+    signature = run(edited(AGREEING), AGREEING_LETTERS).strip()
+    assert signature == "preset:default|words:off|clustering:off|prefix:off|spelling:letters"
+
+
 def test_the_counts_are_those_of_the_blocks() -> None:
-    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE)
+    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE, AGREEING)
     changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
     page = PAGE.read_text("utf-8")
     assert f"| a method on what is recorded | 2 | {len(changed[METHOD])} |" in page
@@ -436,6 +491,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
     assert f"| a backend | 3 | 1; {len(changed[BACKEND])} with `--backend` everywhere |" in page
     assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
+    assert f"| which tokens agree | 3 | {len(changed[AGREEING])} |" in page
 
 
 def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:
