@@ -55,7 +55,7 @@ def same_models(one: Path, two: Path) -> bool:
     first, second = (
         {path.name: path.read_bytes() for path in (place / MODELS / NAME).iterdir()} for place in (one, two)
     )
-    return first == second and not any(list(left.glob("model")) for left in (one / MODELS).glob(f".{NAME}-*"))
+    return first == second and not list((one / MODELS).glob(f".writing-*-{NAME}"))
 
 
 def labelled_decisions(path: Path) -> Path:

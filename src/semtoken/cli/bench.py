@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json as jsons
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,7 +19,7 @@ from semtoken.cli.console import counting, err, out, plain_table, tell, untruste
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import ForceOption, ScoresOption, output_file
 from semtoken.errors import InvalidInput
-from semtoken.support.extras import quiet_libraries
+from semtoken.support.extras import only_errors, quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,7 +108,7 @@ def report(
         from semtoken.bench.further_scores import with_learned
 
         results = with_learned(results, judge)
-    with quiet_metrics(), ExitStack() as stack:
+    with only_errors("semtoken.metrics"), ExitStack() as stack:  # the tables count what is undefined
         shown: list[Callable[[int], None]] = []
 
         def progress(done: int, total: int) -> None:
@@ -130,18 +129,6 @@ def report(
     page = write_report(made, target)
     _show(made)
     tell(f"The report is in {page.parent}: open {page.name}.")
-
-
-@contextmanager
-def quiet_metrics() -> Iterator[None]:
-    """Silence the warnings about methods with undefined values: the tables count them."""
-    logger = logging.getLogger("semtoken.metrics")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _show(made: BenchReport) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.almanac import ALMANAC
-from semtoken.cli.bench import quiet_metrics
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import out, tell
@@ -21,7 +20,7 @@ from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import ForceOption, MaxNewTokensOption, ScoresOption
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
-from semtoken.support.extras import quiet_libraries
+from semtoken.support.extras import only_errors, quiet_libraries
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def kept_run(settings: RunSettings, calibrator: Calibrator | None = None, scores
     try:
         with run_bars() as bars:
             require_all_done(run_benchmark(settings, run, watcher=bars))
-        with quiet_metrics():
+        with only_errors("semtoken.metrics"):  # the table counts what is undefined
             results = collect(run)
             made = build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
     except BaseException:

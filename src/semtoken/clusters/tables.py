@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts, to_float32
 from semtoken.errors import InvalidInput, ModelError, first_line_of
+from semtoken.files.artifacts import HUB_ID
 from semtoken.models.gguf import GgufFile
 from semtoken.models.sources import quantization_of, resolve
 
@@ -37,7 +38,6 @@ OTHER_PARTS = frozenset(("layers", "layer", "blocks", "h", "mtp", "encoder"))
 OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech|codec")
 STORED_TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "BF16": "<u2"}
 PACKED = ("qweight", "weight_packed", "qzeros", "scales", "weight_scale", "weight_scale_inv", "absmax", "SCB")
-HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 CHUNK = 4096  # rows made float32 at a time
 SAME_ROW = 0.98
 """Cosine from which two rows are one row that was quantised twice: Q4_K against Q6_K leaves .996 in every row of a real

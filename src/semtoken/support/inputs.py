@@ -1,6 +1,6 @@
 """Options, texts and lists of users, converted or refused in one place; arrays are `semtoken.support.arrays`' business.
 
-Every function takes the value and the name of the argument, for the message, and raises `InvalidInput`.
+Functions take the value and the name of the argument, for the message, and raise `InvalidInput`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 from semtoken.errors import InvalidInput
 
@@ -74,6 +75,24 @@ def place(value: Any, name: str) -> Path:
         return Path(value)
     except Exception:  # another object, a NUL, half a character
         _refuse(name, "a path", value)
+
+
+def split_address(url: str) -> SplitResult:
+    """The parts of an address.
+
+    Raises
+    ------
+    InvalidInput
+        It is no address, such as `http://[bad/`, or its port is no number below 65,536.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # asking checks it
+        if " " in url or not url.isprintable():
+            raise ValueError("it holds a blank or a control character")
+    except ValueError as error:
+        raise InvalidInput(f"{url!r:.200} is no address: {error}.") from error
+    return parts
 
 
 def listed(value: Any, name: str) -> list[Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
@@ -33,7 +31,7 @@ from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import is_known
 from semtoken.models.strangers import check_size, check_template
-from semtoken.support.extras import quiet_gguf, require
+from semtoken.support.extras import only_errors, quiet_gguf, require
 from semtoken.support.inputs import shown
 
 FURTHER_OPTIONS = frozenset(
@@ -109,7 +107,7 @@ def load_transformers(
             tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
         if stranger:
             check_template(model_or_path, tokenizer.chat_template)
-        with quiet_gguf() if gguf_file else nullcontext(), _without_report():
+        with quiet_gguf() if gguf_file else nullcontext(), only_errors("transformers"):  # `_check_whole` says it
             model, loaded = kind.from_pretrained(
                 model_or_path, dtype=dtype, output_loading_info=True, **source, **options
             )
@@ -236,7 +234,7 @@ def _check_described(folder: Path, kind: Any, config: Any) -> None:
     It is built without memory for its weights.
     """
     try:
-        with torch.device("meta"), _without_report():
+        with torch.device("meta"), only_errors("transformers"):
             described = kind.from_config(config, trust_remote_code=False)
     except Exception:  # of a damaged file, transformers raises anything; it does so when it loads the model
         return
@@ -272,18 +270,6 @@ def _no_class(model_or_path: str, config: Any) -> ModelError:
         f"The model {model_or_path!r} cannot be loaded: transformers {transformers.__version__} has no class that "
         f"generates text for models of the type {config.model_type!r}."
     )
-
-
-@contextmanager
-def _without_report() -> Iterator[None]:
-    """Keep transformers from printing what `_check_whole` says in a sentence."""
-    logger = logging.getLogger("transformers")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _check_whole(model_or_path: str, model: Any, loaded: dict[str, Any]) -> None:

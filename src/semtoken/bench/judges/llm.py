@@ -22,8 +22,8 @@ from typing import Any
 
 from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.support.addresses import split_address
 from semtoken.support.extras import require
+from semtoken.support.inputs import split_address
 from semtoken.support.installation import cache_root
 
 OPENAI = "https://api.openai.com/v1"

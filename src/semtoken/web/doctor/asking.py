@@ -15,8 +15,8 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import Payload, PayloadStream, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
 from semtoken.payloads.formats.base import error_text
-from semtoken.support.addresses import split_address
 from semtoken.support.extras import require
+from semtoken.support.inputs import split_address
 
 LONGEST_REPLY = 256 * 2**20
 MISSING_PAGE = (404, 405, 501)

@@ -10,8 +10,7 @@ from semtoken.choices import Distribution
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE
 from semtoken.payloads.formats import served_shapes
-from semtoken.support.addresses import split_address
-from semtoken.support.inputs import one_of
+from semtoken.support.inputs import one_of, split_address
 from semtoken.web.access import LOOPBACK_HOSTS
 
 
