@@ -480,11 +480,11 @@ def relay(
     from semtoken.payloads.formats.openai_choices import OpenAIChat
     from semtoken.scoring.scorer import scorer_for
     from semtoken.tokens.rules import ScoringRules
-    from semtoken.web.admission import Workers
+    from semtoken.web.limits import Workers
+    from semtoken.web.proxy.asking import read_request
     from semtoken.web.proxy.editing import Editor
     from semtoken.web.proxy.metrics import ProxyMetrics
     from semtoken.web.proxy.relay import Scoring, relay_stream
-    from semtoken.web.proxy.rewriting import read_request
     from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
     from semtoken.web.proxy.settings import ProxySettings
 

@@ -24,7 +24,7 @@ from semtoken import STC
 from semtoken.almanac import load_questions
 from semtoken.backends.transformers import joining
 from semtoken.web.serve import engine as serving
-from semtoken.web.serve.orders import GenerationBatch, Order
+from semtoken.web.serve.engine import GenerationBatch, Order
 
 REST = "the rest: orders, rows, messages"
 

@@ -9,7 +9,6 @@ from semtoken.decisions import Choice, Option, Predicate, Score
 from semtoken.decisions.answers import (
     AnsweredQuestion,
     OptionMasses,
-    _flags,
     answer_from_masses,
     confidence_of,
     expected_level,
@@ -150,4 +149,5 @@ def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -
 
 
 def test_less_than_half_of_the_probability_on_the_options_is_flagged() -> None:
-    assert [bool(_flags(allowed)) for allowed in (0.0, 0.46, 0.4999, 0.5, 0.53, 1.0)] == [True] * 3 + [False] * 3
+    answers = (AnsweredQuestion(Predicate("?"), (0.5, 0.5), mass) for mass in (0.0, 0.46, 0.4999, 0.5, 0.53, 1.0))
+    assert [bool(answer.flags) for answer in answers] == [True] * 3 + [False] * 3

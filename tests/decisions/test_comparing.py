@@ -14,8 +14,8 @@ from semtoken.decisions import Choice, Predicate, ReadingOptions
 from semtoken.decisions.auditing import Share, SideAudit, audit, compare, sensitivity
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, work_left
 from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.options import OptionScale
 from semtoken.decisions.remote import asked_texts
-from semtoken.decisions.scaling import OptionScale
 from semtoken.errors import InvalidInput
 
 PAIRS = [  # of the first server and of the second one, over the options a, b and c

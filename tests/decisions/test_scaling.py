@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from semtoken.decisions.scaling import OptionScale
+from semtoken.decisions.options import OptionScale
 from semtoken.errors import InvalidInput
 
 

@@ -15,11 +15,10 @@ from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.auditing import SetAudit, Share, SideAudit, exceeded
 from semtoken.decisions.calibrating import DecisionSide
-from semtoken.decisions.deciding import _Size, shared_size
-from semtoken.decisions.lookups import _of_list
+from semtoken.decisions.deciding import _of_list, _Size, shared_size
+from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.prompts import plain_tokens
 from semtoken.decisions.remote import asked_texts
-from semtoken.decisions.sets import PredictionSets
 from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import openai, sglang, systemone
@@ -56,7 +55,7 @@ def test_as_many_tokens_are_asked_for_as_an_answer_can_need() -> None:
 
 def test_what_replies_say_of_their_tokens() -> None:
     questions = (Predicate("So?"),)
-    request = DecisionRequest("openai", "m", "state", questions, ("a",), None, {})
+    request = DecisionRequest("m", "state", questions, ("a",), None, {})
     answers = [AnsweredQuestion(questions[0], (0.7, 0.3), 0.9)]
     told = openai.reply(request, "m", answers, None, [{}], 42)["usage"]
     assert told == {

@@ -14,9 +14,8 @@ from semtoken.payloads.formats.registry import shape_of_reply
 from semtoken.payloads.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.payloads.stream import GoingOn
 from semtoken.support.sse import EventReader
-from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits
+from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, lower_limit, read_request
 from semtoken.web.proxy.editing import Editor
-from semtoken.web.proxy.rewriting import lower_limit, read_request
 from semtoken.web.wire import ApiError
 from tests.payloads.recorded import STREAMED, recording
 

@@ -24,9 +24,9 @@ from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletio
 from semtoken.tokens.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.asking import AnswerRequest
 from semtoken.web.proxy.reading import Reader
 from semtoken.web.proxy.relay import SHORT_REPLY
-from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.conftest import proxy_of
 from tests.web.servers import Received, answering, chunk, raw_upstream, response, running, stream_head

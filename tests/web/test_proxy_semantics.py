@@ -22,9 +22,8 @@ from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
 from semtoken.payloads import score_payload
 from semtoken.web.access import hosts_for
-from semtoken.web.connections import ConnectionLimits
-from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.handler import check_target
+from semtoken.web.limits import ConnectionLimits
+from semtoken.web.proxy.app import check_target, proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import FewOfAKind, address_of, listen, server_for
 from semtoken.web.wire import ApiError
@@ -206,7 +205,7 @@ def test_a_failure_of_the_proxy_itself_is_an_answer(
     def fail(*_: object) -> None:
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr("semtoken.web.proxy.handler.read_request", fail)
+    monkeypatch.setattr("semtoken.web.proxy.app.read_request", fail)
     url, _ = proxied(answering(response(b"{}")))
     answer = post(url)
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")

@@ -31,8 +31,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.serve.answering import ServeLimits
-from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.app import ServeLimits, serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests import tiny

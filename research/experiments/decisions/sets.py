@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from figures import Setting, answers_of, items_of
 
-from semtoken.decisions.sets import PredictionSets
+from semtoken.decisions.options import PredictionSets
 
 if __name__ == "__main__":
     table = csv.writer(sys.stdout, lineterminator="\n")

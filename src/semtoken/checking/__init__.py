@@ -1,7 +1,6 @@
 """A folder of saved replies in, the most doubtful answers out: `semtoken check`.
 
-replies.py       files, folders, globs, standard input -> replies, each with the question beside it
-questions.py     a file of questions, joined with replies by ids or by order
+replies.py       files, folders, globs, standard input -> replies, each with its question
 saved_blocks.py  the semtoken blocks of replies that were saved from `semtoken serve` and `proxy`
 answers.py       replies -> scored answers, ranked by the number that ranks them best
 doubts.py        the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it

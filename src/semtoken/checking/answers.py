@@ -13,8 +13,7 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import HEADLINE
 from semtoken.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.checking.fields import field_records
-from semtoken.checking.questions import join_questions, read_questions
-from semtoken.checking.replies import FoundReply, SavedReply, found_replies, passed_over
+from semtoken.checking.replies import FoundReply, SavedReply, found_replies, join_questions, passed_over, read_questions
 from semtoken.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.choices import Distribution
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError

@@ -11,7 +11,7 @@ from typing import Any
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
-from semtoken.checking.questions import question_of
+from semtoken.checking.replies import question_of
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.files.images import image_files
 from semtoken.files.record_files import read_rows

@@ -22,8 +22,14 @@ from semtoken.checking.answers import (
     ranked,
 )
 from semtoken.checking.doubts import Doubt
-from semtoken.checking.questions import join_questions, read_questions
-from semtoken.checking.replies import STANDARD_INPUT, FoundReply, found_replies, passed_over
+from semtoken.checking.replies import (
+    STANDARD_INPUT,
+    FoundReply,
+    found_replies,
+    join_questions,
+    passed_over,
+    read_questions,
+)
 from semtoken.errors import InvalidInput
 from semtoken.executors import Executor
 from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order

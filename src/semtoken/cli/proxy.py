@@ -149,7 +149,7 @@ def proxy(
     """
     from semtoken.decisions.settings import DecisionSettings
     from semtoken.tokens.rules import ScoringRules
-    from semtoken.web.connections import ConnectionLimits
+    from semtoken.web.limits import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 

@@ -61,8 +61,7 @@ def serve(
         return
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.running import listen, run
-    from semtoken.web.serve.answering import ServeLimits
-    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.app import ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 

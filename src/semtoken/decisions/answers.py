@@ -20,7 +20,7 @@ MASS_ELSEWHERE = "mass_elsewhere"
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """The probability of each option of a question, with the mass that was allowed and what limits the figures."""
+    """The probability of each option of a question, with the mass that was allowed."""
 
     question: Question
     probabilities: tuple[float, ...]
@@ -32,7 +32,6 @@ class AnsweredQuestion:
     """Largest change of an option's probability with the order of the options, in [0, 1]. None: one order only."""
     bounds: tuple[tuple[float, float], ...] | None = None
     """Where the probabilities are not known exactly: the least and the greatest that each can be."""
-    flags: tuple[Flag, ...] = ()
     refusal: str | None = None
     """Why the question has no answer; None where it has one."""
 
@@ -46,6 +45,16 @@ class AnsweredQuestion:
             The question was refused.
         """
         return int(np.argmax(self.probabilities))
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """What speaks against the figures: that most of the probability fell on none of the options."""
+        allowed = self.allowed_mass
+        if allowed is None or allowed >= LEAST_ALLOWED:
+            return ()
+        share = f"{allowed:.1%}" if allowed >= 0.001 else f"{allowed:.1e}"
+        said = f"Only {share} of the probability fell on the options: the model wanted other words."
+        return (Flag(MASS_ELSEWHERE, said),)
 
     @property
     def value(self) -> Value:
@@ -121,32 +130,15 @@ def answer_from_masses(question: Question, masses: OptionMasses) -> AnsweredQues
         return unanswered(question, "No option of this question has any probability that can be told from none.")
     shares = known / totals
     probabilities = shares.mean(axis=0)
-    allowed = float(np.minimum(masses.low.sum(axis=1), 1.0).mean())
     exact = bool((masses.high <= masses.low).all())
     spread = float((shares.max(axis=0) - shares.min(axis=0)).max()) if len(shares) > 1 else None
     return AnsweredQuestion(
         question,
         tuple(map(float, probabilities)),
-        allowed_mass=allowed,
+        allowed_mass=float(np.minimum(masses.low.sum(axis=1), 1.0).mean()),
         order_spread=spread,
         bounds=None if exact else _bounds(masses),
-        flags=_flags(allowed),
     )
-
-
-def answer_from_server(
-    question: Question,
-    probabilities: Sequence[float],
-    allowed_mass: float | None,
-    order_spread: float | None = None,
-    bounds: tuple[tuple[float, float], ...] | None = None,
-) -> AnsweredQuestion:
-    """The answer of a server that gives the probabilities of the options itself.
-
-    `allowed_mass` and `order_spread` are None where the server does not tell them, `bounds` where figures are exact.
-    """
-    flags = () if allowed_mass is None else _flags(allowed_mass)
-    return AnsweredQuestion(question, tuple(probabilities), allowed_mass, order_spread, bounds, flags)
 
 
 def unanswered(question: Question, why: str) -> AnsweredQuestion:
@@ -163,15 +155,6 @@ def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
         least = np.nan_to_num(low / (low + others_high), nan=0.0).mean(axis=0)
         greatest = np.nan_to_num(high / (high + others_low), nan=0.0).mean(axis=0)
     return tuple((float(a), float(b)) for a, b in zip(least, greatest, strict=True))
-
-
-def _flags(allowed: float) -> tuple[Flag, ...]:
-    if allowed >= LEAST_ALLOWED:
-        return ()
-    share = f"{allowed:.1%}" if allowed >= 0.001 else f"{allowed:.1e}"
-    return (
-        Flag(MASS_ELSEWHERE, f"Only {share} of the probability fell on the options: the model wanted other words."),
-    )
 
 
 def plain(answer: AnsweredQuestion) -> dict[str, Any]:

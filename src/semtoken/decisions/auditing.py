@@ -13,7 +13,7 @@ from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
 from semtoken.decisions.decision_records import DecisionRecord
-from semtoken.decisions.sets import PredictionSets
+from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.settings import DecisionLimits
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray

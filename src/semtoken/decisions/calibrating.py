@@ -17,9 +17,8 @@ from semtoken.calibration.promises import percent
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.decision_records import AskedQuestion, DecisionRecord, answer_values, records_of
+from semtoken.decisions.options import OptionScale, PredictionSets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
-from semtoken.decisions.scaling import OptionScale
-from semtoken.decisions.sets import PredictionSets, least_to_a_person
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
     MOST_FITTED,

@@ -1,9 +1,8 @@
 """Replies of engines and APIs, read into one shape: JSON, client objects, streams.
 
 formats/       one class for each shape, and the registry that knows which one a reply has
-reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk
+score.py       a reply -> `Payload`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
 segments.py    `Payload` and its parts; the steps of a choice -> reasoning, answer, tool calls
-score.py       `score_payload`
 splice.py      JSON text with values replaced, dropped or added, and every other character as it was
 
 Enter by `score_payload`, `read_payload` or `PayloadStream`.
@@ -13,8 +12,7 @@ from __future__ import annotations
 
 from semtoken.choices import SegmentKind
 from semtoken.payloads.formats.registry import known_formats
-from semtoken.payloads.reading import read_payload
-from semtoken.payloads.score import score_payload
+from semtoken.payloads.score import read_payload, score_payload
 from semtoken.payloads.segments import Payload, PayloadChoice, Segment, StreamEvent
 from semtoken.payloads.stream import PayloadStream
 

@@ -28,7 +28,7 @@ require("uvicorn", extra="serve")
 import uvicorn  # noqa: E402
 from uvicorn.supervisors import Multiprocess  # noqa: E402
 
-from semtoken.web.connections import ConnectionLimits, limited_protocol, open_files  # noqa: E402
+from semtoken.web.limits import ConnectionLimits, limited_protocol, open_files  # noqa: E402
 
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
@@ -107,7 +107,7 @@ def server_for(
     limits
         The limits on what clients may take.
     strict
-        As in `semtoken.web.connections.limited_protocol`.
+        As in `semtoken.web.limits.limited_protocol`.
     """
     return uvicorn.Server(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict))
 

@@ -6,9 +6,9 @@ import codecs
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from semtoken.decisions.answers import AnsweredQuestion, answer_from_server, plain, unanswered
+from semtoken.decisions.answers import AnsweredQuestion, plain, unanswered
 from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
@@ -25,8 +25,6 @@ ROUNDED = 0.01
 PASSED_ON = ("reading", "orders", "flags")
 """Fields of another server's own block that are passed on unchanged."""
 DECLINED = "The server declined to answer."
-
-FormatName = Literal["decisions", "systemone", "sglang"]
 
 
 class WireError(InvalidInput):
@@ -68,7 +66,6 @@ def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | 
 class DecisionRequest:
     """A request for typed questions in one of the formats, checked."""
 
-    format: FormatName
     model: str | None
     state: str
     """The state as the model reads it."""
@@ -79,13 +76,6 @@ class DecisionRequest:
     """How the request wants probabilities to be read; None: as the server likes."""
     body: Mapping[str, Any]
     """The request as it came, without semtoken's key."""
-
-    @property
-    def places(self) -> tuple[tuple[str | int, ...], ...]:
-        """The path of each answer in the reply."""
-        if self.format == "decisions":
-            return tuple(("answers", number) for number in range(len(self.names)))
-        return tuple(("answers", str(name)) for name in self.names)
 
 
 def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
@@ -170,9 +160,8 @@ def answers_in(
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
-        found.append(
-            answer_from_server(question, probabilities, mass, spread, _bounds(own.get("bounds"), len(probabilities)))
-        )
+        bounds = _bounds(own.get("bounds"), len(probabilities))
+        found.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds))
     return found
 
 

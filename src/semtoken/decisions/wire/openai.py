@@ -176,7 +176,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     request = validated(DecisionsRequest.model_validate, body)
     questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
     names = tuple(question.name for question in questions)
-    return DecisionRequest("decisions", request.model, _state(request.input), questions, names, options, body)
+    return DecisionRequest(request.model, _state(request.input), questions, names, options, body)
 
 
 def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:

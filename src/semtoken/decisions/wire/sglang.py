@@ -100,7 +100,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     if len(set(names)) < len(names):
         raise WireError("Two questions have the same id.", ("questions",))
     questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
-    return DecisionRequest("sglang", request.model, as_text(request.input), questions, names, options, body)
+    return DecisionRequest(request.model, as_text(request.input), questions, names, options, body)
 
 
 def _question(form: Form, place: Sequence[str | int]) -> Question:

@@ -1,16 +1,16 @@
-"""The shapes in which servers are asked typed questions, and when a refusal means that another one is to be tried."""
+"""The shapes of typed questions over HTTP, and when a refusal means that a server is to be asked in another one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.questions import Question
 from semtoken.decisions.wire import openai, sglang, systemone
-from semtoken.decisions.wire.extension import answers_in
+from semtoken.decisions.wire.extension import DecisionRequest, answers_in, body_of
 from semtoken.files.safe_files import dump_json
 
 NO_ROUTE = (404, 405)
@@ -28,23 +28,30 @@ _OTHER_FIELDS = re.compile(
 
 @dataclass(frozen=True)
 class QuestionShape:
-    """One of the shapes in which a server may be asked: where, with what body, and how its answers are read."""
+    """One of the shapes of typed questions: where they are asked, and how both sides read and write it."""
 
     name: str
     what: str
     """What it is called in messages."""
     path: str
     """The path below `/v1`."""
+    parse: Callable[[Mapping[str, Any]], DecisionRequest]
+    """Reads the body of a request."""
+    reply: Callable[..., dict[str, Any]]
+    """Writes the reply to a request."""
     body: Callable[[Any, Mapping[str, Question]], dict[str, Any]]
     """Makes the body of a request, without the model's name, from a state and questions by name."""
     read_answer: Callable[[Question, Any], Sequence[float] | None]
     by_name: bool = True
     """Whether answers stand by the names of their questions, or in their order."""
 
+    def places(self, names: Iterable[str | None]) -> list[tuple[str, str | int]]:
+        """Where the answers to questions with these names stand in a reply."""
+        return [("answers", str(name) if self.by_name else number) for number, name in enumerate(names)]
+
     def answers(self, questions: Mapping[str, Question], reply: Any) -> list[AnsweredQuestion]:
         """The answers in a server's reply; raises `InvalidInput` where they are none."""
-        places = [("answers", name if self.by_name else number) for number, name in enumerate(questions)]
-        return answers_in(list(questions.values()), places, reply, self.read_answer)
+        return answers_in(list(questions.values()), self.places(questions), reply, self.read_answer)
 
 
 def _text(state: Any) -> str:
@@ -55,6 +62,8 @@ OPENAI = QuestionShape(
     "decisions",
     "OpenAI's shape of /v1/decisions",
     "/decisions",
+    openai.parse,
+    openai.reply,
     lambda state, asked: {
         "input": _text(state),
         "questions": [openai.written_question(one, name) for name, one in asked.items()],
@@ -66,6 +75,8 @@ SYSTEM_ONE = QuestionShape(
     "systemone",
     "/v1/systemone",
     "/systemone",
+    systemone.parse,
+    systemone.reply,
     lambda state, asked: {
         "state": state,
         "questions": {name: systemone.written_question(one) for name, one in asked.items()},
@@ -76,6 +87,8 @@ SGLANG = QuestionShape(
     "sglang",
     "SGLang's shape of /v1/decisions",
     "/decisions",
+    sglang.parse,
+    sglang.reply,
     lambda state, asked: {
         "input": state,
         "questions": [sglang.written_question(one, name) for name, one in asked.items()],
@@ -84,6 +97,30 @@ SGLANG = QuestionShape(
 )
 QUESTION_SHAPES = (OPENAI, SYSTEM_ONE, SGLANG)
 """All of them, in the order in which they are tried."""
+SERVED_SHAPES = (OPENAI, SYSTEM_ONE)
+"""One for each path; at that of decisions the body says which of two it is."""
+
+
+def question_shape_at(path: str) -> QuestionShape | None:
+    """The shape in which servers answer at a path; None if there is none.
+
+    >>> question_shape_at("/openai/v1/decisions").name, question_shape_at("/v1/models")
+    ('decisions', None)
+    """
+    return next((shape for shape in SERVED_SHAPES if path.endswith(f"/v1{shape.path}")), None)
+
+
+def parsed_request(shape: QuestionShape, body: bytes) -> tuple[QuestionShape, DecisionRequest]:
+    """A request at the path of a shape, with the shape that it is in: SGLang's, if its questions have ids.
+
+    Raises
+    ------
+    WireError
+        The body does not have the shape. `InvalidInput` where it has, but cannot be answered.
+    """
+    parts = body_of(body)
+    spoken = SGLANG if shape is OPENAI and sglang.is_meant(parts) else shape
+    return spoken, spoken.parse(parts)
 
 
 def says_no_route(status: int, said: str) -> bool:

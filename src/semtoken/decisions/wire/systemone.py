@@ -95,7 +95,6 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
         raise InvalidInput(NO_IMAGES)
     questions = read_questions(request.questions)
     return DecisionRequest(
-        "systemone",
         request.model,
         as_text(request.state),
         tuple(questions.values()),

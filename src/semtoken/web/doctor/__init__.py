@@ -3,8 +3,7 @@
 asking.py        an address, a question   -> a request in each shape, the reply read
 examination.py   a server                 -> what it gives, one question after the other
 numbers.py       two replies              -> raw or processed, repeated or excluded entries, how exact
-recognition.py   what a server says of itself -> the engine, and its settings
-diagnosis.py     what it gives            -> what semtoken can do there, and what to change
+diagnosis.py     what it says and gives   -> the engine, what semtoken can do there, and what to change
 
 Enter by `semtoken doctor` or `examine(base_url)`.
 """

@@ -1,15 +1,87 @@
-"""What an examination of an endpoint found, and what semtoken can do there."""
+"""What an examination of an endpoint found: which engine answers, and what semtoken can do there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
 from semtoken.support.text import number
+from semtoken.web.doctor.asking import HttpReply
 from semtoken.web.doctor.numbers import Numbers
-from semtoken.web.doctor.recognition import ANY, Known
+
+
+@dataclass(frozen=True)
+class Known:
+    """An engine that the doctor knows, and what to change there; nothing where nothing can be changed."""
+
+    name: str
+    more: str = ""
+    """How to get more log-probabilities for each token."""
+    raw: str = ""
+    """How to get the model's own numbers, before temperature and samplers."""
+    names: str = ""
+    """How to tell tokens apart that are spelled alike."""
+
+
+VLLM = Known(
+    "vLLM",
+    "start vLLM with --max-logprobs 20 or above",
+    "start vLLM with --logprobs-mode raw_logprobs",
+    'name the tokenizer and ask with "return_tokens_as_token_ids": true',
+)
+LLAMA_SERVER = Known("llama-server", raw='leave "post_sampling_probs" out of the request')
+LLAMA_CPP_PYTHON = Known(
+    "llama-cpp-python", names="llama-server gives ids and bytes for the same file: serve the model with it"
+)
+SGLANG = Known("SGLang", raw="ask at temperature 1: SGLang divides by the temperature before it lists")
+OWNERS = {
+    "llamacpp": LLAMA_SERVER,
+    "vllm": VLLM,
+    "sglang": SGLANG,
+    "me": LLAMA_CPP_PYTHON,
+    "library": Known("Ollama"),
+    "semtoken": Known("semtoken serve"),
+}
+"""Engines by the `owned_by` of the models that they list."""
+FORMATS = {"llama-cpp-python": LLAMA_CPP_PYTHON, "llama-cpp": LLAMA_SERVER, "vllm": VLLM, "sglang": SGLANG}
+"""Engines by how the formats of their replies begin."""
+ANY = Known("the server", raw="ask at temperature 1 without top_p, top_k and penalties for the model's own")
+
+
+MLX_LM = Known("mlx-lm")
+MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
+"""How its fingerprint reads: its version, that of mlx, and the platform."""
+
+
+def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]:
+    """The engine, and what it goes by.
+
+    Parameters
+    ----------
+    reply
+        A reply: its headers and its `system_fingerprint` tell.
+    owner
+        `owned_by` of the models that the server lists.
+    format
+        The format of a reply, as `semtoken.payloads` names it.
+    """
+    headers, values = reply.headers, reply.values
+    if any(name.startswith("x-litellm-") for name in headers):
+        version = headers.get("x-litellm-version", "")
+        return Known(f"LiteLLM {version}".strip()), "its headers; the engine behind it is not known"
+    if headers.get("server", "").startswith("llama.cpp"):
+        return LLAMA_SERVER, "its header"
+    if isinstance(owner, str) and owner in OWNERS:
+        return OWNERS[owner], f"its list of models, owned by {owner!r}"
+    fingerprint = values.get("system_fingerprint") if isinstance(values, dict) else None
+    if isinstance(fingerprint, str) and MLX_FINGERPRINT.match(fingerprint):
+        return MLX_LM, "its fingerprint"
+    found = next((engine for start, engine in FORMATS.items() if format.startswith(start)), None)
+    return (found, "the fields of its replies") if found else (ANY, "nothing that it says of itself")
+
 
 Level = Literal["good", "note", "bad"]
 Ids = Literal["always", "on request"]

@@ -22,10 +22,10 @@ from semtoken.web.doctor.diagnosis import (
     TokenNaming,
     Trial,
     TriedCount,
+    recognise,
     verdicts,
 )
 from semtoken.web.doctor.numbers import Numbers, judge
-from semtoken.web.doctor.recognition import recognise
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)

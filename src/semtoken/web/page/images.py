@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken.checking.questions import IDS
+from semtoken.checking.replies import IDS
 from semtoken.errors import InvalidInput
 from semtoken.files.images import has_images, image_parts, path_of, read_image, small_url, with_images, with_paths
 from semtoken.files.record_files import read_rows

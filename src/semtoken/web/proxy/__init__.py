@@ -1,10 +1,10 @@
 """A reverse proxy that adds an uncertainty to every choice and changes nothing else.
 
-    client -> client.py -> handler.py -> rewriting.py, asking.py -> upstream.py -> the server behind
-    client <- relay.py  <- editing.py <- scoring.py   <------------------------'
+    client -> client.py -> app.py     -> asking.py  -> upstream.py -> the server behind
+    client <- relay.py  <- editing.py <- scoring.py <-----------'
 
-handler.py      what becomes of one request, and all that can go wrong
-rewriting.py    which requests are scored, and what the upstream is asked for; asking.py: how many tokens
+app.py          the ASGI application: what becomes of one request, and all that can go wrong
+asking.py       which requests are scored, and what the upstream is asked for
 relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes
 reading.py      answers without log-probabilities, read by a model in this process
 editing.py      the block goes in, what only we asked for comes out; every other character stays
@@ -14,5 +14,5 @@ settings.py, metrics.py   what the proxy is given, and what it shows to Promethe
 No module here names a field of an API: `semtoken.payloads.formats` says how to ask each one and where everything
 stands in its replies.
 
-Enter by `semtoken proxy`; in Python `app.py` makes the ASGI application.
+Enter by `semtoken proxy`; in Python by `proxy_app`.
 """

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 from starlette.responses import Response
 
+from semtoken.decisions.wire.shapes import question_shape_at
 from semtoken.payloads.formats import shape_at
-from semtoken.web.decision_formats import wire_at
+from semtoken.web.decision_formats import failure_of
 from semtoken.web.proxy.upstream import Headers
 from semtoken.web.wire import ApiError
 
@@ -38,8 +39,8 @@ class Client:
         posted = self.method == "POST"
         self.shape = shape_at(self.path) if posted else None
         """The API that the client asks for an answer that can be scored; None for any other request."""
-        self.wire = wire_at(self.path) if posted else None
-        """The format in which the client asks typed questions; None for any other request."""
+        self.asked_in = question_shape_at(self.path) if posted else None
+        """The shape in which the client asks typed questions; None for any other request."""
         self._receive = receive
         self._send = send
         self.status: int | None = None
@@ -109,8 +110,8 @@ class Client:
 
     async def fail(self, error: ApiError) -> None:
         """Answer with an error of the proxy's own, in the shape of what was asked for."""
-        wire = wire_at(self.path)  # whatever the method
-        await self.respond(error.response() if wire is None else wire.error(error))
+        shape = question_shape_at(self.path)  # whatever the method
+        await self.respond(error.response() if shape is None else failure_of(shape, error))
 
 
 def too_large(limit: int) -> ApiError:

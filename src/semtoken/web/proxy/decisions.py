@@ -19,12 +19,13 @@ from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.remote import AskedText, Masses, asked_texts
 from semtoken.decisions.wire import DecisionRequest, WireError
-from semtoken.decisions.wire.extension import KEY, block_beside
+from semtoken.decisions.wire.extension import KEY, answers_in, block_beside
 from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
     QUESTION_SHAPES,
     REFUSALS,
     QuestionShape,
+    parsed_request,
     says_no_route,
     wants_another_shape,
 )
@@ -34,11 +35,10 @@ from semtoken.payloads.formats import Shape, served_shapes
 from semtoken.payloads.formats.base import error_text
 from semtoken.payloads.splice import Document, Put, encode, parse_reply
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.decision_formats import WireFormat, parsed_request
-from semtoken.web.proxy.asking import Asking, without_compression
+from semtoken.web.decision_formats import failure_of, refusal_of
+from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request, without_compression
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
-from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import Answer, BrokenOff, Request, Upstream, failure, unpacked
 from semtoken.web.wire import ApiError
@@ -97,7 +97,7 @@ def _refused(shape: QuestionShape, model: str | None) -> str:
 class QuestionsUnderWay:
     """The questions of one request while the upstream answers them, and what it reported of its work."""
 
-    wire: WireFormat
+    wire: QuestionShape
     asked: DecisionRequest
     client: Request
     """What the client sent: its path and headers."""
@@ -118,7 +118,7 @@ class TextQuestions:
         self._together: anyio.CapacityLimiter | None = None
 
     async def answers(
-        self, wire: WireFormat, asked: DecisionRequest, client: Request, options: ReadingOptions
+        self, wire: QuestionShape, asked: DecisionRequest, client: Request, options: ReadingOptions
     ) -> tuple[list[AnsweredQuestion], QuestionsUnderWay]:
         """Answer all questions of a request; also returns what the upstream reported of its work.
 
@@ -233,7 +233,7 @@ class TextQuestions:
         return parse_reply(unpacked(raw, answer.encoding, limit))
 
 
-def _target(target: bytes, wire: WireFormat, path: str) -> bytes:
+def _target(target: bytes, wire: QuestionShape, path: str) -> bytes:
     """Where a path is asked, below the one that the client asked at."""
     own, mark, query = target.partition(b"?")
     return own.removesuffix(f"/v1{wire.path}".encode()) + path.encode() + mark + query
@@ -279,7 +279,7 @@ class ProxyDecisions:
         self._absent = AbsentRoutes()
         self._texts = TextQuestions(settings, asking, self._absent)
 
-    async def answer(self, stack: AsyncExitStack, client: Client, request: Request, wire: WireFormat) -> None:
+    async def answer(self, stack: AsyncExitStack, client: Client, request: Request, wire: QuestionShape) -> None:
         """Answer a request for typed questions, or refuse it in the request's own format.
 
         Raises
@@ -292,10 +292,10 @@ class ProxyDecisions:
         wire, asked = await _off_the_loop(lambda: _parsed(wire, request.body), len(request.body))
         model = None if isinstance(asked, Response) else asked.model
         way = self._settings.decisions
-        if way == "pass" or (way == "auto" and not self._absent.lacks(wire.shape, model)):
+        if way == "pass" or (way == "auto" and not self._absent.lacks(wire, model)):
             attempt = await stack.enter_async_context(AsyncExitStack())
             answer = await self._upstream.send(attempt, without_compression(request))
-            if way == "pass" or not await self._is_to_ask_otherwise(answer, wire.shape, asked):
+            if way == "pass" or not await self._is_to_ask_otherwise(answer, wire, asked):
                 await self._pass_on(answer, client, wire, asked)
                 return
             await attempt.aclose()
@@ -320,7 +320,7 @@ class ProxyDecisions:
             return True
         return False
 
-    async def _in_other_shape(self, wire: WireFormat, asked: DecisionRequest, request: Request) -> Response | None:
+    async def _in_other_shape(self, wire: QuestionShape, asked: DecisionRequest, request: Request) -> Response | None:
         """The answers of the upstream to the same questions in another shape; None where it answers none of them."""
         if asked.reading not in (None, READ_AS_USUAL):
             return None  # other servers do not know other readings
@@ -328,7 +328,7 @@ class ProxyDecisions:
         names = [name or number for name, number in zip(asked.names, numbered, strict=True)]
         named = dict(zip(names if len(set(names)) == len(names) else numbered, asked.questions, strict=True))
         for shape in QUESTION_SHAPES:
-            if shape is wire.shape or self._absent.lacks(shape, asked.model):
+            if shape is wire or self._absent.lacks(shape, asked.model):
                 continue
             body = {**({"model": asked.model} if asked.model else {}), **shape.body(asked.state, named)}
             async with AsyncExitStack() as stack:
@@ -347,7 +347,9 @@ class ProxyDecisions:
                     continue
         return None
 
-    def _reply(self, wire: WireFormat, asked: DecisionRequest, answers: list[AnsweredQuestion], given: Any) -> Response:
+    def _reply(
+        self, wire: QuestionShape, asked: DecisionRequest, answers: list[AnsweredQuestion], given: Any
+    ) -> Response:
         """A reply in the client's format to what the upstream answered in another one."""
         more = blocks_of(self._calibrators.current, answers, READ_AS_USUAL)
         usage = given.get("usage") if isinstance(given.get("usage"), dict) else {}
@@ -357,7 +359,7 @@ class ProxyDecisions:
         return Response(encode(reply), media_type="application/json")
 
     async def _pass_on(
-        self, answer: Answer, client: Client, wire: WireFormat, asked: DecisionRequest | Response
+        self, answer: Answer, client: Client, wire: QuestionShape, asked: DecisionRequest | Response
     ) -> None:
         """The upstream's answer with blocks; untouched where it is none, or none to this request."""
         if answer.status != 200 or isinstance(asked, Response):
@@ -374,39 +376,40 @@ class ProxyDecisions:
             return
         await send_changed(answer, client, changed)
 
-    def _with_blocks(self, raw: bytes, encoding: str, wire: WireFormat, asked: DecisionRequest) -> bytes:
+    def _with_blocks(self, raw: bytes, encoding: str, wire: QuestionShape, asked: DecisionRequest) -> bytes:
         document = Document(unpacked(raw, encoding, self._settings.max_scored_bytes).decode())
         reply = document.value
-        answers = wire.answers(asked, reply)
+        places = wire.places(asked.names)
+        answers = answers_in(asked.questions, places, reply, wire.read_answer)
         more = blocks_of(self._calibrators.current, answers, asked.reading or READ_AS_USUAL)
-        beside = zip(asked.places, answers, more, strict=True)
+        beside = zip(places, answers, more, strict=True)
         blocks = [
             Put((name, key), KEY, block_beside(reply[name][key], answer, block))
             for (name, key), answer, block in beside
         ]
         return document.changed(blocks).encode()
 
-    async def _as_texts(self, wire: WireFormat, asked: DecisionRequest, request: Request) -> Response:
+    async def _as_texts(self, wire: QuestionShape, asked: DecisionRequest, request: Request) -> Response:
         options = asked.reading or READ_AS_USUAL
         try:
             answers, work = await self._texts.answers(wire, asked, request, options)
             more = blocks_of(self._calibrators.current, answers, options)
             reply = wire.reply(asked, work.model or asked.model or "", answers, options, more, work.read)
         except InvalidInput as error:
-            return wire.error(ApiError(400, str(error)))
+            return failure_of(wire, ApiError(400, str(error)))
         except ApiError as error:
-            return wire.error(error)
+            return failure_of(wire, error)
         return Response(encode(reply), media_type="application/json")
 
 
-def _parsed(wire: WireFormat, body: bytes) -> tuple[WireFormat, DecisionRequest | Response]:
+def _parsed(wire: QuestionShape, body: bytes) -> tuple[QuestionShape, DecisionRequest | Response]:
     """A request, or what is answered to one that its format does not allow, should the upstream not judge it."""
     try:
         return parsed_request(wire, body)
     except WireError as error:
-        return wire, wire.refusal(error)
+        return wire, refusal_of(wire, error)
     except InvalidInput as error:
-        return wire, wire.error(ApiError(400, str(error)))
+        return wire, failure_of(wire, ApiError(400, str(error)))
 
 
 async def _off_the_loop(work: Callable[[], T], size: int) -> T:

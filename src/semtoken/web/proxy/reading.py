@@ -19,7 +19,7 @@ from semtoken.files.images import has_images
 from semtoken.payloads import PayloadChoice
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
-from semtoken.web.proxy.rewriting import AnswerRequest
+from semtoken.web.proxy.asking import AnswerRequest
 from semtoken.web.serve.requests import Message
 
 ALWAYS_TOKENISED = 2**16

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from semtoken.errors import InvalidInput
 from semtoken.support.sse import Event, EventReader
-from semtoken.web.admission import Busy, Workers
+from semtoken.web.limits import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import BUSY, Block, ReplyScorer

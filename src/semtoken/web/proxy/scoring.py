@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,10 @@ from semtoken.scoring.topk import new_answer
 from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot
+from semtoken.web.proxy.asking import AnswerRequest
 from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
-from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 
 if TYPE_CHECKING:
@@ -71,23 +71,10 @@ class AnswerScoring:
     recorder: AnswerRecorder | None = None
     """Keeps the answers in a journal."""
 
-    @property
-    def calibrator(self) -> CalibratorInUse | None:
-        """The calibrator for an answer that ends now; None if there is none."""
-        return self.calibrators.current
-
-    def as_of_now(self) -> AnswerScoring:
-        """A copy for one reply, which keeps its calibrator even if another one comes into use."""
-        return replace(self, calibrators=CalibratorSlot(self.calibrators.current))
-
-    def running(self) -> TopkAnswer:
-        """Begin the score of an answer that is still being written."""
-        return new_answer(self.scorer)
-
     def warm_up(self) -> None:
         """Load and compile what the first answer would otherwise have to wait for."""
         with suppress(SemtokenError):
-            answer, token = self.running(), TopToken(0.0, text="a", bytes=b"a")
+            answer, token = new_answer(self.scorer), TopToken(0.0, text="a", bytes=b"a")
             answer.add(TopStep(token, (token,)))
             answer.finish()
 
@@ -103,10 +90,15 @@ class _WrittenChoice:
 
 
 class ReplyScorer:
-    """Scores the choices of one reply, whole or streamed; `obstacle` is the reason if none can be scored."""
+    """Scores the choices of one reply, whole or streamed; `obstacle` is the reason if none can be scored, and `applied`
+    the calibrator that decides, also if another one comes into use meanwhile.
+    """
 
-    def __init__(self, scoring: AnswerScoring, asked: AnswerRequest, obstacle: str | None) -> None:
+    def __init__(
+        self, scoring: AnswerScoring, asked: AnswerRequest, obstacle: str | None, applied: CalibratorInUse | None = None
+    ) -> None:
         self._scoring = scoring
+        self._applied = applied
         self._asked = asked
         self._stream = PayloadStream(request=asked.body)
         self._choices: dict[int, _WrittenChoice] = {}
@@ -255,7 +247,7 @@ class ReplyScorer:
 
     def _choice_at(self, index: int) -> _WrittenChoice:
         if index not in self._choices:
-            self._choices[index] = _WrittenChoice(self._scoring.running())
+            self._choices[index] = _WrittenChoice(new_answer(self._scoring.scorer))
         return self._choices[index]
 
     def _running(self, index: int) -> Block | None:
@@ -311,7 +303,7 @@ class ReplyScorer:
         self, choice: PayloadChoice, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING
     ) -> Block:
         """The block of a choice with its score, or with the reason why there is none."""
-        how, options, applied = self._scoring, self._asked.options, self._scoring.calibrator
+        how, options, applied = self._scoring, self._asked.options, self._applied
         try:
             result, refused = self._attempt(lambda: self._with_methods(score(), choice))
             used = self.seconds + perf_counter() - self._begun

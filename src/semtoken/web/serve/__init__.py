@@ -1,13 +1,13 @@
 """An OpenAI-compatible API over a model in this process, with the exact uncertainty of every choice.
 
-    app.py -> answering.py -> requests.py -> service.py -> worker.py -> engine.py -> replies.py
+    app.py -> requests.py -> service.py -> worker.py -> engine.py -> replies.py
 
-answering.py   requests read within limits, answered or refused
+app.py         the ASGI application: requests read within limits, answered or refused
 requests.py    OpenAI's two forms, checked field by field
 service.py     a checked request -> prompts and sampling -> its answer
-worker.py      the model's thread: requests are answered together as they come; orders.py: what it is asked to do
-engine.py      generations and typed questions, watched step by step
+worker.py      the model's thread: requests are answered together as they come
+engine.py      what it is asked to do: generations and typed questions, watched step by step
 replies.py     answers, whole or as chunks of a stream
 
-Enter by `semtoken serve`; in Python `app.py` makes the ASGI application.
+Enter by `semtoken serve`; in Python by `serve_app`.
 """

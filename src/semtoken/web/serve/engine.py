@@ -1,4 +1,4 @@
-"""Generations and typed questions in the model's thread, watched step by step.
+"""Generations and typed questions in the model's thread, watched step by step: what it is asked, and what it tells.
 
 Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those
 that wait are one batch. Typed questions that wait at one time are read together, between decoding steps.
@@ -7,13 +7,14 @@ that wait are one batch. Typed questions that wait at one time are read together
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from inspect import GEN_CREATED, getgeneratorstate
 from itertools import count
+from threading import Event
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,21 +22,127 @@ from semtoken.backends.base import Arrival, Backend, Decoding, JoiningBackend
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.pace import FEWEST, Pace
 from semtoken.decisions import InquiryAnswers
-from semtoken.decisions.deciding import answer_prepared
+from semtoken.decisions.deciding import PreparedInquiry, answer_prepared
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores
 from semtoken.observers.steps import Completion, Observer, Step
+from semtoken.results import Running, ScoredResponse
 from semtoken.stc import STC
-from semtoken.web.serve.orders import (
-    AnyOrder,
-    DecisionOrder,
-    FinishReason,
-    GenerationBatch,
-    More,
-    Order,
-    RowEnd,
-    RowToken,
-)
+
+FinishReason = Literal["stop", "length"]
+Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
+"""Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
+
+
+@dataclass(frozen=True)
+class GenerationBatch:
+    """The prompts and settings of one request: one answer is generated for each row."""
+
+    prompts: Sequence[Sequence[int]]
+    """Token ids of each row's prompt."""
+    max_tokens: int
+    sampling: Decoding = field(default_factory=Decoding)
+    """How tokens are chosen: temperature, `top_p`, `top_k` and `min_p`."""
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
+    """Texts that end an answer; they are not shown."""
+    stop_at_newline: bool = False
+    """Whether an answer ends at its first newline, which is not shown."""
+    log_probs: bool = False
+    """Whether to report the log-probability of each token."""
+    top: int = 0
+    """How many best tokens to report at each step."""
+    running: bool = True
+    """Whether to report the score so far at each step."""
+    methods: tuple[str, ...] = ()
+    """Further methods of one pass, besides those of the server, whose scores each answer gets."""
+    question: str = ""
+    """What was asked: its words are not new in an answer."""
+    ask: Ask | None = None
+    """Asks the model about each finished answer; what it returns comes with the end of the row."""
+
+
+@dataclass(frozen=True)
+class RowToken:
+    """One token of one row."""
+
+    row: int
+    token: int
+    log_prob: float
+    """The raw log-probability: at temperature 1, before any processor. NaN if it was not asked for."""
+    top: tuple[tuple[int, float], ...]
+    """Ids and log-probabilities of the best tokens, best first."""
+    text: str
+    """The text that the shown answer gained."""
+    running: Running | None
+    """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
+
+
+@dataclass(frozen=True)
+class RowEnd:
+    """The end of one row, with its score."""
+
+    row: int
+    text: str
+    """The text that the shown answer gained at its end."""
+    finish_reason: FinishReason
+    result: ScoredResponse
+    told: Any = None
+    """What `GenerationBatch.ask` returned for it."""
+
+
+@dataclass(eq=False)
+class AwaitedOrder:
+    """The common part of all orders: how the one who waits for it learns that it is done."""
+
+    done: Callable[[SemtokenError | None], None]
+    """Called once, with None when all is complete, or with what went wrong."""
+    cancelled: Event = field(default_factory=Event)
+    """Set by whoever no longer wants the answer."""
+    is_done: bool = False
+
+    def end(self, error: SemtokenError | None = None) -> None:
+        """Tell the one who waits that the order is complete; further calls have no effect."""
+        if not self.is_done:
+            self.is_done = True
+            self.done(error)
+
+
+@dataclass(eq=False)
+class Order(AwaitedOrder):
+    """An order for answers to generate."""
+
+    _: KW_ONLY
+    work: GenerationBatch
+    emit: Callable[[RowToken | RowEnd], None]
+    """Called with every step, and with the end of every row."""
+
+    def __post_init__(self) -> None:
+        self.rows = self._left = len(self.work.prompts)
+
+    def row_done(self) -> None:
+        """Count a row as complete; the order is complete with its last row."""
+        self._left -= 1
+        if not self._left:
+            self.end()
+
+
+@dataclass(eq=False)
+class DecisionOrder(AwaitedOrder):
+    """Typed questions to answer; nothing is generated for them."""
+
+    _: KW_ONLY
+    inquiry: PreparedInquiry
+    emit: Callable[[InquiryAnswers], None]
+    """Called once, with the answers."""
+
+    rows: ClassVar[int] = 0
+
+
+AnyOrder: TypeAlias = Order | DecisionOrder
+
+More: TypeAlias = Callable[[int], Sequence[AnyOrder]]
+"""Further orders, given the number of answers that are being written."""
 
 
 @dataclass(frozen=True, eq=False)

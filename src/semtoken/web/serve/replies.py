@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 from semtoken.tokens.vocabulary import Vocabulary
-from semtoken.web.serve.orders import RowEnd, RowToken
+from semtoken.web.serve.engine import RowEnd, RowToken
 
 LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity
 

@@ -23,7 +23,7 @@ from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.serve.orders import GenerationBatch, RowEnd, RowToken
+from semtoken.web.serve.engine import GenerationBatch, RowEnd, RowToken
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, ShownFields, TokenSpelling
 from semtoken.web.serve.requests import AnyRequest, ChatRequest
 from semtoken.web.serve.worker import Worker

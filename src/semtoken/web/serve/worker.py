@@ -13,8 +13,7 @@ from typing import TypeAlias
 from semtoken.decisions import InquiryAnswers
 from semtoken.decisions.deciding import PreparedInquiry
 from semtoken.errors import BackendError, SemtokenError
-from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.orders import AnyOrder, DecisionOrder, GenerationBatch, Order, RowEnd, RowToken
+from semtoken.web.serve.engine import AnyOrder, DecisionOrder, Engine, GenerationBatch, Order, RowEnd, RowToken
 
 logger = logging.getLogger("semtoken.serve")
 

@@ -1,14 +1,19 @@
-"""Limits on the connections of clients: how many there are, how long a head may take, and clients that read nothing."""
+"""How much clients may take: connections and the time of their heads, requests at one time, work off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
 
 from semtoken.support.extras import require
+from semtoken.web.wire import ApiError
 
 require("uvicorn", extra="serve")
 
@@ -194,3 +199,102 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
     protocol: Any = H11Protocol if strict else AutoHTTPProtocol
     shared = {"limits": limits, "clients": Counter[str](), "known": {}}
     return type("LimitedConnection", (_LimitedConnection, protocol), shared)
+
+
+class Admission:
+    """Counts the requests that run: `most` at one time, and `most_per_client` of them from one address."""
+
+    def __init__(self, most: int, most_per_client: int) -> None:
+        self._most = most
+        self._most_per_client = most_per_client
+        self._running: Counter[str] = Counter()
+
+    @contextmanager
+    def admitted(self, address: str) -> Iterator[None]:
+        """Count a request of this address as running while the block runs.
+
+        Raises
+        ------
+        ApiError
+            There are too many: 503, or 429 where they are those of one client.
+        """
+        if self._running.total() >= self._most:
+            raise ApiError(
+                503,
+                "Too many requests run at this time. Try again later.",
+                kind="overloaded_error",
+                code="overloaded",
+                retry_after=1,
+            )
+        if self._running[address] >= self._most_per_client:
+            raise ApiError(429, "Too many requests of yours run.", code="too_many_requests", retry_after=1)
+        self._running[address] += 1
+        try:
+            yield
+        finally:
+            self._running[address] -= 1
+            if not self._running[address]:
+                del self._running[address]
+
+
+class AdmissionLimit:
+    """An ASGI application that passes on only as many POST requests at a time as are admitted."""
+
+    def __init__(self, app: Any, admission: Admission) -> None:
+        self._app = app
+        self._admission = admission
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass the request on, or answer 503 or 429."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        client = scope.get("client")
+        try:
+            with self._admission.admitted(str(client[0]) if client else ""):
+                await self._app(scope, receive, send)
+        except ApiError as error:
+            await error.response()(scope, receive, send)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Busy(Exception):
+    """The error of work that was refused since the queue is full."""
+
+
+class Workers:
+    """Threads for work that would block the event loop: some run, some more may wait.
+
+    `watched` makes a context that each piece of work is in while it waits and runs, so that it can be counted.
+    """
+
+    def __init__(
+        self, threads: int, waiting: int, watched: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        self._watched = watched
+        self._threads = threads
+        self._most = threads + waiting
+        self._taken = 0
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do some work in a thread.
+
+        Raises
+        ------
+        Busy
+            Too much is waiting.
+        """
+        if self._taken >= self._most:
+            raise Busy
+        if self._limiter is None:  # it belongs to the event loop that it is made in
+            self._limiter = anyio.CapacityLimiter(self._threads)
+        self._taken += 1
+        try:
+            with self._watched():
+                return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=self._limiter)
+        finally:
+            self._taken -= 1
