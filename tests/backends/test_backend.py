@@ -18,7 +18,8 @@ from semtoken.almanac import load_questions
 from semtoken.backends import load_backend
 from semtoken.backends.base import Backend, Decoding
 from semtoken.backends.prompts import end_ids
-from semtoken.backends.transformers import TransformersBackend, cache
+from semtoken.backends.transformers import TransformersBackend
+from semtoken.backends.transformers.passes import SHORTEST_PREFIX, shared_beginning
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.observers.steps import Completion, Observer, Step
 from semtoken.statistics.decoding import LogProbabilities
@@ -73,17 +74,17 @@ def test_a_shared_prefix_is_read_once_and_changes_nothing(almanac: TransformersB
     assert [one.token_ids for one in plain] == [one.token_ids for one in shared_answers]
     for answer in range(len(plain)):
         np.testing.assert_allclose(shared_probs.of(answer), plain_probs.of(answer), atol=1e-4)
-    beginning = len(cache.shared_beginning([almanac.tokenizer(prompt)["input_ids"] for prompt in prompts]))
-    assert beginning >= cache.SHORTEST_PREFIX
+    beginning = len(shared_beginning([almanac.tokenizer(prompt)["input_ids"] for prompt in prompts]))
+    assert beginning >= SHORTEST_PREFIX
     assert passes[True][0] == (1, beginning)  # once, as one row
     assert max(columns for _, columns in passes[True][1:]) < beginning
     assert sum(r * c for r, c in passes[True]) < 0.7 * sum(r * c for r, c in passes[False])
 
 
 def test_the_shared_beginning_leaves_a_token_of_every_prompt() -> None:
-    assert cache.shared_beginning([[1, 2, 3], [1, 2, 3]]) == (1, 2)
-    assert cache.shared_beginning([[1, 2], [1, 2, 3, 4]]) == (1,)
-    assert cache.shared_beginning([[9, 2, 3], [1, 2, 3]]) == ()
+    assert shared_beginning([[1, 2, 3], [1, 2, 3]]) == (1, 2)
+    assert shared_beginning([[1, 2], [1, 2, 3, 4]]) == (1,)
+    assert shared_beginning([[9, 2, 3], [1, 2, 3]]) == ()
 
 
 def test_a_backend_is_told_from_a_model(almanac: TransformersBackend) -> None:

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import semtoken as st
-from semtoken.backends.transformers import cache
+from semtoken.backends.transformers import passes
 from semtoken.backends.transformers.draws import depth_of, draw, draw_key, drawn_places
 from semtoken.backends.transformers.inside import layer_at
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
@@ -88,7 +88,7 @@ def test_stc_scores_come_from_the_same_pass() -> None:
 def test_a_cache_that_cannot_be_repeated_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stc = models.answering()
     shared = sampled(stc)
-    monkeypatch.setattr(cache, "REPEATABLE", ())
+    monkeypatch.setattr(passes, "REPEATABLE", ())
     for one, two in zip(shared, sampled(stc), strict=True):
         assert one.sample_token_ids == two.sample_token_ids
         np.testing.assert_allclose(one.hidden_states, two.hidden_states, atol=1e-3)

@@ -54,14 +54,7 @@ class Members:
 class ExactGaps:
     """The largest gap between the rows of two clusters, in float64.
 
-    Parameters
-    ----------
-    tiles : CpuTiles
-        Where the gaps with errors came from.
-    level : Level
-        The base clusters.
-    close : bool
-        Whether small gaps were computed again from differences.
+    The gaps with errors came from `tiles`; with `close`, small ones were computed again from differences.
     """
 
     def __init__(self, tiles: CpuTiles, level: Level, *, close: bool) -> None:
@@ -114,24 +107,10 @@ class ExactGaps:
         return int(min(zip(exact, rivals, strict=True), key=lambda pair: (pair[0], pair[1] != before, low[pair[1]]))[1])
 
     def heights(self, gaps: Gaps, parts: IntArray, members: Members, ends: Sequence[Any]) -> NDArray[np.float64]:
-        """The gap between the two clusters of each merge, computed exactly wherever rounding could change the order.
+        """The gap [n] between the two clusters of each merge, computed exactly where rounding could change the order.
 
-        Parameters
-        ----------
-        gaps
-            [n] the gaps as the pass found them, in float32.
-        parts
-            [n, 2] the two clusters of each merge.
-        members
-            The rows of each cluster.
-        ends
-            Gaps at which the pass begins and ends. Merges of another pass may come to stand beside those near them, so
-            these are computed exactly, too.
-
-        Returns
-        -------
-        array of shape (n,)
-            The gaps in float64.
+        A pass found these gaps [n] between the clusters `parts` [n, 2]. Merges of another pass may come to stand beside
+        those near the gaps at which it begins and `ends`, so these are computed exactly, too.
         """
         found = gaps.astype(np.float64)
         doubtful = np.flatnonzero(self._in_doubt(found) | np.any([abs(found - e) < 8 * self.slack for e in ends], 0))

@@ -68,23 +68,8 @@ def complete_merges(
 ) -> tuple[FoundMerges, list[dict[str, float]]]:
     """At least the lowest `needed` merges of the dendrogram of the rows `nodes` under complete linkage.
 
-    Parameters
-    ----------
-    tiles : CpuTiles
-        The tiles that compute gaps.
-    nodes : int array of shape (m,)
-        Rows to cluster, ascending, no two alike.
-    needed : int
-        Merges wanted; there may be more.
-    late : int
-        Merges known beforehand that happen at gap 1 (rows of zeros with each other): they count as soon as
-        that height is reached.
-    room : int
-        Pairs for which there is memory.
-    threads : int
-        Tiles worked on at a time.
-    monitor : Monitor
-        Called with the progress.
+    The rows (int array of shape (m,)) ascend, and no two are alike. Merges known beforehand that happen at gap 1
+    (`late`, rows of zeros with each other) count as soon as that height is reached. There is memory for `room` pairs.
 
     Raises
     ------

@@ -75,12 +75,7 @@ class Lists:
 class MeanRows:
     """Clusters in slots, as the means of their unit rows: two are at the mean distance 1 - product of their means.
 
-    Parameters
-    ----------
-    tiles : CpuTiles
-        Computes the products of rows.
-    nodes, weight : int arrays of shape (m,)
-        Rows of the table, and how many equal rows each stands for.
+    `nodes` [m] are rows of the table, `weight` [m] says how many equal rows each stands for.
     """
 
     def __init__(self, tiles: CpuTiles, nodes: IntArray, weight: IntArray) -> None:

@@ -91,14 +91,7 @@ def blocks_of(order: NDArray[np.int64], starts: NDArray[np.int64], size: int) ->
 class CpuTiles:
     """Tiles computed by NumPy's matrix product, one thread each; several may be computed at once.
 
-    Parameters
-    ----------
-    rows : Rows
-        The table.
-    size : int
-        Rows in a block; larger clusters are worked through in pieces of this size.
-    monitor : Monitor
-        Told of the time and the operations of each product.
+    `size` is how many rows a block has; larger clusters are worked through in pieces of this size.
     """
 
     name = "cpu"

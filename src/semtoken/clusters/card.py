@@ -25,16 +25,8 @@ def write_card(
 ) -> str:
     """The text of the README that is saved beside clusters.
 
-    Parameters
-    ----------
-    signature
-        How the clusters were made, in one line.
-    provenance
-        `model` and `hub_id` are used if there.
-    sizes
-        Tokens in each cluster.
-    largest
-        Texts of the tokens of the largest clusters.
+    Of the provenance, `model` and `hub_id` are used if there. `sizes` are the tokens in each cluster, and `largest` the
+    texts of those of the largest clusters.
     """
     front = ["---", "library_name: semtoken", "tags:", "- semtoken", "- token-clusters", "- uncertainty"]
     if "hub_id" in provenance:

@@ -411,7 +411,7 @@ def _vocabulary_in(saved: artifacts.SavedArtifact) -> Vocabulary:
     expected = saved.config["vocabulary"]["fingerprint"]
     if vocabulary.fingerprint != expected:
         raise ArtifactError(
-            f"{saved.path} is inconsistent: {artifacts.LAYOUT.config} names a vocabulary with fingerprint "
+            f"{saved.path} is inconsistent: {artifacts.CONFIG} names a vocabulary with fingerprint "
             f"{str(expected)[:12]}, the stored tokens have {vocabulary.fingerprint[:12]}. "
             "Copy or download the folder again, or make the clusters again."
         )

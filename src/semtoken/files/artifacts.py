@@ -43,21 +43,8 @@ CONFIG_CHECKSUM = "config_sha256"
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-@dataclass(frozen=True)
-class FileNames:
-    """Names of the files in a folder."""
-
-    arrays: str = "clusters.safetensors"
-    config: str = "config.json"
-    card: str = "README.md"
-
-    @property
-    def names(self) -> frozenset[str]:
-        """All files that a folder holds."""
-        return frozenset((self.arrays, self.config, self.card))
-
-
-LAYOUT = FileNames()
+ARRAYS, CONFIG, CARD = FILES = ("clusters.safetensors", "config.json", "README.md")
+"""Names of the files in a folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +89,15 @@ def load(source: str | Path, *, revision: str | None = None) -> SavedArtifact:
         It is missing, damaged, incomplete, or of a format version that this release does not read.
     """
     folder = _locate(source, revision)
-    files = _read_files(folder, LAYOUT.config, LAYOUT.arrays)
-    config = _checked_config(folder, files[LAYOUT.config])
-    data = files[LAYOUT.arrays]
+    files = _read_files(folder, CONFIG, ARRAYS)
+    config = _checked_config(folder, files[CONFIG])
+    data = files[ARRAYS]
     if hashlib.sha256(data).hexdigest() != config.get("sha256"):
-        raise _damaged(folder / LAYOUT.arrays, f"its content does not match the checksum in {LAYOUT.config}")
+        raise _damaged(folder / ARRAYS, f"its content does not match the checksum in {CONFIG}")
     try:
         return SavedArtifact(arrays_from_bytes(data), config, folder)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise ArtifactError(f"{folder / LAYOUT.arrays} is not a readable safetensors file: {error}") from error
+        raise ArtifactError(f"{folder / ARRAYS} is not a readable safetensors file: {error}") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -121,7 +108,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     ArtifactError
         It is missing, damaged, or of a kind or format version that this release does not read.
     """
-    return _checked_config(folder, _read_files(folder, LAYOUT.config)[LAYOUT.config])
+    return _checked_config(folder, _read_files(folder, CONFIG)[CONFIG])
 
 
 def _read_files(folder: Path, *names: str) -> dict[str, bytes]:
@@ -129,7 +116,7 @@ def _read_files(folder: Path, *names: str) -> dict[str, bytes]:
         return read_folder(folder, names)
     except FileNotFoundError as error:
         missing = Path(error.filename).name
-        if missing == LAYOUT.arrays:
+        if missing == ARRAYS:
             read_config(folder)  # perhaps it is a folder of another kind
         what = f"the file {missing} is missing" if missing in names else "it is no longer there"
         raise ArtifactError(f"{folder} holds no clusters: {what}.") from error
@@ -138,13 +125,13 @@ def _read_files(folder: Path, *names: str) -> dict[str, bytes]:
 
 
 def _checked_config(folder: Path, data: bytes) -> dict[str, Any]:
-    path = folder / LAYOUT.config
+    path = folder / CONFIG
     try:
         config = parse_json(data)
     except ValueError as error:
         raise _damaged(path, f"it is not valid JSON ({error})") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ArtifactError(f"{folder} does not hold token clusters: its {LAYOUT.config} is of another kind.")
+        raise ArtifactError(f"{folder} does not hold token clusters: its {CONFIG} is of another kind.")
     version = config.get("format_version")
     if version not in READABLE_VERSIONS or isinstance(version, bool):
         raise ArtifactError(
@@ -203,7 +190,7 @@ def push(
 def is_saved(folder: Path) -> bool:
     """Whether a folder was written by `save`, of whatever format version."""
     try:
-        config = json.loads((folder / LAYOUT.config).read_text(encoding="utf-8"))
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(config, dict) and config.get("format") == FORMAT
@@ -212,7 +199,7 @@ def is_saved(folder: Path) -> bool:
 def _check_replaceable(target: Path) -> None:
     if target.is_file():
         raise InvalidInput(f"Cannot write {target}: it is a file. Give the name of a directory.")
-    others = sorted({entry.name for entry in _entries(target)} - LAYOUT.names)
+    others = sorted({entry.name for entry in _entries(target)} - {*FILES})
     if others:
         raise InvalidInput(
             f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which "
@@ -240,9 +227,9 @@ def _write_files(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], config: M
         "sha256": hashlib.sha256(data).hexdigest(),
         **config,
     }
-    (folder / LAYOUT.arrays).write_bytes(data)
-    (folder / LAYOUT.card).write_text(card, encoding="utf-8")
-    (folder / LAYOUT.config).write_bytes(dump_json(seal(stamped, CONFIG_CHECKSUM), indent=2) + b"\n")
+    (folder / ARRAYS).write_bytes(data)
+    (folder / CARD).write_text(card, encoding="utf-8")
+    (folder / CONFIG).write_bytes(dump_json(seal(stamped, CONFIG_CHECKSUM), indent=2) + b"\n")
 
 
 def _locate(source: str | Path, revision: str | None) -> Path:
@@ -252,13 +239,13 @@ def _locate(source: str | Path, revision: str | None) -> Path:
     if path.is_dir() or former_folder(path).is_dir():
         return path
     if path.exists():
-        raise ArtifactError(f"{path} is a file; clusters are a directory that holds {LAYOUT.arrays}.")
+        raise ArtifactError(f"{path} is a file; clusters are a directory that holds {ARRAYS}.")
     if isinstance(source, Path) or not HUB_ID.fullmatch(source):
         raise ArtifactError(f"There is no directory {path}.")
     from huggingface_hub import snapshot_download
 
     with _hub_errors(f"There is no directory '{source}' here, and the hub did not give it"):
-        return Path(snapshot_download(source, revision=revision, allow_patterns=sorted(LAYOUT.names)))
+        return Path(snapshot_download(source, revision=revision, allow_patterns=sorted(FILES)))
 
 
 @contextmanager

@@ -27,16 +27,18 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, parse_json, read_json_lines, reading_errors, replacing_file
 from semtoken.support.extras import require
+
+Fields = TypeVar("Fields", bound=Mapping[str, Any])
 
 STANDARD = "-"
 """Stands for standard input or output, as JSON lines."""
@@ -299,15 +301,19 @@ def write_table(path: Path, records: Iterable[Mapping[str, Any]], schema: Any) -
     InvalidInput
         It cannot be written, or a field holds what its column cannot.
     """
+    _write_parquet(path, _chunks(records, ROWS_OF_A_GROUP), schema, path)
+
+
+def _write_parquet(path: Path, chunks: Iterable[Sequence[Mapping[str, Any]]], schema: Any, source: Path) -> None:
+    """Write each chunk of records as a group of rows; `source` is what a message names where that cannot be done."""
     pyarrow = require("pyarrow", extra="frames")
     parquet = require("pyarrow.parquet", extra="frames")
-    rows = iter(records)
     try:
         with replacing_file(path) as file, parquet.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-            while some := list(islice(rows, ROWS_OF_A_GROUP)):
-                writer.write_batch(pyarrow.RecordBatch.from_pylist(some, schema=schema))
+            for rows in chunks:
+                writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
     except pyarrow.ArrowException as error:
-        raise _not_a_table(path, error) from error
+        raise _not_a_table(source, error) from error
 
 
 def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:
@@ -330,15 +336,8 @@ def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | N
     if format_of(target) == CSV:
         _write_csv(lines, target)
         return
-    pyarrow = require("pyarrow", extra="frames")
-    parquet = require("pyarrow.parquet", extra="frames")
-    schema = schema_of(_chunks(lines), lines).with_metadata(dict(metadata or {}))
-    try:
-        with replacing_file(target) as file, parquet.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-            for rows in _chunks(lines):
-                writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
-    except pyarrow.ArrowException as error:
-        raise _not_a_table(lines, error) from error
+    schema = schema_of(_chunks_of(lines), lines).with_metadata(dict(metadata or {}))
+    _write_parquet(target, _chunks_of(lines), schema, lines)
 
 
 def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
@@ -373,19 +372,23 @@ def _all_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: rows[0].get(name) for name in names}, *rows[1:]]
 
 
-def _chunks(lines: Path) -> Iterator[list[dict[str, Any]]]:
-    records = (dict(fields) for _, _, fields in read_rows(lines))
-    while chunk := list(islice(records, ROWS_AT_ONCE)):
+def _chunks(records: Iterable[Fields], size: int) -> Iterator[list[Fields]]:
+    left = iter(records)
+    while chunk := list(islice(left, size)):
         yield chunk
 
 
+def _chunks_of(lines: Path) -> Iterator[list[dict[str, Any]]]:
+    return _chunks((fields for _, _, fields in read_rows(lines)), ROWS_AT_ONCE)
+
+
 def _write_csv(lines: Path, target: Path) -> None:
-    names = list(dict.fromkeys(name for rows in _chunks(lines) for row in rows for name in row))
+    names = list(dict.fromkeys(name for rows in _chunks_of(lines) for row in rows for name in row))
     with replacing_file(target) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180; Python quotes what holds a part of it
         writer.writerow([no_formula(name) for name in names])
-        for rows in _chunks(lines):
+        for rows in _chunks_of(lines):
             writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
         text.flush()
         text.detach()

@@ -90,8 +90,8 @@ MOST_OF_FOLDER = 4096 * MEBIBYTE
 """Largest file of token clusters, in bytes."""
 
 
-def read_file(path: Path, most: int = MOST_SETTINGS, *, folder: int | None = None) -> bytes:
-    """The content of a regular file of at most `most` bytes; `folder` is a descriptor that the path starts from.
+def read_file(path: Path, most: int = MOST_SETTINGS) -> bytes:
+    """The content of a regular file of at most `most` bytes.
 
     Raises
     ------
@@ -99,12 +99,13 @@ def read_file(path: Path, most: int = MOST_SETTINGS, *, folder: int | None = Non
         The file cannot be read, is a pipe, a device or a folder, or is larger.
     """
     with reading_errors(path):
-        return read_bounded(path, most, folder)
+        return read_bounded(path, most)
 
 
 def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
-    """As `read_file`, with the errors of the operating system as they are. A pipe does not block, a device is not
-    read.
+    """As `read_file`, with the system's errors as they are; `folder` is a descriptor that the path starts from.
+
+    A pipe does not block, a device is not read.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:

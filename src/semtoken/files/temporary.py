@@ -33,19 +33,7 @@ def working_name(path: Path) -> str:
 def make_locked(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
     """Make a temporary file or folder, and lock it so that no other process takes it for an abandoned one.
 
-    Parameters
-    ----------
-    working
-        The path of the temporary file or folder.
-    make
-        A function that makes it and returns an open descriptor or None.
-    kept
-        The stack that releases the lock when it is closed.
-
-    Returns
-    -------
-    T
-        What `make` returned.
+    Returns what `make` does, an open descriptor or None. The lock is released when the stack `kept` is closed.
 
     Raises
     ------

@@ -331,17 +331,19 @@ def _record(folder: Path) -> Path:
 
 def _checks_so_far(folder: Path) -> Mapping[str, Any]:
     """Name of a file -> its state when it was found whole, and the checksum that it had."""
-    try:
-        content = parse_json(_record(folder).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    files = content.get(FILES) if isinstance(content, dict) and is_sealed(content) else None
+    content = _object_in(_record(folder))
+    files = content.get(FILES) if is_sealed(content) else None
     return files if isinstance(files, dict) else {}
 
 
 def _facts(folder: Path) -> Mapping[str, Any]:
+    return _object_in(folder / FACTS)
+
+
+def _object_in(path: Path) -> Mapping[str, Any]:
+    """The JSON object that a file holds; an empty one where it holds none."""
     try:
-        found = parse_json((folder / FACTS).read_bytes())
+        found = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -115,12 +115,7 @@ def drawn_places(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
 class Sampling(LogitsProcessor):  # type: ignore[misc]
     """A logits processor that draws the tokens of the rows that are sampled, and leaves the others to greedy decoding.
 
-    Parameters
-    ----------
-    answers
-        How the tokens of each row are chosen.
-    size
-        V; columns of a padded head beyond it are never drawn.
+    Columns of a padded head beyond `size`, V, are never drawn.
     """
 
     def __init__(self, answers: Sequence[AnswerChoices], size: int) -> None:

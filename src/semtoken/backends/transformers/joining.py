@@ -23,11 +23,17 @@ import torch
 from semtoken.backends.base import Arrival
 from semtoken.backends.pace import Pace, has_room, is_long
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of, shared_beginning
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow, show_tokens
-from semtoken.backends.transformers.passes import cache_of
+from semtoken.backends.transformers.passes import (
+    SharedPrefix,
+    cache_of,
+    joined_caches,
+    read_prompt,
+    rows_of,
+    shared_beginning,
+)
 from semtoken.backends.transformers.trees import PromptTree, ReadsTokens, prompt_tree
 from semtoken.observers.steps import Completion, Observer, finish
 
@@ -97,17 +103,7 @@ class _WaitingAnswer:
 
 
 class JoiningRows:
-    """The answers that are being written together, which others can join at any step.
-
-    Parameters
-    ----------
-    backend
-        The model.
-    observers
-        The observers that receive every step.
-    inside
-        Watches the model for them.
-    """
+    """The answers that are being written together, which others can join at any step; observers receive each step."""
 
     def __init__(self, backend: ReadsTokens, observers: Sequence[Observer], inside: Inside) -> None:
         self._backend = backend

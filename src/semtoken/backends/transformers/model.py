@@ -25,11 +25,6 @@ from semtoken.backends.prompts import (
     pad,
     padding_id,
 )
-from semtoken.backends.transformers.cache import (
-    SHORTEST_PREFIX,
-    SharedPrefix,
-    shared_beginning,
-)
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.backends.transformers.inside import (
@@ -42,7 +37,14 @@ from semtoken.backends.transformers.inside import (
 )
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch, write_plainly
-from semtoken.backends.transformers.passes import CACHE, Passes, cache_of
+from semtoken.backends.transformers.passes import (
+    CACHE,
+    SHORTEST_PREFIX,
+    Passes,
+    SharedPrefix,
+    cache_of,
+    shared_beginning,
+)
 from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model

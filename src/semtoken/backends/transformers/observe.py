@@ -17,10 +17,9 @@ import torch
 from transformers import StoppingCriteria
 
 from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.transformers.cache import is_repeatable
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside, forward_hook, inner_model
-from semtoken.backends.transformers.passes import Passes, cache_of
+from semtoken.backends.transformers.passes import Passes, cache_of, is_repeatable
 from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
 from semtoken.tokens.vocabulary import Vocabulary

@@ -25,9 +25,17 @@ import transformers
 from transformers import LogitsProcessor
 
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.cache import SharedPrefix, is_repeatable, joined_caches, keeps_all
 from semtoken.backends.transformers.inside import forward_hook, inner_model, weights_hash
-from semtoken.backends.transformers.passes import ARGUMENTS, CACHE, Passes, cache_of
+from semtoken.backends.transformers.passes import (
+    ARGUMENTS,
+    CACHE,
+    Passes,
+    SharedPrefix,
+    cache_of,
+    is_repeatable,
+    joined_caches,
+    keeps_all,
+)
 from semtoken.errors import ModelError, one_line_of
 from semtoken.files.safe_files import replace_text
 from semtoken.support.installation import cache_root

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from semtoken.backends.prompts import PaddedBatch
-from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
-from semtoken.backends.transformers.passes import Passes, cache_of
+from semtoken.backends.transformers.passes import Passes, SharedPrefix, cache_of, shared_beginning
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -163,12 +162,7 @@ def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[
 class GrowingTree:
     """Prompts that the model reads together as a tree of tokens, and the tokens that it reads behind them later.
 
-    Parameters
-    ----------
-    backend
-        A model that reads trees (`TransformersBackend.reads_trees`).
-    prompts
-        Token ids. What all of them begin with is read by `begin`.
+    What all prompts begin with is read by `begin`. The model must read trees (`TransformersBackend.reads_trees`).
     """
 
     def __init__(self, backend: ReadsTokens, prompts: Sequence[Sequence[int]]) -> None:
