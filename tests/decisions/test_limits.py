@@ -1,0 +1,193 @@
+"""How much a request for decisions may hold, and how far a server's numbers may be off: both sides of each limit."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken.decisions import Choice, Predicate, ReadingOptions, Score, deciding
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses
+from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.wire import openai, sglang, systemone
+from semtoken.decisions.wire.extension import WireError, answers_in, block_beside, extension_of
+from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
+from semtoken.errors import InvalidInput
+
+TEXTS = [f"option {k}" for k in range(256)]
+
+
+def taken(most: int, count: int, error: type[Exception] = WireError) -> Any:
+    return nullcontext() if count <= most else pytest.raises(error)
+
+
+@pytest.mark.parametrize("count", [255, 256])
+def test_a_choice_has_255_options_at_most(count: int) -> None:
+    with taken(255, count, InvalidInput):
+        assert len(Choice("Which?", TEXTS[:count]).options) == count
+    choices = [{"value": text} for text in TEXTS[:count]]
+    with taken(255, count):
+        openai.parse({"input": "s", "questions": [{"type": "choice", "instructions": "?", "choices": choices}]})
+    options = [{"name": text} for text in TEXTS[:count]]
+    with taken(255, count):
+        sglang.parse({"input": "s", "questions": [{"id": "q", "type": "choice", "question": "?", "options": options}]})
+
+
+@pytest.mark.parametrize("count", [10, 11])
+def test_a_score_has_ten_levels_at_most(count: int) -> None:
+    with taken(10, count, InvalidInput):
+        assert [one.value for one in Score("How?", TEXTS[:count]).options] == list(range(count))
+    levels = [{"label": text} for text in TEXTS[:count]]
+    with taken(10, count):
+        openai.parse({"input": "s", "questions": [{"type": "score", "instructions": "?", "levels": levels}]})
+    asked = {"id": "q", "type": "score", "question": "?", "levels": TEXTS[:count]}
+    with taken(10, count):
+        sglang.parse({"input": "s", "questions": [asked]})
+
+
+@pytest.mark.parametrize("kind", ["choice", "score"])
+def test_one_option_is_a_question_here_and_in_system_one_and_no_question_of_the_others(kind: str) -> None:
+    assert len((Choice if kind == "choice" else Score)("?", ["one"]).options) == 1
+    own = {"choice": ("choices", "value", "options", {"name": "one"}), "score": ("levels", "label", "levels", "one")}
+    field, name, other, option = own[kind]
+    for n, refused in ((1, True), (2, False)):
+        with pytest.raises(WireError) if refused else nullcontext():
+            given = [{name: text} for text in TEXTS[:n]]
+            openai.parse({"input": "s", "questions": [{"type": kind, "instructions": "?", field: given}]})
+        with pytest.raises(WireError) if refused else nullcontext():
+            listed = [option] if refused else [option, "two" if kind == "score" else {"name": "two"}]
+            sglang.parse({"input": "s", "questions": [{"id": "q", "type": kind, "question": "?", other: listed}]})
+
+
+def test_as_many_questions_as_each_format_allows() -> None:
+    for count in (0, 1, 400, 401):
+        with pytest.raises(WireError) if not count else taken(400, count):
+            asked = [{"type": "predicate", "instructions": "So?"}] * count
+            assert len(openai.parse({"input": "s", "questions": asked}).questions) == count
+        with pytest.raises(WireError) if not count else taken(400, count):
+            named = [{"id": str(k), "type": "yes_no", "question": "So?"} for k in range(count)]
+            assert len(sglang.parse({"input": "s", "questions": named}).questions) == count
+    for count in (0, 1, 64, 65):
+        with pytest.raises(WireError) if not count else taken(64, count):
+            by_name = {str(k): {"type": "noul", "instructions": "So?"} for k in range(count)}
+            assert len(systemone.parse({"state": "s", "questions": by_name}).questions) == count
+
+
+def test_as_many_items_as_openai_allows() -> None:
+    question = {"type": "predicate", "instructions": "So?"}
+    part = {"type": "input_text", "text": "x"}
+    for count in (0, 1, 4096, 4097):
+        with pytest.raises(WireError) if not count else taken(4096, count):
+            openai.parse({"input": [{"role": "user", "content": "x"}] * count, "questions": [question]})
+        with taken(4096, count):
+            openai.parse({"input": [{"role": "user", "content": [part] * count}], "questions": [question]})
+
+
+def test_five_assets_are_no_request_and_four_are_images() -> None:
+    body = {"state": "s", "questions": {"q": {"type": "noul", "instructions": "So?"}}}
+    for count in (4, 5):
+        with pytest.raises(InvalidInput) as error:
+            systemone.parse(body | {"assets": {str(k): {} for k in range(count)}})
+        assert isinstance(error.value, WireError) == (count == 5)
+
+
+def test_orders_are_from_1_to_255_or_all() -> None:
+    assert extension_of({"orders": 255}) == ReadingOptions(orders=255)
+    assert extension_of({"orders": 1}) == ReadingOptions(orders=1)
+    assert extension_of({"orders": "all"}) == ReadingOptions(orders=None)
+    for orders in (0, 256):
+        with pytest.raises(WireError):
+            extension_of({"orders": orders})
+
+
+def test_which_statuses_say_that_there_is_no_such_route_or_form() -> None:
+    assert [status for status in range(300, 600) if says_no_route(status, "")] == [404, 405]
+    told = [status for status in range(300, 600) if wants_another_shape(status, "questions: field required")]
+    assert told == [400, 422, 501]
+
+
+@pytest.mark.parametrize(("n", "off", "read"), [(10, 0.049, True), (10, 0.051, False), (3, 0.0149, True)])
+def test_so_many_numbers_of_two_decimals_are_off_by_half_a_hundredth_each(n: int, off: float, read: bool) -> None:
+    shares = [1 / n] * (n - 1) + [1 / n - off]
+    reply = {"answers": {"q": {"probabilities": dict(zip(TEXTS, shares, strict=False))}}}
+    with nullcontext() if read else pytest.raises(InvalidInput, match="sum to 1"):
+        answers_in([Choice("Which?", TEXTS[:n])], [("answers", "q")], reply, systemone.read_answer)
+
+
+CONFIDENCES = {  # of 0.7, 0.2 and 0.1, half of all mass: (0.7 - 1/3) / (2/3) = 0.55 is this package's own
+    0.55: None,
+    0.559: None,
+    0.35: "share of the model's whole vocabulary",
+    0.3402: "share of the model's whole vocabulary",
+    0.338: "not said by the server",
+    0.7: "the chosen option's probability",
+    0.709: "the chosen option's probability",
+    0.712: "not said by the server",
+    0.2702: "one minus the entropy",  # 1 - 0.8018 / ln 3 = 0.2702, by hand
+    0.279: "one minus the entropy",
+    0.29: "not said by the server",
+}
+
+
+@pytest.mark.parametrize(("told", "meaning"), CONFIDENCES.items())
+def test_what_another_confidence_means_is_told_to_a_hundredth(told: float, meaning: str | None) -> None:
+    answer = AnsweredQuestion(Choice("Which?", TEXTS[:3]), (0.7, 0.2, 0.1), 0.5)
+    found = block_beside({"confidence": told}, answer, {})
+    assert (meaning is None) == ("confidence_note" not in found)
+    if meaning is not None:
+        assert meaning in found["confidence_note"] and found["confidence"] == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize("mass", [0.501, 0.5, 0.499, 0.00101, 0.00099])
+def test_less_than_half_of_all_mass_on_the_options_is_flagged(mass: float) -> None:
+    masses = np.array([[0.75 * mass, 0.25 * mass]])
+    answer = answer_from_masses(Choice("Which?", ["a", "b"]), OptionMasses(masses, masses))
+    said = {0.499: "Only 49.9% of", 0.00101: "Only 0.1% of", 0.00099: "Only 9.9e-04 of"}.get(mass)
+    assert bool(answer.flags) == (said is not None) and all(said in flag.message for flag in answer.flags if said)
+    assert answer.probabilities == pytest.approx((0.75, 0.25)) and answer.order_spread is None
+
+
+def test_a_prompt_needs_room_for_one_token_behind_it() -> None:
+    for length, limit in ((9, 10), (10, 10), (10, None)):
+        with pytest.raises(InvalidInput, match="have 10 tokens") if limit == length else nullcontext():
+            deciding._check_length(SimpleNamespace(max_length=limit), range(length))  # type: ignore[arg-type]
+
+
+def test_only_texts_that_are_too_long_in_any_case_are_refused_before_they_are_tokenised() -> None:
+    """At most 8,192 tokens of 8 bytes each are 65,536 bytes; so many characters are tokenised whatever they are."""
+    source: Any = SimpleNamespace(max_length=8192, vocabulary=SimpleNamespace(longest_piece=8))
+    for text, refused in (("é" * 65_536, False), ("x" * 65_537, True)):
+        with pytest.raises(InvalidInput, match="characters") if refused else nullcontext():
+            deciding._check_text(source, text)
+    source.vocabulary.longest_piece = 16
+    deciding._check_text(source, "x" * 65_537)
+    for letters, refused in ((131_072, False), (131_073, True)):
+        with pytest.raises(InvalidInput, match="characters") if refused else nullcontext():
+            deciding._check_text(source, "x" * letters)
+    with pytest.raises(InvalidInput, match="65,537 characters"):
+        deciding._check_text(source, "é" * 65_537)
+
+
+def test_as_many_tokens_as_one_inquiry_may_have() -> None:
+    size = deciding._Size()
+    size.add(range(65_536))
+    for _ in range(15):
+        size.add(range(65_536))  # all the same: tokenised, and not read again
+    with pytest.raises(InvalidInput, match=r"65,536 tokens together, or 1,048,576 with"):
+        size.add([0])  # 2^20 are tokenised already
+    size = deciding._Size()
+    size.add(range(65_535))
+    size.add([*range(65_535), 7])
+    with pytest.raises(InvalidInput):
+        size.add([*range(65_535), 8])
+
+
+def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
+    one = DecisionRecord("q", "f", "choice", ("a", "b", "c"), (0.25, 0.5, 0.25), 1)
+    assert (one.best, one.correct, one.log_score) == (1, True, pytest.approx(np.log(0.5)))
+    above = DecisionRecord("q", "f", "predicate", (True, False), (0.0, 1.0), 0)
+    assert (above.side, above.correct, above.log_score) == ("false", False, 0.0)
+    assert Predicate("So?").options[0].value is True
