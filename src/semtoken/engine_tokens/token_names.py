@@ -306,12 +306,12 @@ def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) ->
     """
     tokens = {spelled: token for step in steps for token in (step.chosen, *step.top) if (spelled := _spelled(token))}
     names = token_names(vocabulary)
-    misfits = [token.name for spelled, token in tokens.items() if not names.candidates(None, None, spelled)]
+    misfits = {spelled: token.name for spelled, token in tokens.items() if not names.candidates(None, None, spelled)}
     return SharedVocabulary(
         n_tokens=len(tokens),
         n_fitting=len(tokens) - len(misfits),
-        n_long=sum(len(spelled) >= LONG for spelled in tokens) - sum(len(m) - 2 >= LONG for m in misfits),
-        misfits=tuple(misfits[:10]),
+        n_long=sum(len(spelled) >= LONG for spelled in tokens.keys() - misfits.keys()),
+        misfits=tuple(misfits.values())[:10],
     )
 
 

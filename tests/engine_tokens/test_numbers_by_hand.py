@@ -1,0 +1,160 @@
+"""Small numbers of the readers of lists, by hand: what is given and how exactly, what is shared, where answers are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
+from semtoken.engine_tokens.placing import SpelledText, find_text, place_of_answer
+from semtoken.engine_tokens.precision import BFLOAT16, FLOAT16, Precision, Rounding, fits_half, unit_of
+from semtoken.engine_tokens.token_names import KeptByName, SharedVocabulary
+from semtoken.engine_tokens.top_steps import StepList, as_bytes, as_id, is_given, is_own, log_prob_or_none
+from semtoken.errors import InvalidInput
+from tests.scoring.test_scoring import small_kind
+
+
+def test_what_engines_write_for_a_number_that_they_do_not_give() -> None:
+    assert [is_given(x) for x in (-math.inf, -9999.0, -9998.0, -9997.9, -1000.0, 0.0)] == [False] * 3 + [True] * 3
+    stand_ins = (-9999.0, -1000.0, -999.0, -100.0)
+    assert not any(map(is_own, stand_ins))
+    assert all(map(is_own, (-9997.9, -1000.5, -998.0, -100.1, -99.9, -101.0, 0.0)))
+
+
+def test_missing_steps_are_counted_from_the_beginning_of_the_first_list() -> None:
+    step = TopStep(TopToken(-1.0, 3), ())
+    both = StepList.chained([StepList((step, step), (1,)), StepList((step,)), StepList((step, step), (0, 1))])
+    assert (len(both.steps), both.missing, both.fault) == (5, (1, 3, 4), None)
+    assert both.problem is not None and both.problem.startswith("3 of 5 steps have no log-probability")
+    assert "the first of them step 1" in both.problem
+    assert StepList((step,)).problem is None
+    assert StepList.chained([StepList(fault="first"), StepList(fault="second")]).problem == "first"
+
+
+def test_ids_bytes_and_numbers_that_may_be_missing() -> None:
+    assert as_id(0, "id") == 0 and as_bytes([0, 255], "bytes") == b"\x00\xff"
+    for bad in (-1, True, 0.0):
+        with pytest.raises(InvalidInput, match="an integer from 0"):
+            as_id(bad, "id")
+    for numbers in ([256], [-1]):
+        with pytest.raises(InvalidInput, match="numbers from 0 to 255"):
+            as_bytes(numbers, "bytes")
+    assert [log_prob_or_none(x, "x") for x in (None, math.nan, math.inf, -math.inf, 0.0009)] == [
+        *[None] * 3,
+        -math.inf,
+        0.0,
+    ]
+    with pytest.raises(InvalidInput) as error:
+        as_id("9" * 100, "id")
+    assert len(str(error.value)) == len("id must be an integer from 0. Got  instead.") + 80
+
+
+def test_a_number_of_some_digits_is_off_by_a_unit_of_its_last_one() -> None:
+    sizes = [0.0, 0.000125, 0.5, 1.0, 1.25, 9.99, 10.0, 30.0, 123.0, math.inf]
+    units = [0.0, 1e-6, 1e-3, 1e-2, 1e-2, 1e-2, 0.1, 0.1, 1.0, 0.0]
+    assert Rounding(digits=3).beyond(-np.array(sizes)) == pytest.approx(units, rel=1e-9)
+    assert [unit_of(size, 3) for size in sizes[1:-1]] == pytest.approx(units[1:-1], rel=1e-9)
+    assert Rounding(digits=3, relative=0.25).beyond(-np.array(sizes[:-1])) == pytest.approx(
+        [unit + size / 4 for unit, size in zip(units[:-1], sizes[:-1], strict=True)]
+    )
+    assert Rounding().even and not Rounding(digits=3).even and not Rounding(relative=0.25).even
+
+
+@pytest.mark.parametrize(("count", "off"), [(9, 0.0), (10, 0.1)])
+def test_ten_numbers_of_one_digit_were_rounded_and_nine_written_by_hand(count: int, off: float) -> None:
+    precision = Precision()
+    for tenth in range(1, count + 1):
+        precision.add([-0.1 * (tenth % 9 + 1)])
+    assert precision.rounding.off == pytest.approx(off + 1e-5)
+    assert precision.rounding.digits is None
+
+
+def test_one_number_in_full_tells_wherever_it_comes() -> None:
+    for place in (0, 15, 16, 17, 40):
+        precision = Precision()
+        precision.add([-1.25] * place + [math.log(0.3)] + [-1.25] * (41 - place))
+        assert precision.in_full and precision.rounding == Rounding()
+    precision = Precision()
+    precision.add([-1.25, 0.0, -9999.0, -9998.0, -math.inf])
+    assert not precision.in_full and precision.rounding.off == pytest.approx(0.01 + 1e-5)
+
+
+def test_half_precision_has_eight_or_eleven_bits() -> None:
+    assert fits_half([-1.0 - 2**-7], BFLOAT16) and not fits_half([-1.0 - 2**-8], BFLOAT16)
+    assert fits_half([-1.0 - 2**-10], FLOAT16) and not fits_half([-1.0 - 2**-11], FLOAT16)
+    assert fits_half([-2.0 - 2**-6, -0.375], BFLOAT16) and not fits_half([-1.0, -1.001], BFLOAT16)
+    assert not fits_half([-1e6], FLOAT16) and (BFLOAT16, FLOAT16) == (1 / 128, 1 / 1024)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "fitting", "long", "enough"),
+    [(20, 20, 5, True), (19, 19, 19, False), (20, 20, 4, False), (20, 19, 20, False), (24, 24, 6, True)],
+)
+def test_twenty_tokens_a_quarter_of_them_long_tell_a_tokenizer(
+    tokens: int, fitting: int, long: int, enough: bool
+) -> None:
+    assert SharedVocabulary(tokens, fitting, long, ()).enough == enough
+
+
+def test_shared_tokens_are_counted_by_their_bytes() -> None:
+    """Four of the vocabulary, two of them of five bytes and more, and two that it lacks."""
+    vocabulary = small_kind("byte-level").clusters.vocabulary
+    pieces = sorted({piece for piece in vocabulary.pieces if piece.isalpha()}, key=lambda piece: (len(piece), piece))
+    five, four = (next(piece for piece in pieces if len(piece) == n) for n in (5, 4))
+    own = [pieces[0], four, five, pieces[-1]]
+    assert len(pieces[0]) < 5 < len(pieces[-1])
+    foreign = [TopToken(-3.0, text="xéé"), TopToken(-3.0, text="zzzzz qé")]
+    steps = [TopStep(TopToken(-1.0, bytes=piece), foreign) for piece in own]
+    found = check_shared_vocabulary(steps, vocabulary)
+    assert (found.n_tokens, found.n_fitting, found.n_long) == (6, 4, 2)
+    assert set(found.misfits) == {"'xéé'", "'zzzzz qé'"}
+    many = [TopStep(TopToken(-1.0, text=f"zzzzz q{k}"), ()) for k in range(12)]
+    assert len(check_shared_vocabulary(many, vocabulary).misfits) == 10
+
+
+def test_names_of_more_than_a_hundred_characters_are_not_kept_and_all_are_forgotten_when_they_are_many() -> None:
+    kept: KeptByName[int] = KeptByName(lambda name: len(str(name)))
+    assert (kept["x" * 100,], kept["x" * 101,], kept[b"x" * 101,]) == (100, 101, 104) and len(kept) == 1
+    for number in range(2**17 - 1):
+        kept[number,]
+    assert len(kept) == 2**17
+    assert kept[-1,] == 2 and len(kept) == 1
+
+
+def spelled(*texts: str) -> list[SpelledText]:
+    return [SpelledText(text) for text in texts]
+
+
+def test_an_answer_is_cut_at_most_64_characters_into_its_last_token() -> None:
+    last = "".join(chr(ord("a") + k % 26) + str(k // 26) for k in range(50))
+    for kept, found in ((1, (0, 2)), (64, (0, 2)), (65, None), (100, (0, 2))):
+        assert find_text(spelled("Oslo: ", last), f"Oslo: {last[:kept]}") == found, kept
+
+
+def test_where_tokens_and_message_differ_is_told_with_what_stands_there() -> None:
+    digits = "".join(str(k % 10) for k in range(100))
+    for at, begin in ((5, 0), (20, 0), (21, 1), (50, 30)):
+        message = f"{digits[:at]}X{digits[at + 1 :]}"
+        problem = place_of_answer(spelled(digits), message, called=False).problem
+        assert problem is not None and f"from character {begin} on it says" in problem
+        assert repr(message[begin : begin + 60]) in problem and repr(digits[begin : begin + 60]) in problem
+    shorter = place_of_answer(spelled(digits), digits + "!", called=False).problem
+    assert shorter is not None and "from character 80 on" in shorter
+
+
+@pytest.mark.parametrize("length", [60, 61])
+def test_sixty_characters_of_an_answer_at_two_places_are_shown(length: int) -> None:
+    answer = "y" * length
+    problem = place_of_answer(spelled("a ", answer, " b ", answer, " c"), answer, called=False).problem
+    assert problem is not None and "fits 2 places" in problem
+    assert (repr(answer) in problem) == (length == 60) and ("..." in problem) == (length == 61)
+    assert repr("y" * 60)[:-1] in problem
+    assert place_of_answer(spelled("a ", answer, " b ", answer, " c"), answer, called=True)[:2] == (1, 2)
+    ended = place_of_answer(spelled("a ", answer, " b ", answer, "<|end|>"), answer, called=False)
+    assert (ended.start, ended.end, ended.before, ended.behind) == (3, 4, True, False)
+    begun = place_of_answer(spelled("<s>", answer, " b ", answer, " c"), answer, called=False)
+    assert (begun.start, begun.end, begun.before, begun.behind) == (1, 2, False, True)
+    stopped = place_of_answer(spelled("a ", answer, "\nUser", answer, " c"), answer, ["\nUser"], called=False)
+    assert (stopped.start, stopped.end, stopped.behind) == (1, 2, False)
