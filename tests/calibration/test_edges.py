@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from scipy.stats import binom
 import semtoken as st
 from semtoken.calibration import curves
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.bands import GroupThresholds
+from semtoken.calibration.learning import NUMBERS
 from semtoken.calibration.threshold import _round_up
+from semtoken.errors import InvalidInput
 from tests.calibration.test_calibrator import drawn, response
 
 
@@ -66,3 +70,35 @@ def test_the_labels_that_would_do_are_hardly_more_than_needed(wrong: int, alpha:
 
 def test_numbers_are_rounded_up_to_two_digits() -> None:
     assert [_round_up(n) for n in (7, 99, 101, 1230, 1300, 15001)] == [7, 99, 110, 1300, 1300, 16000]
+
+
+@pytest.mark.parametrize("blank", [0, 5])
+@pytest.mark.parametrize("count", [199, 200])
+def test_two_hundred_scores_without_labels_place_thresholds(count: int, blank: int) -> None:
+    """Blank answers have no finite score and do not count."""
+    scores, correct = drawn(300)
+    unlabelled = np.concatenate([np.linspace(-3, -0.01, count), np.full(blank, -np.inf)])
+    if count == 200:
+        found = st.Threshold.fit(scores, correct, alpha=0.3, unlabelled=unlabelled)
+        assert found.tests[0].threshold in np.quantile(-unlabelled[:200], np.linspace(found.start or 0, 1, 31))
+    else:
+        with pytest.raises(InvalidInput, match="There are 199: 1 are missing"):
+            st.Threshold.fit(scores, correct, alpha=0.3, unlabelled=unlabelled)
+
+
+@pytest.mark.parametrize("count", [20, 21])
+def test_twenty_groups_can_have_promises(count: int) -> None:
+    scores, correct = drawn(210)
+    groups = [f"group {k % count}" for k in range(210)]
+    if count == 20:
+        assert len(GroupThresholds.fit(scores, correct, groups=groups).thresholds) == 20
+    else:
+        with pytest.raises(InvalidInput, match="There are 21 groups, and at most 20"):
+            GroupThresholds.fit(scores, correct, groups=groups)
+
+
+@pytest.mark.parametrize(("log_prob", "read"), [(-999.0, 999.0), (-1001.0, 1000.0), (-math.inf, 1000.0)])
+def test_numbers_that_are_learned_from_are_a_thousand_nats_at_most(log_prob: float, read: float) -> None:
+    answer: Any = response(log_prob)
+    assert NUMBERS["headline"](answer) == pytest.approx(read)
+    assert NUMBERS["probability"](SimpleNamespace(log_probability=log_prob)) == read
