@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +13,15 @@ import numpy as np
 import pytest
 
 from semtoken.calibration.measures import Drift
-from semtoken.decisions import Choice, Predicate, ReadingOptions
+from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
+from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.auditing import Share, SideAudit, audit, compare, sensitivity
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, work_left
-from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.decision_records import AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale
+from semtoken.decisions.prompts import labels
 from semtoken.decisions.remote import asked_texts
+from semtoken.decisions.running import REWORDED, TURNED, ask_again
 from semtoken.errors import InvalidInput
 
 PAIRS = [  # of the first server and of the second one, over the options a, b and c
@@ -168,3 +174,38 @@ def test_three_options_with_too_few_labels_are_named(few: int) -> None:
     missing = OptionScale.fit(p, [few] * (40 - few) + list(range(few)), names).missing
     assert missing.count("4 missing") == 3 and "'option 2' is right in 1" in missing and "option 3" not in missing
     assert (f"; and {few - 3} further options" in missing) == (few > 3)
+
+
+@pytest.mark.parametrize(("most", "variants"), [(None, 100), (2, 2), (0, None)])
+def test_the_first_items_are_asked_about_in_other_ways(most: int | None, variants: int | None, tmp_path: Path) -> None:
+    """A choice of five options is also shown with the last two first, and in other words where these are given."""
+    question = Choice("Which?", list("abcde"), "q")
+    asked = AskedQuestion(question, ReadingOptions())
+    side = DecisionSide("q", "answer", 40, 50, 20, 1, None)
+    calibrator = DecisionCalibrator({(asked.fingerprint, "answer"): side}, questions={asked.fingerprint: asked})
+    seen: list[tuple[str, str]] = []
+
+    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
+        [one] = questions.values()
+        seen.append((one.instructions, "".join(str(option.value) for option in one.options)))
+        return {"q": AnsweredQuestion(one, (0.5, 0.2, 0.1, 0.1, 0.1))}
+
+    items = [{"state": f"state {k}", "labels": {"q": "a"}} for k in range(101)]
+    source = tmp_path / "items.jsonl"
+    source.write_text("".join(json.dumps(item) + "\n" for item in items))
+    further: dict[str, Any] = {} if most is None else {"most": most}
+    other = Choice("What?", list("abcde"), "q")
+    found = ask_again(calibrator, source, ask, tmp_path / "there.jsonl", reworded={"q": other}, **further)
+    assert len(found.records) == 101 and all(one.correct for one in found.records)
+    assert {how: len(some) for how, some in found.variants.items()} == (
+        {} if variants is None else {TURNED: variants, REWORDED: variants}
+    )
+    wanted = (
+        [("Which?", "abcde")] * 101 + [("Which?", "deabc")] * (variants or 0) + [("What?", "abcde")] * (variants or 0)
+    )
+    assert seen == wanted
+
+
+def test_labels_are_letters_as_far_as_these_reach() -> None:
+    assert labels(26)[-2:] == ("Y", "Z") and labels(2) == ("A", "B")
+    assert labels(27)[:2] == ("1", "2") and labels(27)[-1] == "27"
