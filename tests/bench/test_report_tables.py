@@ -13,10 +13,18 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from semtoken.bench.report.cell_figures import measure
-from semtoken.bench.report.comparison import ablation, comparison, method_tests, overhead
+from semtoken.bench.report.comparison import (
+    ablation,
+    comparison,
+    examples,
+    method_tests,
+    overhead,
+    precomputation,
+    sensitivity,
+    sensitivity_tests,
+)
 from semtoken.bench.report.figure_list import csv_files, measured_figures, paired_tests
 from semtoken.bench.report.overview import judges, overview, properties
-from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.table import (
     Entry,
     Group,

@@ -75,7 +75,7 @@ def test_says_whichever_is_better(low: float, high: float, word: str) -> None:
 def test_a_real_demo_names_what_else_was_considered(model: str, clusters: str) -> None:
     stc = STC.from_pretrained(model, clusters=clusters)
     shown = StringIO()
-    questions = [demo.DemoQuestion("What is the capital of Peru?", ("no such place",))]
+    questions = {"What is the capital of Peru?": "no such place"}
     [answer] = demo.demo_real(stc, "tiny", Console(file=shown, width=2000), questions)
     assert "wrong: no such place" in shown.getvalue()
     disputes = stc.disputed("Question: What is the capital of Peru?\nAnswer:", answer, max_steps=demo.MAX_STEPS)

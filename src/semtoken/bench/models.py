@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from semtoken.statistics import EntailmentModel, SimilarityModel
 
 
-OnAnswered = Callable[[int], None]
-"""Called with the number of prompts that are done."""
-
-
 @dataclass(frozen=True)
 class RunAnswerer:
     """Answers the prompts of a run. Log-probabilities are raw: temperature 1, before any processing."""
@@ -50,19 +46,17 @@ class RunAnswerer:
             )
 
     def greedy(
-        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: OnAnswered | None = None
+        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, progress: Progress | None = None
     ) -> list[Generation]:
         """Greedy answers with `token_ids`, `token_texts`, `log_probs` and the best alternatives of each step.
 
         Seconds go to `greedy`, `likelihoods` and `alternatives`.
         """
         with self._passes(timings):
-            return record_greedy(
-                self.backend, prompts, columns_of("greedy"), decoding, timings, _answer_progress(answered)
-            )
+            return record_greedy(self.backend, prompts, columns_of("greedy"), decoding, timings, progress)
 
     def samples(
-        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: OnAnswered | None = None
+        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, progress: Progress | None = None
     ) -> list[Generation]:
         """Records with `sample_texts`, `sample_token_ids`, `sample_log_probs`, and `hidden_states` if there are any.
 
@@ -72,16 +66,12 @@ class RunAnswerer:
         empty = [Generation(text="", token_ids=()) for _ in prompts]
         needs = {"hidden_states"} if "states" in self.backend.gives else set()
         with self._passes(timings):
-            return record_samples(self.backend, prompts, empty, needs, decoding, timings, _answer_progress(answered))
+            return record_samples(self.backend, prompts, empty, needs, decoding, timings, progress)
 
     def _passes(self, timings: Timings) -> AbstractContextManager[None]:
         """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
         timed = getattr(self.backend, "timed_passes", None)
         return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
-
-
-def _answer_progress(answered: OnAnswered | None) -> Progress | None:
-    return None if answered is None else lambda step, done, total: answered(done)
 
 
 log = logging.getLogger(__name__)

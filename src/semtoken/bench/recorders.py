@@ -59,6 +59,7 @@ from semtoken.results.generation import Generation
 from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
 from semtoken.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
+from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.support.arrays import FloatArray
@@ -231,7 +232,7 @@ Recorder: TypeAlias = Callable[[ShardInputs], Iterator[StepRecords | UnrecordedS
 """Records what is missing of one shard; each step is written as soon as it comes."""
 
 
-Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]
+Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Progress], list[Generation]]
 
 
 def _answering(context: Context) -> RunAnswerer:
@@ -254,7 +255,7 @@ def _answers(context: Context, generate: Generate, decoding: AnswerSettings, col
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
-        found = generate(part.prompts, decoding, timings, context.answered)
+        found = generate(part.prompts, decoding, timings, lambda step, done, total: context.answered(done))
         fields = [{name: getattr(one, name) for name in columns} for one in found]
         yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
 

@@ -272,13 +272,12 @@ class Calibrator:
             raise InvalidInput("All answers are blank, so there is no chance to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
         groups = _question_numbers(scored, prompts, method)
-        if self._fitted_on(answers, identities(scored, prompts)):
+        if seen := self._fitted_on(answers, identities(scored, prompts)):
             _require_folds(answers)
             chances, base = cross_validated(answers, self.method, groups=groups, seed=seed)
         else:
             chances, base = self._chances(answers.log_score), np.full(answers.n, self.n_correct / self.n)
-            return measures.report(chances, base, answers.correct, cross_validated=False, groups=groups, seed=seed)
-        return measures.report(chances, base, answers.correct, cross_validated=True, groups=groups, seed=seed)
+        return measures.report(chances, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
 
     def _fitted_on(self, answers: LabelledScores, known: Sequence[str]) -> bool:
         """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""

@@ -157,16 +157,10 @@ def cross_fitted(readings: Readings, correct: FloatArray, *, seed: int = 0) -> C
     """Score every answer by the whole recipe fitted on the folds that do not contain it."""
     risk, standing = np.empty(correct.size), np.empty(correct.size)
     for rest, held in _folds(correct, seed):
-        model = _fitted(readings.part(rest), correct[rest], seed)
-        seen, unseen = (_risk_of(readings.part(places), *model) for places in (rest, held))
+        model = fit((), readings.part(rest), correct[rest], seed=seed)
+        seen, unseen = (model.risk(readings.part(places)) for places in (rest, held))
         risk[held], standing[held] = unseen, (unseen - seen.mean()) / (seen.std() or 1.0)
     return CrossFitted(risk, standing)
-
-
-def _risk_of(readings: Readings, weights: FloatArray, intercept: float, state_weights: FloatArray) -> FloatArray:
-    """Log-odds of being wrong, [n]."""
-    found = readings.numbers @ weights + intercept
-    return np.asarray(found if readings.states is None else found + readings.states @ state_weights)
 
 
 def _fitted(readings: Readings, correct: FloatArray, seed: int) -> tuple[FloatArray, float, FloatArray]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from semtoken.cli.bench_run import run
-from semtoken.cli.calibration_options import CalibratorOption, calibrator_from, use_calibrator
+from semtoken.cli.calibration_options import CalibratorOption, use_calibrator
 from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import counting, err, out, plain_table, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import ForceOption, ScoresOption, output_file
+from semtoken.cli.options import BatchSizeOption, ForceOption, OverwriteOption, ScoresOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import only_errors, quiet_libraries
 
@@ -87,9 +87,10 @@ def report(
     - `semtoken bench report runs/qwen --calibrator my-calibrator`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
-    from semtoken.bench.further_scores import with_scores
+    from semtoken.bench.further_scores import with_learned, with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report, check_replaceable, write_report
+    from semtoken.calibration import Calibrator
     from semtoken.files.outputs import check_not_inside
     from semtoken.methods.outside import is_outside
 
@@ -100,13 +101,11 @@ def report(
     target = out_folder or run / "report"
     check_replaceable(target)
     check_not_inside(target, [run, *filter(None, (scores, calibrator))])
-    loaded = calibrator_from(calibrator)
+    loaded = None if calibrator is None else Calibrator.load(calibrator)
     results = collect(run)
     if scores is not None:
         results = with_scores(results, scores)
     if learn:
-        from semtoken.bench.further_scores import with_learned
-
         results = with_learned(results, judge)
     with only_errors("semtoken.metrics"), ExitStack() as stack:  # the tables count what is undefined
         shown: list[Callable[[int], None]] = []
@@ -133,7 +132,6 @@ def report(
 
 def _show(made: BenchReport) -> None:
     """Headline and overview, and with the paper beside it what came of that."""
-    from rich.table import Table
     from rich.text import Text
 
     for section in made.sections:
@@ -141,10 +139,9 @@ def _show(made: BenchReport) -> None:
             for line in section.lines:
                 out.print(Text(f"- {line}"), soft_wrap=True)
     overview = next(table for table in made.tables if table.name == "overview")
-    shown = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
     wanted = [i for i, name in enumerate(overview.header) if name not in NARROW]
-    for i in wanted:
-        shown.add_column(overview.header[i], overflow="fold", justify=overview.alignments[i])
+    numbers = overview.header[overview.left :]
+    shown = plain_table(*(overview.header[i] for i in wanted), numbers=numbers, gap=1)
     for row in overview.groups[0].rows:
         shown.add_row(*(Text(row[i].text) for i in wanted))
     out.print(shown)
@@ -192,7 +189,7 @@ def judge(
         Path | None, typer.Option("--imported", help="Verdicts from elsewhere: .csv or .jsonl with 'id' and 'correct'.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="The column of verdicts in that file [correct].")] = None,
-    overwrite: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Judge answers: is each correct, by which judge, and how far do the judges agree?
 
@@ -336,7 +333,7 @@ def lm_eval(
     include_path: Annotated[
         Path | None, typer.Option(help="A folder with tasks of your own (YAML).", exists=True, file_okay=False)
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 8,
+    batch_size: BatchSizeOption = 8,
     calibrator: CalibratorOption = None,
     json: Annotated[
         Path | None, typer.Option(help="Write the harness's results and ours here.", dir_okay=False, writable=True)

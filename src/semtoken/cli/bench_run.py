@@ -13,10 +13,15 @@ import typer
 
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.options import (
+    ControlsOption,
     DeviceOption,
+    ExecutorChoice,
+    JudgesOption,
+    NliOption,
+    SimilarityOption,
     VerboseOption,
+    executor_options,
 )
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
@@ -70,27 +75,18 @@ def run(
             "'path/to/file.py:function'. Default: all."
         ),
     ] = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
-    ] = None,
+    judge: JudgesOption = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Ask a random sample of this many questions of each set.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of that choice and of the sampled answers.")] = None,
-    controls: Annotated[
-        bool,
-        typer.Option(
-            "--controls",
-            help="Also score controls: STC without its parts, with shuffled clusters, and with clusters by spelling.",
-        ),
-    ] = False,
+    controls: ControlsOption = False,
     states: Annotated[
         bool,
         typer.Option("--states", help="Keep the hidden state at the end of every answer, for `bench report --learn`."),
     ] = False,
-    nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
-    similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, named in the same way.")] = None,
+    nli: NliOption = None,
+    similarity: SimilarityOption = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Number of prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,

@@ -16,7 +16,7 @@ import typer
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, plain_table, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, as_methods
+from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, as_methods, output_folder
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
 
@@ -30,9 +30,7 @@ ALMANAC_DEV = "almanac-dev"
 
 @model_options()
 def calibrate(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", file_okay=False, writable=True, help="Directory of the calibrator.")
-    ],
+    output: Annotated[Path, output_folder("Directory of the calibrator.")],
     source: Annotated[
         Path | None,
         typer.Argument(

@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from semtoken import STC
-    from semtoken.calibration import Calibrator
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.clusters import TokenClusters
     from semtoken.decisions.calibrating import DecisionCalibrator
@@ -120,21 +119,6 @@ def load_calibrator(
     from semtoken.calibration.fingerprint import Fingerprint
 
     return CalibratorInUse.load(directory, clusters, Fingerprint(**known), abstain_text)
-
-
-def calibrator_from(directory: Path | None) -> Calibrator | None:
-    """Load the calibrator that the option names, for answers that state their origin; None without the option.
-
-    Raises
-    ------
-    ArtifactError
-        The calibrator cannot be read.
-    """
-    if directory is None:
-        return None
-    from semtoken.calibration import Calibrator
-
-    return Calibrator.load(directory)
 
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:

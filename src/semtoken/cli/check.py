@@ -14,14 +14,15 @@ import typer
 from semtoken.choices import Distribution
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import counting, out, tell, untrusted
-from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
-from semtoken.cli.model_options import option_group
 from semtoken.cli.one_by_one import ReplyView, is_one_reply, show_one_by_one
 from semtoken.cli.options import (
     DistributionOption,
+    ExecutorChoice,
     ForceOption,
     SchemaOption,
+    executor_options,
+    option_group,
     output_file,
 )
 from semtoken.errors import InvalidInput

@@ -14,10 +14,19 @@ import typer
 
 from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_run import run_bars
-from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
+from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import ForceOption, MaxNewTokensOption, ScoresOption
+from semtoken.cli.options import (
+    BatchSizeOption,
+    ControlsOption,
+    ForceOption,
+    JudgesOption,
+    MaxNewTokensOption,
+    NliOption,
+    ScoresOption,
+    SimilarityOption,
+)
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
 from semtoken.support.extras import only_errors, quiet_libraries
@@ -57,31 +66,15 @@ def compare(
             "'path/to/file.py:function'. The headline and STC are always included."
         ),
     ] = "",
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
-    ] = None,
-    controls: Annotated[
-        bool, typer.Option("--controls", help="Also score STC without its parts and with shuffled clusters.")
-    ] = False,
+    judge: JudgesOption = None,
+    controls: ControlsOption = False,
     samples: Annotated[int, typer.Option(min=1, help="Number of sampled answers for each question.")] = 5,
     temperature: Annotated[float, typer.Option(min=0.01, help="Temperature of the sampled answers.")] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of questions and of the sampled answers.")] = 0,
-    nli: Annotated[
-        str | None,
-        typer.Option(
-            help="NLI model: 'almanac', a directory or a hub id. Default: microsoft/deberta-large-mnli, and "
-            "'almanac' for the built-in model."
-        ),
-    ] = None,
-    similarity: Annotated[
-        str | None,
-        typer.Option(
-            help="Similarity cross-encoder, named in the same way. Default: cross-encoder/stsb-roberta-large."
-        ),
-    ] = None,
+    nli: NliOption = None,
+    similarity: SimilarityOption = None,
     max_new_tokens: MaxNewTokensOption = 256,
-    batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 32,
+    batch_size: BatchSizeOption = 32,
     calibrator: CalibratorOption = None,
     scores: ScoresOption = None,
     csv: Annotated[
@@ -181,11 +174,13 @@ def _require_similarity(settings: RunSettings) -> None:
 
 def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | None:
     """The calibrator of the option; one of other rules is refused before the work begins, others after it."""
+    if directory is None:
+        return None
+    from semtoken.calibration import Calibrator
     from semtoken.tokens.rules import ScoringRules
 
-    found = calibrator_from(directory)
-    if found is not None:
-        found.fingerprint.require_rules(ScoringRules(settings.preset, settings.function_words).signature)
+    found = Calibrator.load(directory)
+    found.fingerprint.require_rules(ScoringRules(settings.preset, settings.function_words).signature)
     return found
 
 

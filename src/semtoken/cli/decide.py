@@ -14,10 +14,9 @@ import typer
 from semtoken.choices import Promise, Reading
 from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import tell
-from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import output_file
+from semtoken.cli.options import ExecutorChoice, JsonOption, KeyOption, executor_options, output_file, output_folder
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ NameOption = Annotated[str | None, typer.Option(help="The model's name at the en
 TopOption = Annotated[
     int, typer.Option(min=1, help="Log-probabilities a token that an endpoint for texts is asked for.")
 ]
-KeyOption = Annotated[str, typer.Option(help="Environment variable that holds the endpoint's key.")]
 
 
 @app.command(cls=ShortHelp)
@@ -185,9 +183,7 @@ def fit(
             help="What `semtoken decide run` wrote, or a file or folder of any server's saved replies.",
         ),
     ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", file_okay=False, writable=True, help="The calibrator's folder.")
-    ] = None,
+    output: Annotated[Path | None, output_folder("The calibrator's folder.")] = None,
     labels: LabelsOption = None,
     questions: QuestionsOption = None,
     promise: Annotated[
@@ -204,7 +200,7 @@ def fit(
     require: Annotated[
         bool, typer.Option("--require", help="Exit with 1, and write nothing, if a promise is not possible.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a calibrator for every question from labelled answers: chances, and thresholds with a promise.
 
@@ -307,7 +303,7 @@ def audit(
     variants: Annotated[
         int, typer.Option(min=0, help="Items that are also asked in another order of the options and other words.")
     ] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
 

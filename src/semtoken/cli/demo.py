@@ -37,40 +37,35 @@ MAX_STEPS = 3  # doubtful steps that are followed up, at a few short continuatio
 INSTRUCTION = "Answer in a few words."
 
 
-@dataclass(frozen=True)
-class DemoQuestion:
-    """A question of the demo."""
-
-    question: str
-    accepted: tuple[str, ...]
-    """An answer that holds one of these is right."""
-
-
-REAL_QUESTIONS = (
-    DemoQuestion("What is the capital of Australia?", ("Canberra",)),
-    DemoQuestion("What is the chemical symbol for gold?", ("Au",)),
-    DemoQuestion("What is the capital of Turkey?", ("Ankara",)),
-    DemoQuestion("Which element has the atomic number 6?", ("carbon",)),
-)
-"""Chosen to show both: what a small model knows, and what it gets wrong but doubts."""
+REAL_QUESTIONS = {
+    "What is the capital of Australia?": "Canberra",
+    "What is the chemical symbol for gold?": "Au",
+    "What is the capital of Turkey?": "Ankara",
+    "Which element has the atomic number 6?": "carbon",
+}
+"""Question -> what a right answer holds. They show both: what a small model knows, and what it gets wrong but
+doubts."""
 
 
 def demo_real(
-    stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion] = REAL_QUESTIONS
+    stc: STC, name: str, console: Console, questions: Mapping[str, str] = REAL_QUESTIONS
 ) -> list[ScoredResponse]:
     """Ask a model the questions of the demo, mark its answers, and show what else it considered."""
+    from semtoken.display import shaded_text
+
     beginning = f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it."
     console.print(Text(beginning, style="bold"))
     answers = []
-    for asked in questions:
-        prompt = [{"role": "user", "content": f"{INSTRUCTION} {asked.question}"}]
+    for question, accepted in questions.items():
+        prompt = [{"role": "user", "content": f"{INSTRUCTION} {question}"}]
         if not getattr(stc.tokenizer, "chat_template", None):
-            prompt = f"Question: {asked.question}\nAnswer:"  # type: ignore[assignment]
+            prompt = f"Question: {question}\nAnswer:"  # type: ignore[assignment]
         console.print()
-        console.print(Text(asked.question, style="dim"))
+        console.print(Text(question, style="dim"))
         with waiting("the model answers"):
             [answer] = stc.generate([prompt], MAX_NEW_TOKENS, stop_at_newline=True)
-        _show_answer(asked, answer, console)
+        console.print(Text("  ") + shaded_text(answer))
+        console.print(Text(f"  {answer.headline.line} ·") + _mark(accepted.lower() in answer.text.lower(), accepted))
         with waiting("following up what else it could have said"):
             disputes = stc.disputed(prompt, answer, max_steps=MAX_STEPS)
         if disputes:
@@ -79,24 +74,23 @@ def demo_real(
     console.print()
     console.print("The score is a ranking: it tells which answers to check first, not how often they are right.")
     console.print("A wrong answer that the model is sure of gets a high confidence, too.")
-    console.print()
-    console.print(f'Next: ask it yourself      semtoken ask --model {quote(name)} "..."', soft_wrap=True)
     page = f"{installed_first('serve')}semtoken serve --model {quote(name)}"
-    console.print(f"      on a page            {page}", markup=False, soft_wrap=True)
-    console.print(
-        '      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."', soft_wrap=True
-    )
+    _print_next(console, f'semtoken ask --model {quote(name)} "..."', "on a page    ", page)
     return answers
 
 
-def _show_answer(asked: DemoQuestion, answer: ScoredResponse, console: Console) -> None:
-    """The marked answer and its headline."""
-    from semtoken.display import shaded_text
+def _print_next(console: Console, ask: str, what: str, then: str) -> None:
+    """What to try after the demo."""
+    console.print()
+    console.print(f"Next: ask it yourself      {ask}", soft_wrap=True)
+    console.print(f"      {what}        {then}", markup=False, soft_wrap=True)
+    console.print(
+        '      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."', soft_wrap=True
+    )
 
-    right = any(word.lower() in answer.text.lower() for word in asked.accepted)
-    mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")
-    console.print(Text("  ") + shaded_text(answer))
-    console.print(Text(f"  {answer.headline.line} ·") + mark)
+
+def _mark(right: bool, accepted: str) -> Text:
+    return Text(" right", style="green") if right else Text(f" wrong: {accepted}", style="red")
 
 
 BATCH_SIZE = 32
@@ -209,12 +203,8 @@ def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console
     console.print(Text(f"Telling wrong answers from right ones, {len(tested)} test questions", style="bold"))
     console.print(comparison_table(comparison))
     console.print(comparison.verdict, soft_wrap=False)
-    console.print()
-    console.print('Next: ask it yourself      semtoken ask --tokens "What is the capital of Peru?"')
-    console.print("      a real model         semtoken fetch smollm2, then semtoken demo --model smollm2")
-    console.print(
-        '      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."', soft_wrap=True
-    )
+    then = "semtoken fetch smollm2, then semtoken demo --model smollm2"
+    _print_next(console, 'semtoken ask --tokens "What is the capital of Peru?"', "a real model ", then)
     return comparison
 
 
@@ -278,15 +268,12 @@ def show(answered: MarkedAnswer) -> Text:
     from semtoken.display import shaded_text
 
     result = answered.result
-    mark = Text("right", style="green")
-    if not answered.correct:
-        mark = Text(f"wrong: {answered.question.answers[0]}", style="red")
     paper = number(-math.expm1(paper_log_score(result)) + 0.0, 2)
     others = considered(result)
     return Text("\n").join(
         [
             Text(answered.question.question, style="dim"),
-            Text("  ") + shaded_text(result) + Text("  ") + mark,
+            Text("  ") + shaded_text(result) + Text(" ") + _mark(answered.correct, answered.question.answers[0]),
             Text(f"  uncertainty {number(result.uncertainty, 2)} · paper's {paper}")
             + Text(f" · also considered {others}" if others else ""),
         ]

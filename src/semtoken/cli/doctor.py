@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semtoken.cli.console import err, json_line, out, plain_table, untrusted
-from semtoken.cli.options import RevisionOption, TokenizerOption
+from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption
 from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
@@ -38,14 +38,12 @@ def doctor(
         ),
     ] = None,
     tokenizer: TokenizerOption = None,
-    key_env: Annotated[
-        str, typer.Option(help="Environment variable with the key, if one is needed.")
-    ] = "OPENAI_API_KEY",
+    key_env: KeyOption = "OPENAI_API_KEY",
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the server may be silent.")] = 60.0,
     quick: Annotated[
         bool, typer.Option("--quick", help="Send two requests alone: which engine it is and what its numbers are.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object, nothing else.")] = False,
+    as_json: JsonOption = False,
     revision: RevisionOption = None,
     report: Annotated[
         bool, typer.Option("--report", help="Print versions, processor and extras for an issue. Nothing is asked.")

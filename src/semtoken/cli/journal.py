@@ -14,7 +14,7 @@ import typer
 from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import json_line, out, tell, untrusted
 from semtoken.cli.journal_options import VARIABLE
-from semtoken.cli.options import ForceOption, JsonOption, output_file
+from semtoken.cli.options import ForceOption, JsonOption, output_file, output_folder
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -209,10 +209,7 @@ def calibrators(
     take: Annotated[
         str | None, typer.Option("--take", metavar="CHECKSUM", help="Write this one; its first digits are enough.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", file_okay=False, writable=True, help="Folder for the one that is written."),
-    ] = None,
+    output: Annotated[Path | None, output_folder("Folder for the one that is written.")] = None,
     overwrite: Annotated[bool, typer.Option("--force", help="Replace the calibrator that is there.")] = False,
 ) -> None:
     """The calibrators that have decided, the newest first. A server goes back to one that is put in its place.

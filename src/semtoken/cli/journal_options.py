@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.model_options import option_group
+from semtoken.cli.options import option_group
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, DecisionCalibratorOption
 from semtoken.cli.console import tell
-from semtoken.cli.model_options import option_group
+from semtoken.cli.options import option_group
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE
 

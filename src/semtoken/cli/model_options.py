@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +21,7 @@ from semtoken.cli.options import (
     RevisionOption,
     VerboseOption,
     as_methods,
+    option_group,
 )
 from semtoken.errors import ModelError, SemtokenError, one_line_of
 from semtoken.support.extras import quiet_libraries
@@ -154,59 +152,3 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
         Defaults of this command that differ from those of `ModelChoice`.
     """
     return option_group(ModelChoice, "choice", PANEL, **defaults)
-
-
-def option_group(
-    group: type, name: str, panel: str | None = None, **defaults: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the fields of a dataclass as options, in place of one of its parameters.
-
-    Parameters
-    ----------
-    group
-        A dataclass, whose fields are annotated with typer's options.
-    name
-        The parameter, which gets an instance of it.
-    panel
-        Heading of these options; each keeps its own without one.
-    **defaults
-        Defaults of this command that differ from those of the dataclass.
-    """
-    kinds = get_type_hints(group, include_extras=True)
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters
-        options = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(field.name, field.default),
-                annotation=_in_panel(kinds[field.name], panel),
-            )
-            for field in fields(group)
-            if field.name not in own  # an option of the command's own, such as the methods of `compare`
-        ]
-        parameters: list[inspect.Parameter] = []
-        for parameter in own.values():
-            parameters += options if parameter.name == name else [parameter]
-
-        @functools.wraps(command)
-        def expanded(**given: Any) -> None:
-            chosen = group(**{option.name: given.pop(option.name) for option in options})
-            command(**given, **{name: chosen})
-
-        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return expanded
-
-    return decorate
-
-
-def _in_panel(annotation: Any, panel: str | None) -> Any:
-    """The option in a panel of its own, below what is special to the command."""
-    if panel is None:
-        return annotation
-    kind, option = get_args(annotation)
-    option = copy(option)
-    option.rich_help_panel = panel
-    return Annotated[kind, option]

@@ -1,13 +1,23 @@
-"""Options that several commands share."""
+"""Options that several commands share: single ones, and groups of them that are declared as the fields of a class."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
 from semtoken.choices import Distribution, FunctionWords, PartKind, Preset
+from semtoken.cli.console import tell
+
+if TYPE_CHECKING:
+    from semtoken.cli.journal_options import JournalChoice
+    from semtoken.executors import Executor
 
 PresetOption = Annotated[
     Preset,
@@ -53,10 +63,12 @@ RevisionOption = Annotated[str | None, typer.Option(help="Branch, tag or commit 
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show the warnings and progress bars of transformers and the hub, too.")
 ]
+OverwriteOption = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace an output that exists and that this command did not write.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object per line, nothing else.")]
+KeyOption = Annotated[str, typer.Option(help="Environment variable with the endpoint's key, if it needs one.")]
 PartsOption = Annotated[
     PartKind | None,
     typer.Option("--parts", help="The confidence of parts of the answer: JSON fields, sentences, numbers and so on."),
@@ -86,6 +98,28 @@ ByOption = Annotated[
     ),
 ]
 
+JudgesOption = Annotated[
+    list[str] | None,
+    typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
+]
+ControlsOption = Annotated[
+    bool,
+    typer.Option(
+        "--controls",
+        help="Also score controls: STC without its parts, with shuffled clusters, and with clusters by spelling.",
+    ),
+]
+NliOption = Annotated[
+    str | None,
+    typer.Option(
+        help="NLI model: 'almanac', a directory or a hub id. Default: microsoft/deberta-large-mnli, and 'almanac' for "
+        "the built-in model."
+    ),
+]
+SimilarityOption = Annotated[
+    str | None,
+    typer.Option(help="Similarity cross-encoder, named in the same way. Default: cross-encoder/stsb-roberta-large."),
+]
 ScoresOption = Annotated[
     Path | None,
     typer.Option(
@@ -100,6 +134,11 @@ ScoresOption = Annotated[
 def output_file(help: str, *, allow_dash: bool = False) -> Any:
     """The option `--output` of a command that writes a file."""
     return typer.Option("--output", "-o", dir_okay=False, allow_dash=allow_dash, writable=True, help=help)
+
+
+def output_folder(help: str) -> Any:
+    """The option `--output` of a command that writes a folder."""
+    return typer.Option("--output", "-o", file_okay=False, writable=True, help=help)
 
 
 def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:
@@ -124,3 +163,107 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
     if given.strip() == "all":
         return tuple(methods_reading(FROM_BEST) if of_replies else one_pass_methods())
     return require_one_pass([name.strip() for name in given.split(",") if name.strip()])
+
+
+def option_group(
+    group: type, name: str, panel: str | None = None, **defaults: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of a dataclass as options, in place of one of its parameters.
+
+    Parameters
+    ----------
+    group
+        A dataclass, whose fields are annotated with typer's options.
+    name
+        The parameter, which gets an instance of it.
+    panel
+        Heading of these options; each keeps its own without one.
+    **defaults
+        Defaults of this command that differ from those of the dataclass.
+    """
+    kinds = get_type_hints(group, include_extras=True)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        options = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(field.name, field.default),
+                annotation=_in_panel(kinds[field.name], panel),
+            )
+            for field in fields(group)
+            if field.name not in own  # an option of the command's own, such as the methods of `compare`
+        ]
+        parameters: list[inspect.Parameter] = []
+        for parameter in own.values():
+            parameters += options if parameter.name == name else [parameter]
+
+        @functools.wraps(command)
+        def expanded(**given: Any) -> None:
+            chosen = group(**{option.name: given.pop(option.name) for option in options})
+            command(**given, **{name: chosen})
+
+        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return expanded
+
+    return decorate
+
+
+def _in_panel(annotation: Any, panel: str | None) -> Any:
+    """The option in a panel of its own, below what is special to the command."""
+    if panel is None:
+        return annotation
+    kind, option = get_args(annotation)
+    option = copy(option)
+    option.rich_help_panel = panel
+    return Annotated[kind, option]
+
+
+@dataclass(frozen=True)
+class ExecutorChoice:
+    """What runs the shards, and with Ray how many workers where."""
+
+    executor: Annotated[
+        Literal["local", "ray"],
+        typer.Option("--executor", help="What runs the shards: this process, or Ray's workers."),
+    ] = "local"
+    ray_workers: Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")] = 1
+    ray_gpus: Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs per worker; 0.5 shares one.")] = 0
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --executor ray: a running cluster, 'auto' for this machine's. Default: a cluster is started "
+            "here, and Ray then listens on every network interface."
+        ),
+    ] = None
+
+    @property
+    def by_ray(self) -> bool:
+        """Whether Ray runs the shards."""
+        return self.executor == "ray"
+
+    def check(self, keeping: JournalChoice, *, files: bool = True) -> None:
+        """Refuse what Ray's workers cannot do: keep a journal, or read and write anything but `files`."""
+        if self.by_ray and keeping.journal is not None:
+            raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
+        if self.by_ray and not files:
+            raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
+
+    def load(self) -> Executor | None:
+        """Ray's executor, with a warning that Ray opens sockets; None for this process."""
+        if not self.by_ray:
+            return None
+        from semtoken.executors.ray import RayExecutor
+        from semtoken.support.extras import require
+
+        require("ray", extra="ray")
+        if self.ray_address is None:
+            tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
+        return RayExecutor(workers=self.ray_workers, gpus_per_worker=self.ray_gpus, address=self.ray_address)
+
+
+def executor_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `ExecutorChoice`, in place of its parameter `spread`."""
+    return option_group(ExecutorChoice, "spread", "Many workers", **defaults)

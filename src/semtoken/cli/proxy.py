@@ -13,7 +13,6 @@ from semtoken.cli.calibration_options import decision_slot, load_calibrator
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
-from semtoken.cli.model_options import option_group
 from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
     ClustersOption,
@@ -23,6 +22,7 @@ from semtoken.cli.options import (
     PresetOption,
     TokenizerOption,
     as_methods,
+    option_group,
 )
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE, parse_json

@@ -14,20 +14,23 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_settings, use_calibrator
 from semtoken.cli.console import counting, tell
-from semtoken.cli.executor_options import ExecutorChoice, executor_options
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import (
     BatchSizeOption,
+    ExecutorChoice,
     MaxNewTokensOption,
+    OverwriteOption,
     PartsOption,
     SchemaOption,
+    executor_options,
 )
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.executors import Executor
     from semtoken.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
 
@@ -82,7 +85,7 @@ def score(
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    overwrite: OverwriteOption = False,
     calibrator: CalibratorOption = None,
     spread: ExecutorChoice,
     keeping: JournalChoice,
@@ -145,9 +148,8 @@ def score(
             _run_in_shards(job, scoring, by_ray)
         elif str(target) == STANDARD:
             job.check_input()
-            stc = choice.load(states=states)
-            job = replace(job, annotate=scoring.annotate(stc))
-            job.stream(scoring.scorer(stc), lambda lines: typer.echo(lines, nl=False))
+            score_batch, annotate = scoring.of(choice.load(states=states))
+            replace(job, annotate=annotate).stream(score_batch, lambda lines: typer.echo(lines, nl=False))
         else:
             _run(job, scoring)
         if schema is not None:
@@ -225,26 +227,25 @@ class _Scoring:
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
-        stc = self.choice.load(states=self.states, calibrator=self.calibrator)
-        return self.scorer(stc), self.annotate(stc)
+        return self.of(self.choice.load(states=self.states, calibrator=self.calibrator))
 
-    def annotate(self, stc: STC) -> Annotate | None:
-        """Adds the chance and the decision to a line, if there is a calibrator; with a schema, its fields."""
-        found = use_calibrator(stc, self.calibrator, self.choice.model)
+    def of(self, stc: STC) -> tuple[ScoreItems, Annotate | None]:
+        """The same by a model that is loaded: with a calibrator it adds the chance and the decision, with a schema the
+        fields.
+        """
+        applied = use_calibrator(stc, self.calibrator, self.choice.model)
+        score_batch = batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
+        if self.keeper is not None:
+            score_batch = self._kept(score_batch, self.keeper, applied)
         if self.schema is None:
-            return None if found is None else found.block
+            return score_batch, None if applied is None else applied.block
         from semtoken.checking.fields import field_records, read_schema
 
         schema = read_schema(self.schema)
-        return lambda answer: {"parts": field_records(answer, schema, found)}
+        return score_batch, lambda answer: {"parts": field_records(answer, schema, applied)}
 
-    def scorer(self, stc: STC) -> ScoreItems:
-        """The function that scores a batch."""
-        score_batch = batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
-        keeper = self.keeper
-        if keeper is None:
-            return score_batch
-        applied = use_calibrator(stc, self.calibrator, self.choice.model)
+    def _kept(self, score_batch: ScoreItems, keeper: AnswerKeeper, applied: CalibratorInUse | None) -> ScoreItems:
+        """Scores a batch and puts its answers into the journal."""
         keeper.uses(applied)
 
         def score_and_keep(items: Sequence[Item]) -> list[ScoredResponse]:
@@ -274,9 +275,10 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
     if (found := _remaining_work(job)) is None:
         return
     stc = scoring.choice.load(states=scoring.states, calibrator=scoring.calibrator)
-    job = replace(job, annotate=scoring.annotate(stc), settings=dict(job.settings) | _facts(stc))
+    score_batch, annotate = scoring.of(stc)
+    job = replace(job, annotate=annotate, settings=dict(job.settings) | _facts(stc))
     with counting("scoring", found.total, found.done) as progress:
-        reached = job.run(scoring.scorer(stc), progress)
+        reached = job.run(score_batch, progress)
     tell(f"{reached.total:,} lines in {job.target}.")
 
 

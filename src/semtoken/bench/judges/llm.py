@@ -111,12 +111,12 @@ class Endpoint:
         """
         keys = [self._key(request) for request in requests]
         with open_replies(self.folder) as kept:
-            replies = {key: kept.read(key) for key in dict.fromkeys(keys) if key in kept}
+            replies = {key: _reply_of(kept[key]) for key in dict.fromkeys(keys) if key in kept}
             missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
             on_reply(len(replies))
 
             def keep(key: str, reply: JudgeReply) -> None:
-                kept.write(key, reply)
+                kept.set(key, asdict(reply), retry=True)
                 replies[key] = reply
                 on_reply(len(replies))
 
@@ -285,29 +285,14 @@ class JudgeReply:
     usage: Usage
 
 
-@dataclass(frozen=True)
-class KeptReplies:
-    """An open folder of replies, from `open_replies`."""
-
-    disk: Any
-    """The `diskcache.Cache` that holds them."""
-
-    def __contains__(self, key: str) -> bool:
-        return key in self.disk
-
-    def read(self, key: str) -> JudgeReply:
-        """Read the reply to the request with this hash."""
-        record = self.disk[key]
-        return JudgeReply(record["text"], Usage(**record["usage"]))
-
-    def write(self, key: str, reply: JudgeReply) -> None:
-        """Store a reply under the hash of its request."""
-        self.disk.set(key, asdict(reply), retry=True)
+def _reply_of(record: Mapping[str, Any]) -> JudgeReply:
+    """A reply from the disk."""
+    return JudgeReply(record["text"], Usage(**record["usage"]))
 
 
 @contextmanager
-def open_replies(folder: Path) -> Iterator[KeptReplies]:
-    """Open the folder in which replies are kept, making it if it is missing.
+def open_replies(folder: Path) -> Iterator[Any]:
+    """The `diskcache.Cache` of a folder, made if it is missing: the hash of a request -> its reply as plain values.
 
     Raises
     ------
@@ -336,7 +321,7 @@ def open_replies(folder: Path) -> Iterator[KeptReplies]:
 
     try:
         with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
-            yield KeptReplies(disk)
+            yield disk
     except (OSError, sqlite3.Error, zlib.error, json.JSONDecodeError) as error:
         raise InvalidInput(
             f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "

@@ -1,7 +1,7 @@
 """A run as its readers want it: tables, figures and a page, beside the paper's numbers if wanted.
 
 cell_figures.py a run -> AUROC and PRR with intervals, paired tests, overheads
-comparison.py   tables of the methods; overview.py what a report opens with and its notes; sensitivity.py clusterings
+comparison.py   tables of the methods and of the clusterings; overview.py what a report opens with, and its notes
 chances.py      for every method risk and coverage, and cross-fitted chances of being right
 answers.py      a calibrator on these answers; the surest wrong answers and the most doubtful right ones
 against.py      the paper's figures beside those of the run

@@ -12,9 +12,8 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from semtoken.bench.report.cell_figures import CellFigures, settings_of
-from semtoken.bench.report.comparison import NOT_RUN
+from semtoken.bench.report.comparison import NOT_RUN, shown
 from semtoken.bench.report.figure_list import PAPER_TABLES, Figure
-from semtoken.bench.report.sensitivity import shown
 from semtoken.bench.report.table import (
     MISSING,
     Entry,

@@ -45,14 +45,17 @@ from semtoken.bench.report.comparison import (
     ablation_tests,
     comparison,
     controls,
+    examples,
     method_tests,
     overhead,
     parts_in_words,
+    precomputation,
+    sensitivity,
+    sensitivity_tests,
 )
 from semtoken.bench.report.figure_list import Comparison, Figure, csv_files, csv_text, measured_figures, paired_tests
 from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
 from semtoken.bench.report.plots import Plot, plots
-from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.table import Table, as_html, latex_document, latex_table, markdown_escaped, markdown_table
 from semtoken.bench.results import FILE, RunResults, answers_table
 from semtoken.calibration.calibrator import Calibrator

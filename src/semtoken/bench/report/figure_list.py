@@ -21,19 +21,12 @@ from semtoken.bench.report.cell_figures import (
     TestedDifference,
     title_of,
 )
-from semtoken.bench.report.comparison import NAMES
-from semtoken.bench.report.sensitivity import points
+from semtoken.bench.report.comparison import NAMES, STUDIES, points
 from semtoken.bench.results import ClusteringRecord
 from semtoken.files.record_files import no_formula
 from semtoken.metrics import Estimate
 
-PAPER_TABLES = {
-    "algorithm": "clustering algorithm",
-    "metric": "distance",
-    "n_clusters": "number of clusters",
-    "embedding": "embedding",
-    "linkage": "linkage",
-}
+PAPER_TABLES = {setting: name.lower() for setting, name in STUDIES.items()} | {"algorithm": "clustering algorithm"}
 """Setting of a clustering -> the paper's table about it."""
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.report.cell_figures import CellFigures, MethodFigures, spoken, title_of
 from semtoken.bench.report.chances import CellChances
-from semtoken.bench.report.comparison import datasets_of, models_of
-from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points
+from semtoken.bench.report.comparison import STUDIES, Point, datasets_of, models_of, points, shown, sorted_points
 from semtoken.bench.report.table import metric
 from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
