@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
+from semtoken.bench.plan import PlannedClustering
 from semtoken.bench.storage import (
     columns_of,
     generations_of,
+    is_prepared,
     is_shard,
     locked,
     pack_states,
+    prepare_clustering,
     read_shard,
     remove_leftovers,
     shard_path,

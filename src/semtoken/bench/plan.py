@@ -1,4 +1,4 @@
-"""From settings to steps: what each step of each model on each data set depends on, and where its files lie.
+"""From settings to steps and clusterings: what each depends on, and where its files lie.
 
 The key of a step is a hash of exactly what its numbers depend on: its own settings, the keys of the steps that it
 reads, the questions, the content of the models and a version of the code. A changed setting changes the keys of what
@@ -10,27 +10,60 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from semtoken.almanac import almanac_nli_path, almanac_sts_path
-from semtoken.bench.clusterings import MAIN, PlannedClustering, planned_clusterings
 from semtoken.bench.controls import artifact_names, control_of
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.manifest import digest, model_identity
-from semtoken.bench.results import OfCell
-from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, RunSettings, judge_name
+from semtoken.bench.settings import (
+    ALMANAC,
+    ClusteringSettings,
+    ControlsSettings,
+    ModelSettings,
+    RunSettings,
+    judge_name,
+)
+from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
+from semtoken.models.sources import resolve
 from semtoken.observers.inside import AnswerState
 from semtoken.results.generation import LAYOUTS
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 from semtoken.tokens.rules import ScoringRules
+
+MAIN = "main"
+"""The clustering that methods use; the others of a run differ from it in one setting each."""
+
+
+@dataclass(frozen=True)
+class PlannedClustering:
+    """A clustering of a model's vocabulary that a run uses, whether it exists already or has to be made."""
+
+    name: str
+    """What the clustering is called: `MAIN`, or the setting that differs, such as "metric=euclidean"."""
+    identity: Mapping[str, Any]
+    """What its labels depend on."""
+    source: str | None
+    """A directory or hub id of given clusters; None: made by `settings`."""
+    settings: Mapping[str, Any]
+    """The arguments of `ClusterSettings` that are known; `n_clusters` None stands for the usual number."""
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that the labels depend on: equal keys mean equal clusterings."""
+        return digest(self.identity)
+
+    def folder(self, run: Path) -> Path:
+        """The folder of a run in which this clustering lies; variants with the same clustering share it."""
+        return run / "clusterings" / self.key[:16]
 
 
 @dataclass(frozen=True)
@@ -57,6 +90,21 @@ class PlannedStep:
         """The folder of a run in which the files of this step lie."""
         kind = f"score-{self.subject}" if self.work == "scores" else self.name.partition(":")[0]
         return run / "stages" / f"{kind}-{self.key[:16]}"
+
+
+@dataclass(frozen=True, eq=False)
+class OfCell:
+    """The base of what is known about one model on one data set."""
+
+    model: str
+    """What reports call the model, "Qwen2.5-7B" for example."""
+    dataset: str
+    """What reports call the data set: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
+
+    @property
+    def title(self) -> str:
+        """The model and the data set, as tables, sentences and messages name them."""
+        return f"{self.model} on {self.dataset}"
 
 
 @dataclass(frozen=True)
@@ -294,3 +342,52 @@ def clustering_of(cell: CellPlan, step: str) -> PlannedClustering:
     kind, _, subject = step.partition(":")
     wanted = subject if kind == "stc" and subject else MAIN
     return next(one for one in cell.clusterings if one.name == wanted)
+
+
+def planned_clusterings(
+    model: ModelSettings, identity: Mapping[str, Any], settings: RunSettings
+) -> tuple[PlannedClustering, ...]:
+    """The main clustering of a model, and those of the study, which differ from it in one setting each.
+
+    A variant that changes nothing has the identity of the main one, and so its numbers. Under rules that count no
+    clusters there are none, unless the settings name a folder of clusters: then scores have its vocabulary.
+
+    Raises
+    ------
+    ArtifactError
+        The clusters that the model's settings name cannot be read.
+    """
+    if isinstance(model.clusters, str):
+        main = _plan_from_source(model.clusters)
+    elif not ScoringRules(settings.preset, settings.function_words).clustering:
+        return ()
+    elif model.clusters is None and (shipped := resolve(model.name).clusters):
+        main = _plan_from_source(str(shipped))
+    else:
+        main = _plan_to_make(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
+    variants = []
+    for setting, value in settings.sensitivity.variants():
+        name = f"{setting}={value}"
+        if main.settings.get(setting) == value:
+            variants.append(replace(main, name=name))
+        else:
+            variants.append(_plan_to_make(name, identity, {**main.settings, setting: value}))
+    return (main, *variants)
+
+
+def _plan_from_source(source: str) -> PlannedClustering:
+    clusters = TokenClusters.from_pretrained(source)
+    identity = {
+        "labels": hashlib.sha256(clusters.labels.tobytes()).hexdigest(),
+        "vocabulary": clusters.vocabulary.fingerprint,
+        "neutral": neutral_hash(clusters.vocabulary),
+    }
+    names = ClusterSettings.__dataclass_fields__
+    known = {name: clusters.provenance[name] for name in names if name in clusters.provenance}
+    return PlannedClustering(MAIN, identity, source, known | {"n_clusters": clusters.n_clusters})
+
+
+def _plan_to_make(name: str, model: Mapping[str, Any], settings: Mapping[str, Any]) -> PlannedClustering:
+    wanted = {key: value for key, value in settings.items() if value is not None}
+    facts = ClusterSettings(**wanted).facts() | {"n_clusters": settings.get("n_clusters")}
+    return PlannedClustering(name, {"model": dict(model), "settings": facts}, None, dict(settings))

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.controls import PREFIX, control_of
-from semtoken.bench.plan import CellPlan, Plan, PlannedStep, make_plan
+from semtoken.bench.plan import MAIN, CellPlan, Plan, PlannedClustering, PlannedStep, make_plan
 from semtoken.bench.recorders import CORRECT, UNCERTAINTY
 from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, RunResults, read_answers
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
-from semtoken.bench.storage import Shard, read_json, read_shard
+from semtoken.bench.storage import Shard, load_clustering, read_json, read_shard
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS

@@ -30,7 +30,6 @@ import numpy as np
 
 from semtoken.almanac import Question
 from semtoken.backends.base import Prompt, require_readings
-from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.judges import AnswerToJudge, correctness
 from semtoken.bench.judges.kinds import judge_from
@@ -43,6 +42,7 @@ from semtoken.bench.storage import (
     columns_of,
     generations_of,
     is_shard,
+    load_clustering,
     problem_path,
     read_shard,
     shard_path,

@@ -11,24 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.bench.plan import OfCell
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-
-
-@dataclass(frozen=True, eq=False)
-class OfCell:
-    """The base of what is known about one model on one data set."""
-
-    model: str
-    """What reports call the model, "Qwen2.5-7B" for example."""
-    dataset: str
-    """What reports call the data set: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
-
-    @property
-    def title(self) -> str:
-        """The model and the data set, as tables, sentences and messages name them."""
-        return f"{self.model} on {self.dataset}"
 
 
 @dataclass(frozen=True, eq=False)

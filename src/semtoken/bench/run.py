@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from semtoken.bench import manifest
-from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
-from semtoken.bench.plan import CellPlan, Plan, PlannedStep, clustering_of, make_plan
+from semtoken.bench.plan import CellPlan, Plan, PlannedClustering, PlannedStep, clustering_of, make_plan
 from semtoken.bench.recorders import CellWork
 from semtoken.bench.settings import RunSettings, first_repeated
 from semtoken.bench.storage import (
     LOCK,
+    is_prepared,
     locked,
+    prepare_clustering,
     read_json,
     read_shard,
     remove_leftovers,

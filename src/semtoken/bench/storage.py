@@ -1,4 +1,4 @@
-"""Files of a run: Parquet shards and JSON that appear whole or not at all, a lock on the folder, and what shards hold.
+"""Files of a run: shards and JSON that appear whole or not at all, a lock on the folder, clusterings, what shards hold.
 
 A shard is written under a temporary name in its folder, forced to the disk and renamed. Its metadata name the key of
 the settings that made it and its number of rows, and every page carries a checksum: a file that is cut off, damaged or
@@ -8,23 +8,32 @@ of other settings is no shard, and is made again. Its columns are the fields of 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.clustering.progress import Progress
+from semtoken.clusters import ClusterSettings, TokenClusters, vocabulary_of
+from semtoken.clusters.cache import clusters_for_model, default_settings
+from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files import safe_files, temporary
+from semtoken.files.artifacts import is_saved
 from semtoken.results.generation import LAYOUTS, Generation, Layout
 from semtoken.statistics.steps import STEPS
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+
+if TYPE_CHECKING:
+    from semtoken.bench.plan import PlannedClustering
+    from semtoken.bench.settings import ModelSettings
 
 METADATA_KEY = b"semtoken"
 LOCK = "lock"
@@ -200,6 +209,58 @@ def remove_leftovers(run: Path) -> None:
     temporary.remove_leftovers(run)
     for path in run.rglob(f"*{PROBLEM}"):
         path.unlink(missing_ok=True)
+
+
+def prepare_clustering(
+    run: Path, model: ModelSettings, clustering: PlannedClustering, progress: Progress | None = None
+) -> None:
+    """Put a clustering into a run's folder: fetched if it is given, else from the cache or newly made.
+
+    Parameters
+    ----------
+    run, model, clustering
+        The run's folder, and what is wanted for which model.
+    progress
+        Called with the progress of clustering; see `semtoken.clustering`.
+
+    Raises
+    ------
+    SemtokenError
+        The clusters cannot be fetched or made.
+    """
+    if clustering.source is not None:
+        clusters = TokenClusters.from_pretrained(clustering.source)
+    else:
+        vocabulary = vocabulary_of(model.source, None, revision=model.revision)
+        wanted = {name: value for name, value in clustering.settings.items() if value is not None}
+        settings = ClusterSettings(**(asdict(default_settings(vocabulary)) | wanted))
+        clusters = clusters_for_model(
+            model.source, vocabulary, settings=settings, revision=model.revision, progress=progress
+        )
+    place = clustering.folder(run)
+    if place.is_dir() and not is_saved(place):  # the run's own, with a damaged config
+        shutil.rmtree(place)
+    clusters.save_pretrained(place)
+
+
+def is_prepared(run: Path, clustering: PlannedClustering) -> bool:
+    """Whether a run's folder holds this clustering, complete and undamaged."""
+    try:
+        load_clustering(run, clustering)
+    except ArtifactError:
+        return False
+    return True
+
+
+def load_clustering(run: Path, clustering: PlannedClustering) -> TokenClusters:
+    """Load a clustering from a run's folder.
+
+    Raises
+    ------
+    ArtifactError
+        The run's folder lacks the clustering, or holds a damaged one.
+    """
+    return TokenClusters.from_pretrained(clustering.folder(run))
 
 
 HIDDEN_STATES = "hidden_states"

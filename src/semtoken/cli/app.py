@@ -40,38 +40,32 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
+        command = ctx.invoked_subcommand
         try:
             return super().invoke(ctx)
-        except MissingExtra as error:
-            tell(f"Error: {error}{all_that_is_missing(ctx.invoked_subcommand, str(error))}", style="red")
-            raise typer.Exit(_status(ctx)) from error
-        except SemtokenError as error:
-            tell(f"Error: {error}", style="red")
-            raise typer.Exit(_status(ctx)) from error
-        except ModuleNotFoundError as error:
-            if (missing := missing_extra(error)) is None:
+        except (SemtokenError, ModuleNotFoundError, OSError) as error:
+            if (message := _message(error, command)) is None:
                 raise
-            tell(f"Error: {missing}{all_that_is_missing(ctx.invoked_subcommand, str(missing))}", style="red")
-            raise typer.Exit(_status(ctx)) from error
-        except OSError as error:
-            if error.errno not in DISK_FULL and error.filename is None:
-                raise
-            tell(f"Error: {_about_the_disk(error)}", style="red")
-            raise typer.Exit(_status(ctx)) from error
+            tell(f"Error: {message}", style="red")
+            raise typer.Exit(CHECK_FAILED if command in CHECKING else FAILED) from error
         except KeyboardInterrupt as error:
             tell("Interrupted.", style="yellow")
             raise typer.Exit(INTERRUPTED) from error
 
 
-def _about_the_disk(error: OSError) -> str:
+def _message(error: Exception, command: str) -> str | None:
+    """What to say of an error; None for one whose traceback is wanted."""
+    if isinstance(error, MissingExtra | ModuleNotFoundError):
+        missing = error if isinstance(error, MissingExtra) else missing_extra(error)
+        return None if missing is None else f"{missing}{all_that_is_missing(command, str(missing))}"
+    if not isinstance(error, OSError):
+        return str(error)
     if error.errno in DISK_FULL:
         where = "" if error.filename is None else f" for {error.filename}"
         return f"There is no space left on the disk{where}. Free some and try again."
+    if error.filename is None:
+        return None
     return f"{textwrap.shorten(str(error.filename), 300)} cannot be used: {error.strerror}."
-
-
-def _status(ctx: Any) -> int:
-    return CHECK_FAILED if ctx.invoked_subcommand in CHECKING else FAILED
 
 
 app = typer.Typer(

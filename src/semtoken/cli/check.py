@@ -126,7 +126,7 @@ def check(
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     if output is not None and output.suffix.lower() == ".parquet":
         require("pyarrow", extra="frames")
-    spread.check(keeping, files=output is not None and "-" not in sources)
+    spread.check(keeping.journal, files=output is not None and "-" not in sources)
     if spread.by_ray and output is not None:
         check_writable(output)
     distributed = spread.load()

@@ -103,7 +103,7 @@ def run(
     from semtoken.decisions.running import DecisionJob, read_questions
     from semtoken.decisions.settings import DecisionSettings
 
-    spread.check(keeping)
+    spread.check(keeping.journal)
     settings = DecisionSettings.beside(questions)
     if endpoint is not None or not _is_typed(ctx, "model"):  # a model that is named is asked itself
         endpoint, name = _server(settings, endpoint, name)

@@ -16,7 +16,6 @@ from semtoken.choices import Distribution, FunctionWords, PartKind, Preset
 from semtoken.cli.console import tell
 
 if TYPE_CHECKING:
-    from semtoken.cli.journal_options import JournalChoice
     from semtoken.executors import Executor
 
 PresetOption = Annotated[
@@ -244,9 +243,9 @@ class ExecutorChoice:
         """Whether Ray runs the shards."""
         return self.executor == "ray"
 
-    def check(self, keeping: JournalChoice, *, files: bool = True) -> None:
+    def check(self, journal: str | None, *, files: bool = True) -> None:
         """Refuse what Ray's workers cannot do: keep a journal, or read and write anything but `files`."""
-        if self.by_ray and keeping.journal is not None:
+        if self.by_ray and journal is not None:
             raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
         if self.by_ray and not files:
             raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")

@@ -123,7 +123,7 @@ def score(
             "A folder of images is read with --schema, into a table that --output names, by this process.",
             param_hint="INPUT",
         )
-    spread.check(keeping, files=STANDARD not in (str(source), str(target)))
+    spread.check(keeping.journal, files=STANDARD not in (str(source), str(target)))
     with _lines_of(source, schema) as readable, keeping.keeper("score", model=choice.model) as keeper:
         lines = target if schema is None else _lines_beside(target, source, parts, overwrite=overwrite)
         job = ScoringJob(

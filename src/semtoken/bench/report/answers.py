@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from semtoken.bench.plan import OfCell
 from semtoken.bench.report.cell_figures import STC, spoken
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.table import MISSING, Entry, Group, Table
-from semtoken.bench.results import Cell, OfCell, RunResults
+from semtoken.bench.results import Cell, RunResults
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint

@@ -21,7 +21,8 @@ import numpy as np
 
 from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
-from semtoken.bench.results import Cell, ClusteringRecord, OfCell, RunResults
+from semtoken.bench.plan import MAIN, OfCell
+from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
@@ -33,8 +34,6 @@ from semtoken.support.text import did_you_mean
 ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
 """What STC is without its parts; not among the methods that it is compared with."""
 METRICS = ("auroc", "prr")
-MAIN = "main"
-"""Name of the clustering that the methods use."""
 SEED = 0
 """The seed of the bootstrap, so that the same run gives the same intervals."""
 NOT_SHOWN = "not shown"

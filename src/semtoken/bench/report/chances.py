@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.bench.plan import OfCell
 from semtoken.bench.report.cell_figures import ABLATIONS, SEED, STC, PairedTests, TestedDifference, spoken, title_of
 from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import (
@@ -28,7 +29,7 @@ from semtoken.bench.report.table import (
     signed,
     signed_interval,
 )
-from semtoken.bench.results import Cell, OfCell
+from semtoken.bench.results import Cell
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
 from semtoken.calibration.measures import Interval, Report, calibration_error, reliability, report

@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from semtoken.bench.plan import MAIN
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
     FEW,
     FEWEST,
-    MAIN,
     METRICS,
     NOT_SHOWN,
     STC,

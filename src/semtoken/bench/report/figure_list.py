@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from semtoken.bench.judges import Agreement
+from semtoken.bench.plan import MAIN
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
-    MAIN,
     STC,
     CellFigures,
     ControlFigures,
