@@ -25,7 +25,7 @@ from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.temporary import make_locked
 from semtoken.models import CATALOGUE, fetch, resolve, sources
-from semtoken.models.gguf import GgufFile, convert, load_tokenizer
+from semtoken.models.gguf import OUTPUT, GgufFile, convert, load_tokenizer
 from semtoken.models.sources import CatalogueModel, PackagedFile
 
 fetching = sys.modules["semtoken.models.fetch"]  # the package gives its name to the function
@@ -69,7 +69,7 @@ def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: 
 
 
 def test_a_quantised_table_is_dequantised_and_named(model_file: Path, tmp_path: Path) -> None:
-    table = GgufFile(model_file).output_matrix()
+    table = GgufFile(model_file).matrix(OUTPUT)
     packed = gguf.quantize(table, gguf.GGMLQuantizationType.Q8_0)
     writer = gguf.GGUFWriter(tmp_path / "small.gguf", "llama")
     writer.add_tensor("token_embd.weight", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)

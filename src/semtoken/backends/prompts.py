@@ -77,12 +77,10 @@ def end_token_ids(given: Any) -> frozenset[int]:
     """
     if given is None:
         return frozenset()
-    one = isinstance(given, int | np.integer) or not isinstance(given, Iterable)
-    return frozenset(whole(i, "eos_token_id") for i in ([given] if one else _sequence(given)))
-
-
-def _sequence(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, set | frozenset) else listed(given, "eos_token_id")
+    if isinstance(given, int | np.integer) or not isinstance(given, Iterable):
+        given = [given]
+    ids = given if isinstance(given, set | frozenset) else listed(given, "eos_token_id")
+    return frozenset(whole(i, "eos_token_id") for i in ids)
 
 
 def question_of(prompt: Prompt) -> str:

@@ -146,7 +146,9 @@ def cluster_table(
         numba or threadpoolctl is missing.
     """
     start, cpu = time.perf_counter(), time.process_time()
-    _check_choices(algorithm=algorithm, linkage=linkage, metric=metric)
+    one_of("algorithm", algorithm, get_args(Algorithm))
+    one_of("linkage", linkage, get_args(Linkage))
+    one_of("metric", metric, get_args(Metric))
     seed = whole(seed, "seed", low=0, high=LARGEST_SEED)
     monitor = Monitor(progress)
     with monitor.phase("table"):
@@ -197,9 +199,3 @@ def _check_numbers(n_clusters: int | Sequence[int], n: int) -> tuple[int, ...]:
         if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or not 1 <= k <= n:
             raise InvalidInput(f"n_clusters must be a whole number from 1 to {n:,}, the rows of the table; not {k!r}.")
     return tuple(dict.fromkeys(int(k) for k in several))
-
-
-def _check_choices(**given: str) -> None:
-    choices = {"algorithm": Algorithm, "linkage": Linkage, "metric": Metric}
-    for name, value in given.items():
-        one_of(name, value, get_args(choices[name]))

@@ -93,7 +93,7 @@ class ExactGaps:
 
     def _exact(self, one: IntArray, other: IntArray) -> NDArray[np.float64]:
         """Gaps of pairs of rows, the same to the last digit from both sides."""
-        return self._tiles.rows.float64_gaps(np.minimum(one, other), np.maximum(one, other))
+        return self._tiles.rows.exact_gaps(np.minimum(one, other), np.maximum(one, other))
 
     def nearest(self, cluster: int, before: int, graph: Graph, members: Members, low: NDArray[np.int32]) -> int:
         """The nearest in the list of a cluster; of equally near ones that before it in the chain, then the lowest."""

@@ -96,7 +96,8 @@ def complete_merges(
             worthwhile = min(4 * worthwhile, room)
         if len(stage.gap) or limit == EVERYTHING:
             reached = max(reached, limit)
-        stages.append(_named_by_row(stage, level))
+        lowest = level.order[level.starts[:-1]]  # clusters are named by their lowest rows
+        stages.append(FoundMerges(lowest[stage.pair], stage.gap))
         cluster = _merge(cluster, stage, level.clusters)
         passes.append({"gap": float(reached), "pairs": kept, "before": level.clusters, "merges": len(stage.gap)})
         log.info("pass %d: %d pairs kept, %d merges of %d clusters", len(passes), kept, len(stage.gap), level.clusters)
@@ -164,12 +165,6 @@ def _stage(
     order = np.lexsort((found.pair[:, 0], parts, found.gap))  # a merge stands after those it is built from
     safe = near.limit if near.limit == EVERYTHING else np.float32(near.limit - 3 * exact.error(near.limit))
     return FoundMerges(found.pair[order], found.gap[order]), safe, kept
-
-
-def _named_by_row(stage: FoundMerges, level: Level) -> FoundMerges:
-    """Name clusters by their lowest rows."""
-    lowest = level.order[level.starts[:-1]]
-    return FoundMerges(lowest[stage.pair], stage.gap)
 
 
 def _merge(cluster: NDArray[np.int64], stage: FoundMerges, m: int) -> NDArray[np.int64]:

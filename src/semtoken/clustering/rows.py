@@ -94,15 +94,11 @@ class Rows:
         loops.finish_block(out, self.centre, left, self.metric == "cosine")
         return out
 
-    def exact_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float32]:
+    def exact_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
         """Gaps of pairs of rows, from their differences in float64.
 
         h(x) + h(y) - x.y loses all its digits when x and y are nearly equal; the difference does not.
         """
-        return self.float64_gaps(first, second).astype(np.float32)
-
-    def float64_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Gaps of pairs of rows, in float64."""
         gap = np.zeros(len(first))
         for part, scale in zip(self.parts, self.scales, strict=True):
             one, other, factor = first, second, scale

@@ -294,7 +294,7 @@ class TorchTiles(CpuTiles):
         i, j = (self._torch.triu(close, diagonal=1) if diagonal else close).nonzero(as_tuple=True)
         if len(i):
             exact = self.rows.exact_gaps(p[i.cpu().numpy()], q[j.cpu().numpy()])
-            gap[i, j] = self._torch.from_numpy(exact).to(self._device)
+            gap[i, j] = self._torch.from_numpy(exact).to(gap)
 
     def _zeros(self, rows: int, columns: int) -> Any:
         return self._torch.zeros((rows, columns), device=self._device)

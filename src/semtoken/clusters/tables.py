@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -23,7 +23,7 @@ from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts, to_float32
 from semtoken.errors import InvalidInput, ModelError, first_line_of
 from semtoken.files.artifacts import HUB_ID
-from semtoken.models.gguf import GgufFile
+from semtoken.models.gguf import INPUT, OUTPUT, GgufFile
 from semtoken.models.sources import quantization_of, resolve
 
 Matrix = npt.NDArray[Any]
@@ -95,7 +95,8 @@ class EmbeddingTable:
                 f"{self.n_rows:,} rows. Use the tokenizer that belongs to this model; if tokens were added to it, "
                 "resize the model's embeddings, or choose embedding='input' if only the output head is shorter."
             )
-        return TableParts(tuple(_widest(part[:size]) for part in self.parts))
+        first = [part[:size] for part in self.parts]
+        return TableParts(tuple(part.astype(np.float32) if part.dtype == np.float64 else part for part in first))
 
     def normalized(self) -> npt.NDArray[np.float32]:
         """All rows in float32, each part of a row divided by its Euclidean norm (zeros stay zeros).
@@ -169,29 +170,29 @@ def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision
     """
     if kind not in get_args(Embedding):
         raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Embedding))}, got {kind!r}.")
-    if not isinstance(model_or_path, str | Path):
-        return _table(_matrices_of_model(model_or_path, kind), kind, _origin_of_model(model_or_path))
-    source = resolve(model_or_path)
-    if source.is_gguf:
-        file = GgufFile(source.path)
-        return _table(_matrices_of_gguf(file, kind), kind, _origin_of_gguf(file))
-    checkpoint = Checkpoint.open(source.path, revision)
-    return _table(checkpoint.matrices(kind), kind, checkpoint.origin)
+    origin, matrices = _source_of(model_or_path, revision)
+    return _table(matrices(kind), kind, origin)
 
 
 def origin_of(model_or_path: Any, *, revision: str | None = None) -> Origin:
     """Where a token table would be read from; for a hub id only its commit is looked up."""
-    if not isinstance(model_or_path, str | Path):
-        return _origin_of_model(model_or_path)
-    source = resolve(model_or_path)
-    return _origin_of_gguf(GgufFile(source.path)) if source.is_gguf else Checkpoint.open(source.path, revision).origin
-
-
-def _widest(matrix: Matrix) -> Matrix:
-    return matrix.astype(np.float32) if matrix.dtype == np.float64 else matrix
+    return _source_of(model_or_path, revision)[0]
 
 
 Pair = tuple[Matrix | None, Matrix | None]
+"""Input and output embeddings, as far as a kind of table asks for them."""
+
+
+def _source_of(model_or_path: Any, revision: str | None) -> tuple[Origin, Callable[[Embedding], Pair]]:
+    """Where a model's matrices are read from, and what reads them."""
+    if not isinstance(model_or_path, str | Path):
+        return _origin_of_model(model_or_path), partial(_matrices_of_model, model_or_path)
+    source = resolve(model_or_path)
+    if source.is_gguf:
+        file = GgufFile(source.path)
+        return Origin(file.path.name, quantization=file.quantization), partial(_matrices_of_gguf, file)
+    checkpoint = Checkpoint.open(source.path, revision)
+    return checkpoint.origin, checkpoint.matrices
 
 
 def _table(pair: Pair, kind: Embedding, origin: Origin) -> EmbeddingTable:
@@ -221,18 +222,11 @@ def _least_cosine(first: Matrix, second: Matrix) -> float | None:
     return least
 
 
-# ---- GGUF files -------------------------------------------------------------------------------------------------
-
-
-def _origin_of_gguf(file: GgufFile) -> Origin:
-    return Origin(file.path.name, quantization=file.quantization)
-
-
 def _matrices_of_gguf(file: GgufFile, kind: Embedding) -> Pair:
-    source = file.input_matrix() if kind != "output" else None
+    source = file.matrix(INPUT) if kind != "output" else None
     if file.tied and source is not None:
         return source, source
-    return source, file.output_matrix() if kind != "input" else None
+    return source, file.matrix(OUTPUT) if kind != "input" else None
 
 
 # ---- models in memory -------------------------------------------------------------------------------------------

@@ -226,18 +226,12 @@ def publish_folder(working: Path, path: Path) -> None:
 
 def _move_aside(path: Path) -> None:
     """Free the name of a folder; until another folder has it, readers find this one under `former_folder`."""
-    with _short_lock(path), suppress(FileNotFoundError):
+    from filelock import FileLock
+
+    with FileLock(path.with_name(f".{path.name}.lock")), suppress(FileNotFoundError):
         if path.exists():
             shutil.rmtree(former_folder(path), ignore_errors=True)
             path.rename(former_folder(path))
-
-
-@contextmanager
-def _short_lock(path: Path) -> Iterator[None]:
-    from filelock import FileLock
-
-    with FileLock(path.with_name(f".{path.name}.lock")):
-        yield
 
 
 def _exchange(one: Path, two: Path) -> bool:

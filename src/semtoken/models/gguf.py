@@ -181,15 +181,9 @@ class GgufFile:
         kinds = [self._tensors[name].tensor_type.name for name in (INPUT, OUTPUT) if name in self._tensors]
         return "/".join(dict.fromkeys(kinds))
 
-    def input_matrix(self) -> npt.NDArray[np.float32]:
-        """The input embeddings, float32 [rows, d]."""
-        return self._matrix(INPUT)
-
-    def output_matrix(self) -> npt.NDArray[np.float32]:
-        """The output head, float32 [rows, d]; for a tied model the input embeddings."""
-        return self._matrix(INPUT if self.tied else OUTPUT)
-
-    def _matrix(self, name: str) -> npt.NDArray[np.float32]:
+    def matrix(self, name: str) -> npt.NDArray[np.float32]:
+        """The embeddings `INPUT`, or the head `OUTPUT` (of a tied model the same), float32 [rows, d]."""
+        name = INPUT if self.tied else name
         gguf = require("gguf", extra="gguf")
         tensor = self._tensors[name]
         try:

@@ -63,10 +63,14 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     top = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
         if top in modules:
-            return MissingExtra(
-                f"This needs the package '{top}', which is not installed. Install it with: {install_line(extra)}"
-            )
+            return _missing(top, extra)
     return None
+
+
+def _missing(package: str, extra: str) -> MissingExtra:
+    return MissingExtra(
+        f"This needs the package '{package}', which is not installed. Install it with: {install_line(extra)}"
+    )
 
 
 def installed_first(extra: str) -> str:
@@ -83,9 +87,7 @@ def require_installed(module: str, *, extra: str) -> None:
         The module is not installed.
     """
     if not _is_there(module):
-        raise MissingExtra(
-            f"This needs the package '{module}', which is not installed. Install it with: {install_line(extra)}"
-        )
+        raise _missing(module, extra)
 
 
 def all_that_is_missing(command: str | None, told: str) -> str:
@@ -115,9 +117,7 @@ def require(module: str, *, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not (module + ".").startswith(error.name + "."):
             raise
-        raise MissingExtra(
-            f"This needs the package '{error.name}', which is not installed. Install it with: {install_line(extra)}"
-        ) from error
+        raise _missing(error.name, extra) from error
 
 
 METHODS = "semtoken.methods"
