@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from semtoken.cli.app import app
-from semtoken.cli.outputs import output_names
+from semtoken.cli.commands import output_names
 from tests.checking.test_check import reply
 from tests.cli.conftest import RunCommand, assert_told
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.calibration.calibrator import NAME, Calibrator, file_of, from_bytes, to_bytes
-from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
+from semtoken.calibration.calibrator import NAME, Calibrator, read_calibrator, to_bytes
+from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint, require_clusters
 from semtoken.calibration.labels import log_score_ends
 from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
-from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.files.safe_files import MOST_FITTED, read_file, replacing_file
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import replacing_file
 from semtoken.results import ScoredResponse
 
 
@@ -127,10 +127,9 @@ class CalibratorInUse:
         InvalidInput
             There is a text for answers that are not accepted, and no threshold to tell them.
         """
-        calibrator = Calibrator.load(directory, clusters)
-        saved = read_file(file_of(Path(directory)), MOST_FITTED)
-        if from_bytes(saved) != calibrator:
-            raise ArtifactError(f"The calibrator in {directory} was replaced while it was read. Try again.")
+        calibrator, saved = read_calibrator(directory)
+        if clusters is not None:
+            require_clusters(calibrator.fingerprint, clusters)
         calibrator.fingerprint.require_same(known)
         if abstain_text is not None and calibrator.threshold is None:
             raise InvalidInput(f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain.")

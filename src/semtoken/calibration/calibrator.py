@@ -366,9 +366,7 @@ class Calibrator:
         CalibratorMismatch
             The calibrator was fitted on scores with other clusters.
         """
-        if not isinstance(directory, str | os.PathLike):
-            raise ArtifactError(f"There is no calibrator: its place is a directory, got {shown(directory)}.")
-        found = _read(Path(directory))
+        found, _ = read_calibrator(directory)
         if clusters is not None:
             require_clusters(found.fingerprint, clusters)
         return found
@@ -475,16 +473,15 @@ def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArra
     return chances
 
 
-def file_of(path: Path) -> Path:
-    """The path of a calibrator's file, from the path of its directory or of the file itself."""
-    return path / NAME if path.is_dir() else path
-
-
-def _read(path: Path) -> Calibrator:
-    """A calibrator from its directory or its file, with errors that name it."""
+def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
+    """A calibrator, and the bytes that it was read from, with errors that name its directory or file."""
+    if not isinstance(directory, str | os.PathLike):
+        raise ArtifactError(f"There is no calibrator: its place is a directory, got {shown(directory)}.")
+    path = Path(directory)
     try:
-        path = file_of(path)
-        return from_bytes(read_file(path, MOST_FITTED))
+        path = path / NAME if path.is_dir() else path
+        data = read_file(path, MOST_FITTED)
+        return from_bytes(data), data
     except InvalidInput as error:
         raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
     except ArtifactError as error:

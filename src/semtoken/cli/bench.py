@@ -244,14 +244,14 @@ def judge(
 def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:
     """The judges that were asked for; an option for a judge that was not asked for adds it."""
     from semtoken.bench.judges.kinds import judge_from
+    from semtoken.bench.settings import first_repeated
 
     given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
     kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
     settings = [_parsed(one) if one.startswith("{") else {"kind": one, **given.get(one, {})} for one in kinds]
     chosen = [judge_from(one, ids=ids) for one in settings]
-    names = [one.name for one in chosen]
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise InvalidInput(f"Two judges have the name {twice[0]!r}; give one another 'name'.")
+    if twice := first_repeated(one.name for one in chosen):
+        raise InvalidInput(f"Two judges have the name {twice!r}; give one another 'name'.")
     return chosen
 
 

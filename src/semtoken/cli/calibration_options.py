@@ -123,11 +123,8 @@ def load_calibrator(
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
     """The settings of a scored file that depend on the calibrator: the hash of its file, or None."""
-    import hashlib
-
     if directory is None:
         return {"calibrator": None}
-    from semtoken.calibration import Calibrator
-    from semtoken.calibration.calibrator import to_bytes
+    from semtoken.calibration.apply import CalibratorInUse
 
-    return {"calibrator": hashlib.sha256(to_bytes(Calibrator.load(directory))).hexdigest()}
+    return {"calibrator": CalibratorInUse.load(directory).checksum}

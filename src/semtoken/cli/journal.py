@@ -18,7 +18,7 @@ from semtoken.cli.options import ForceOption, JsonOption, output_file, output_fo
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.journal.store import InUse, Journal
+    from semtoken.journal.store import Journal
 
 
 app = typer.Typer(
@@ -219,6 +219,7 @@ def calibrators(
     - `semtoken journal calibrators journal.db`
     - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --force`
     """
+    from semtoken.calibration.calibrator import NAME
     from semtoken.journal.entries import when
 
     used = open_journal(url).in_use()
@@ -238,17 +239,7 @@ def calibrators(
         )
     if output is None:
         raise InvalidInput("Say where to write it: -o my-calibrator.")
-    _put_back(found[0], output, overwrite=overwrite)
+    if (output / NAME).exists() and not overwrite:
+        raise InvalidInput(f"There is a calibrator in {output} already. --force replaces it.")
+    found[0].save(output)
     tell(f"{found[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
-
-
-def _put_back(used: InUse, folder: Path, *, overwrite: bool) -> None:
-    from semtoken.calibration.calibrator import NAME
-    from semtoken.files.safe_files import replacing_file
-
-    path = folder / NAME
-    if path.exists() and not overwrite:
-        raise InvalidInput(f"There is a calibrator in {folder} already. --force replaces it.")
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing_file(path) as file:
-        file.write(used.file)

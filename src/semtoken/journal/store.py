@@ -7,14 +7,15 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from semtoken.calibration.calibrator import Calibrator, from_bytes
+from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.calibrator import from_bytes
 from semtoken.errors import InvalidInput
 from semtoken.journal.database import (
     SECONDS_FOR_LOCKS,
@@ -117,14 +118,10 @@ class Size:
 
 
 @dataclass(frozen=True)
-class InUse:
-    """A calibrator and the time since which it has been deciding."""
+class InUse(CalibratorInUse):
+    """A calibrator and the time since which it has been deciding, in seconds since 1970."""
 
-    checksum: str
-    since: float
-    calibrator: Calibrator
-    file: bytes = field(repr=False)
-    """The calibrator's file, byte for byte."""
+    since: float = 0.0
 
 
 class NotYetGone(JournalError):
@@ -359,7 +356,7 @@ class Journal:
             rows = connection.execute(query).mappings().all()
         found: dict[str, InUse] = {}
         for row in rows:
-            file = bytes(row["file"])
             if row["checksum"] not in found:
-                found[row["checksum"]] = InUse(row["checksum"], row["since"], from_bytes(file), file)
+                file = bytes(row["file"])
+                found[row["checksum"]] = InUse(from_bytes(file), saved=file, since=row["since"])
         return list(found.values())
