@@ -104,7 +104,7 @@ def campaign(command: str, url: str, spool: Path, kills: int, seed: int) -> Coun
 def wrong_with(url: str, counted: Counted) -> list[str]:
     """What was lost or doubled."""
     journal = Journal.open(url)
-    there = Counter(row["person"] for row in journal.entries(columns=["person"]))
+    there = Counter(row["person"] for row in journal.entries())
     journal.close()
     lost = [f"{tag} was read and has no entry" for tag in counted.read if not there[tag]]
     doubled = [f"{tag} has {n} entries" for tag, n in there.items() if n > 1]
@@ -127,7 +127,7 @@ def main() -> int:
         counted = campaign(given.command, url, folder / "spool", given.kills, given.seed)
         wrong = wrong_with(url, counted)
         journal = Journal.open(url)
-        n = sum(1 for _ in journal.entries(columns=["id"]))
+        n = sum(1 for _ in journal.entries())
         journal.close()
     print(
         f"{given.kills} kills of {given.command} on {given.database} with seed {given.seed}: {len(counted.asked)} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,9 @@ def _number(where: str, record: Mapping[str, Any], name: str) -> float:
         raise InvalidInput(f"{where}: {name!r} must be a number, got {value!r:.40}.") from error
 
 
-NUMBERS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
-    "sequence_probability": lambda risk: -np.log1p(-np.clip(risk, 0.0, 1 - 1e-15)),
-    "perplexity": lambda risk: risk,
-    "weakest_token": lambda risk: risk,
-    "max_token_entropy": lambda risk: risk,
-    "mean_token_entropy": lambda risk: risk,
-    HEADLINE: lambda risk: risk,
-}
-"""Methods of one pass that are learned from where a run has them, each as a number without an upper end."""
+PROBABILITY = "sequence_probability"
+NUMBERS = (PROBABILITY, "perplexity", "weakest_token", "max_token_entropy", "mean_token_entropy", HEADLINE)
+"""Methods of one pass that are learned from where a run has them."""
 
 
 def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
@@ -135,7 +129,7 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     labels = cell.judgements.get(judge)
     if labels is None or not names:
         return cell, f"{title} needs verdicts of {judge} and one of {', '.join(NUMBERS)}."
-    numbers = np.column_stack([NUMBERS[name](cell.uncertainty[name]) for name in names])
+    numbers = np.column_stack([_unbounded(name, cell.uncertainty[name]) for name in names])
     read = numbers if states is None else np.column_stack([numbers, states])
     usable = np.isfinite(read).all(axis=1) & np.isin(labels, (0.0, 1.0))
     place = names.index(HEADLINE) if HEADLINE in names else 0
@@ -152,6 +146,11 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     return replace(
         cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
     ), f"{note}them {found.statement}."
+
+
+def _unbounded(name: str, uncertainty: FloatArray) -> FloatArray:
+    """The uncertainty as a number without an upper end."""
+    return -np.log1p(-np.clip(uncertainty, 0.0, 1 - 1e-15)) if name == PROBABILITY else uncertainty
 
 
 def _inputs_text(names: Sequence[str], states: FloatArray | None, lacking: str) -> str:

@@ -299,14 +299,7 @@ def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> l
     What a command writes are its options with `writable=True`; everything else that names a file or folder is read. A
     command with --force replaces files that it has not written itself only with this option.
 
-    Parameters
-    ----------
-    command
-        The command.
-    values
-        Its parameters, as they were given.
-    path
-        The name of the command, as in "journal export".
+    `values` are its parameters as they were given, and `path` is its name, as in "journal export".
 
     Raises
     ------

@@ -156,15 +156,7 @@ class JournalChoice:
 
 
 class AnswerKeeper:
-    """Puts the answers of a command into a journal, for commands that end by themselves.
-
-    Parameters
-    ----------
-    recording
-        How answers become entries.
-    writer
-        The running writer that takes the entries.
-    """
+    """Puts the answers of a command into a journal, for commands that end by themselves."""
 
     def __init__(self, recording: Recording, writer: JournalWriter) -> None:
         self._recording, self._writer = recording, writer
@@ -185,15 +177,9 @@ class AnswerKeeper:
     ) -> None:
         """Put an answer into the journal, once: a command that is resumed does not add the same answer again.
 
-        Parameters
-        ----------
-        result, block, applied, question
-            See `Recording.entry`.
-        place
-            The file and line that the answer is read from.
+        `place` is the file and line that it is read from; of the others see `Recording.entry`.
         """
-        told = f"{place}\n{question}\n{result.text}\n{None if applied is None else applied.checksum}"
-        name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = _identifier(place, question, result.text, None if applied is None else applied.checksum)
         entry = self._recording.entry(
             result, block or {}, applied=applied, prompt=question, question=question, identifier=name
         )
@@ -202,28 +188,20 @@ class AnswerKeeper:
     def keep_decision(
         self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
     ) -> None:
-        """Keep an answer to a typed question, once, as `keep` does.
-
-        Parameters
-        ----------
-        answer, options
-            The answer, and how it was read.
-        block
-            The fields that a calibrator added.
-        place
-            The file and line that the state is read from.
-        state
-            The state that the question is about.
-        """
+        """Keep an answer to a question about a state, once, as `keep` does; `block` is what a calibrator added."""
         from semtoken.decisions.decision_records import AskedQuestion
         from semtoken.decisions.questions import as_text
 
         fingerprint = AskedQuestion(answer.question, options).fingerprint
         text = f"{answer.question.instructions}\n\n{as_text(state)}"
-        told = f"{place}\n{text}\n{fingerprint}\n{answer.probabilities}\n{block.get('promise')}"
-        name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = _identifier(place, text, fingerprint, answer.probabilities, block.get("promise"))
         signature = f"decision:{fingerprint[:16]}"
         self._writer.put(self._recording.decision(answer, signature, block, question=text, identifier=name))
+
+
+def _identifier(*told: object) -> str:
+    """The same for the same answer, whenever it is kept."""
+    return hashlib.sha256("\n".join(map(str, told)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -141,19 +141,9 @@ def output_folder(help: str) -> Any:
 
 
 def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:
-    """The methods of one pass that `--methods` names.
+    """The methods of one pass that `--methods` names; `InvalidInput` for one that is none of these.
 
-    Parameters
-    ----------
-    given
-        Names, separated by commas, or "all".
-    of_replies
-        Whether "all" stands only for those methods that need the best tokens of each step alone, as replies list them.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such method, or it needs more than one pass.
+    Of replies "all" stands only for methods that need the best tokens of each step alone, as replies list them.
     """
     from semtoken.observers.method_scores import FROM_BEST, methods_reading, one_pass_methods, require_one_pass
 

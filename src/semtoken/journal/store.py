@@ -190,9 +190,7 @@ class Journal:
         with self.engine.begin() as connection:
             connection.execute(insert(entries).on_conflict_do_nothing(index_elements=["id"]), known)
 
-    def entries(
-        self, *conditions: Any, newest_first: bool = False, limit: int | None = None, columns: Sequence[str] = ()
-    ) -> Iterator[Row]:
+    def entries(self, *conditions: Any, newest_first: bool = False, limit: int | None = None) -> Iterator[Row]:
         """Read entries in the order in which they were written, a few thousand at a time.
 
         Parameters
@@ -201,12 +199,9 @@ class Journal:
             Conditions of SQLAlchemy's on the columns of `semtoken.journal.database.entries`; all must hold.
         newest_first, limit
             The order, and how many entries to read.
-        columns
-            Columns to read besides `n`; all if none is named.
         """
-        wanted = [entries.c.n, *(entries.c[name] for name in columns)] if columns else list(entries.c)
-        names = [column.name for column in wanted]
-        for page in self.pages(wanted, *conditions, newest_first=newest_first, limit=limit):
+        names = [column.name for column in entries.c]
+        for page in self.pages(list(entries.c), *conditions, newest_first=newest_first, limit=limit):
             for row in page:
                 yield dict(zip(names, row, strict=True))
 

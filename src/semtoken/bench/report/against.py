@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
+from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL
 from semtoken.bench.report.cell_figures import CellFigures, settings_of
 from semtoken.bench.report.comparison import NOT_RUN, shown
 from semtoken.bench.report.figure_list import PAPER_TABLES, Figure
@@ -54,8 +55,6 @@ SETTINGS = {"preset": "paper", "function_words": "paper"}
 """Settings of a run under which STC is the paper's."""
 DECODING = {"max_new_tokens": 256, "n_samples": 5, "temperature": 0.5}
 """The paper's answers and samples."""
-JUDGE = "gpt-4.1-2025-04-14"
-"""The language model that judged the paper's answers."""
 
 Key: TypeAlias = tuple[str, str, str, str, str]
 """Table, data set, setting (see `plain`), model, metric."""
@@ -75,25 +74,14 @@ def plain(setting: str) -> str:
     return "".join(c for c in setting.casefold() if c.isalnum())
 
 
-@dataclass(frozen=True)
-class PublishedFigure:
-    """A figure that the paper published, and the setting under which the paper lists it."""
-
-    setting: str
-    """The name of the setting as the paper writes it; see `plain`."""
-    value: float
-
-
 @cache
-def published() -> Mapping[Key, PublishedFigure]:
+def published() -> Mapping[Key, Figure]:
     """All figures that the paper published, by table, data set, setting, model and metric."""
     source = files("semtoken.bench.report") / "paper_figures.csv"
-    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines())
+    rows = csv.reader(source.read_text(encoding="utf-8").splitlines()[1:])
     return {
-        (row["table"], row["dataset"], plain(row["setting"]), row["model"], row["metric"]): PublishedFigure(
-            row["setting"], float(row["value"])
-        )
-        for row in rows
+        (table, dataset, plain(setting), model, metric): Figure(table, dataset, setting, model, metric, float(value))
+        for table, dataset, setting, model, metric, value in rows
     }
 
 
@@ -302,8 +290,9 @@ def _differences(results: RunResults, judge: str, cells: Sequence[CellFigures], 
         for name, value, given in _settings_unlike_the_papers(results.settings)
     )
     choices = [one for one in results.settings.get("judges", ()) if isinstance(one, Mapping)]
-    if not any(one.get("model") == JUDGE and judge in (one.get("name"), one.get("kind")) for one in choices):
-        yield f"Correctness is by the judge {judge}; the paper's is {JUDGE}."
+    own = [one for one in choices if judge in (one.get("name"), one.get("kind"))]
+    if not any(one.get("model") == DEFAULT_JUDGE_MODEL for one in own):
+        yield f"Correctness is by the judge {judge}; the paper's is {DEFAULT_JUDGE_MODEL}."
     yield "Seconds and percentages are of this machine; the paper's were taken on 8 A100 GPUs with 40 GB."
 
 
