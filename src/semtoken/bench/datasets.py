@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -113,7 +113,6 @@ def read_dataset(
     label: str | None = None,
     limit: int | None = None,
     seed: int = 0,
-    first: bool = False,
 ) -> Dataset:
     """Read a question set, by name or from a file, with the prompts that it is asked with.
 
@@ -133,8 +132,6 @@ def read_dataset(
         How many questions to take; they stay in the order of the set. None: all.
     seed
         The seed of the random choice of questions.
-    first
-        Whether to take the first `limit` questions instead of a random choice.
 
     Raises
     ------
@@ -144,8 +141,11 @@ def read_dataset(
     if limit is not None and limit < 1:
         raise InvalidInput(f"limit must be positive, got {limit}.")
     dataset = _whole(name, path)
-    part = _part(dataset.questions, limit, seed, first=first)
-    return replace(dataset, label=label or dataset.label, questions=part, format=format or dataset.format)
+    questions = dataset.questions
+    if limit is not None and limit < len(questions):
+        chosen = np.random.default_rng(seed).choice(len(questions), size=limit, replace=False)
+        questions = tuple(questions[i] for i in sorted(chosen.tolist()))
+    return replace(dataset, label=label or dataset.label, questions=questions, format=format or dataset.format)
 
 
 def _whole(name: str | Path, path: str | Path | None) -> Dataset:
@@ -167,15 +167,6 @@ def _whole(name: str | Path, path: str | Path | None) -> Dataset:
 
 def _stem(file: Path) -> str:
     return file.name.removesuffix(".gz").rpartition(".")[0] or file.name
-
-
-def _part(questions: Sequence[Question], limit: int | None, seed: int, *, first: bool) -> tuple[Question, ...]:
-    if limit is None or limit >= len(questions):
-        return tuple(questions)
-    if first:
-        return tuple(questions[:limit])
-    chosen = np.random.default_rng(seed).choice(len(questions), size=limit, replace=False)
-    return tuple(questions[i] for i in sorted(chosen.tolist()))
 
 
 def _known_dataset(known: KnownSet, path: str | Path | None) -> Dataset:

@@ -60,8 +60,8 @@ def _with_columns(cell: Cell, names: Sequence[str], rows: Sequence[tuple[str, Ma
     }
     if missing := [one for one in cell.question_ids if one not in own]:
         raise InvalidInput(
-            f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.model} on "
-            f"{cell.dataset}; the first is {missing[0]!r}."
+            f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.title}; the "
+            f"first is {missing[0]!r}."
         )
     found = {name: np.array([_number(*own[one], name) for one in cell.question_ids]) for name in names}
     seconds = dict.fromkeys(names, math.nan)
@@ -121,7 +121,7 @@ def _why_no_states(results: RunResults) -> str:
 
 def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     """A cell with the column, if its labels are enough, and what came of them."""
-    title = f"{cell.model} on {cell.dataset}: `{LEARNED}`"
+    title = f"{cell.title}: `{LEARNED}`"
     names = [name for name in NUMBERS if name in cell.uncertainty]
     states = cell.states if HEADLINE in names else None
     if states is not None:

@@ -79,7 +79,7 @@ class RunResults:
     """What a reader of the tables must know: missing verdicts, incomplete cells."""
 
     def __repr__(self) -> str:
-        cells = ", ".join(f"{cell.model} on {cell.dataset}" for cell in self.cells)
+        cells = ", ".join(cell.title for cell in self.cells)
         return f"RunResults({str(self.path)!r}: {cells or 'no complete cell'})"
 
 

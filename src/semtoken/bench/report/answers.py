@@ -61,7 +61,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
             calibrator.fingerprint.require_same(known)
         except CalibratorMismatch as error:
             problem = error
-            refused.append(f"{cell.model} on {cell.dataset}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
+            refused.append(f"{cell.title}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
             continue
         applied = CalibratorInUse(calibrator, known)
         found.append(CellCalibrator(cell.model, cell.dataset, applied, _lines(cell, judge, applied)))
@@ -94,7 +94,7 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
             "figures do not show that the promise holds. Check it on other questions."
         )
     lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
-    return tuple(f"{cell.model} on {cell.dataset}: {line}" for line in lines)
+    return tuple(f"{cell.title}: {line}" for line in lines)
 
 
 def promise_of(found: Sequence[CellCalibrator]) -> str:
@@ -115,11 +115,9 @@ TITLES: dict[Kind, str] = {
 
 
 @dataclass(frozen=True)
-class ExtremeAnswer:
+class ExtremeAnswer(OfCell):
     """One of the answers on which the uncertainty and the judge disagree most."""
 
-    model: str
-    dataset: str
     kind: Kind
     id: str
     question: str
@@ -191,13 +189,9 @@ def answer_tables(found: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
     tables = []
     for kind, title in TITLES.items():
         own = [one for one in found if one.kind == kind]
-        places = dict.fromkeys((one.model, one.dataset) for one in own)
         groups = tuple(
-            Group(
-                f"{model} on {dataset}",
-                tuple(_row(one, decided=decided) for one in own if (one.model, one.dataset) == (model, dataset)),
-            )
-            for model, dataset in places
+            Group(place, tuple(_row(one, decided=decided) for one in own if one.title == place))
+            for place in dict.fromkeys(one.title for one in own)
         )
         if groups:
             header = ("Question", "Answer", "Uncertainty", "Chance", *(("Decision",) if decided else ()))

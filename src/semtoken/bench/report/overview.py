@@ -298,7 +298,7 @@ def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> I
     for cell in results.cells:
         if (cell.model, cell.dataset) not in measured:
             reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
-            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
+            yield f"{cell.title} is left out: {reason}."
     everything = dict.fromkeys(name for cell in cells for name in cell.methods)
     wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
     for found in cells:
