@@ -9,17 +9,18 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from semtoken.bench.settings import RunSettings
+from semtoken.clustering.memory import physical_memory
 from semtoken.clusters.tables import origin_of
 from semtoken.errors import ModelError
 from semtoken.models.sources import resolve
+from semtoken.support.installation import installed_version
 
 _BLOCK = 1 << 22
 
@@ -90,38 +91,27 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def session(settings: RunSettings, command: Sequence[str], directory: Path) -> dict[str, Any]:
+def session(settings: RunSettings, directory: Path) -> dict[str, Any]:
     """The facts of a run that begins now: time, settings, command, versions and hardware.
 
     Parameters
     ----------
     settings
         The settings of the run, of which only the seeds are taken.
-    command
-        The command line.
     directory
         The folder of the settings file, whose git state is recorded.
     """
+    versions = {name: found for name in PACKAGES if (found := installed_version(name)) is not None}
     return {
         "started": now(),
         "finished": None,
         "status": "running",
-        "command": list(command),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "seeds": {"questions": settings.seed, "samples": settings.decoding.seed},
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **versions},
         "hardware": hardware(),
         "git": git_state(directory),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def hardware() -> dict[str, Any]:
@@ -132,7 +122,7 @@ def hardware() -> dict[str, Any]:
         "system": platform.platform(),
         "cpu": _processor(),
         "cores": cores,
-        "memory": _memory(),
+        "memory": physical_memory(),
         "gpus": _gpus(),
     }
 
@@ -145,13 +135,6 @@ def _processor() -> str:
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
     )
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def _gpus() -> list[Mapping[str, Any]]:
@@ -175,8 +158,3 @@ def git_state(directory: Path) -> dict[str, Any] | None:
 
     commit = ask("rev-parse", "HEAD")
     return None if commit is None else {"commit": commit, "changed": bool(ask("status", "--porcelain"))}
-
-
-def command_line() -> list[str]:
-    """The command with which this process was started, as a list of words."""
-    return [Path(sys.argv[0]).name, *sys.argv[1:]]

@@ -321,7 +321,7 @@ def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dic
     """Facts about this session, in the manifest from the beginning and again at the end; former sessions stay."""
     path = run / MANIFEST
     former = _former_sessions(path)
-    facts = manifest.session(settings, manifest.command_line(), directory)
+    facts = manifest.session(settings, directory)
     write_json(path, facts | {"sessions": [*former, facts]})
     try:
         yield facts

@@ -235,7 +235,7 @@ def _answered(
     from semtoken.calibration.apply import origin_of
     from semtoken.calibration.labels import read_answers
     from semtoken.cli.score import batch_scorer
-    from semtoken.files.safe_files import dump_json, replacing_file
+    from semtoken.files.record_files import write_records
     from semtoken.score_file import ScoringJob
 
     if scored := [answer for answer in answers if answer.log_score is not None]:
@@ -245,10 +245,13 @@ def _answered(
     if unasked := [answer for answer in answers if not answer.question]:
         raise InvalidInput(f"{unasked[0].where}: 'question' or 'log_score' is needed.")
     asked = output / "questions.jsonl"
-    with replacing_file(asked) as file:
-        for i, answer in enumerate(answers):
-            record = {"id": answer.record.get("id", i), "question": answer.question, "answers": list(answer.references)}
-            file.write(dump_json(record) + b"\n")
+    write_records(
+        asked,
+        (
+            {"id": answer.record.get("id", i), "question": answer.question, "answers": list(answer.references)}
+            for i, answer in enumerate(answers)
+        ),
+    )
     states = learn and choice.backend == "transformers"
     job = ScoringJob(
         source=asked,

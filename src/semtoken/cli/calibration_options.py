@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken import STC
     from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.calibration.fingerprint import Fingerprint
     from semtoken.clusters import TokenClusters
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.calibrators import CalibratorSlot
@@ -61,11 +65,30 @@ def load_calibrator_for(
     """Load the calibrator that the option names, without having the model score by its learned number; None without the
     option. Raises the errors of `load_calibrator`.
     """
-    if directory is None:
-        return load_calibrator(None, None, abstain_text)
-    from semtoken.calibration.apply import CalibratorInUse
+    return load_calibrator(directory, abstain_text, lambda: (stc.scorer.clusters, stc.fingerprint(model)))
 
-    return CalibratorInUse.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
+
+def load_calibrator(
+    directory: Path | None,
+    abstain_text: str | None,
+    answering: Callable[[], tuple[TokenClusters | None, Fingerprint]],
+) -> CalibratorInUse | None:
+    """Load the calibrator that the option names, for the clusters and the origin of what answers; None without it.
+
+    Raises
+    ------
+    InvalidInput
+        `--abstain-text` without `--calibrator`.
+    ArtifactError, CalibratorMismatch
+        The calibrator cannot be read, or was fitted with other clusters.
+    """
+    if directory is not None:
+        from semtoken.calibration.apply import CalibratorInUse
+
+        return CalibratorInUse.load(directory, *answering(), abstain_text)
+    if abstain_text is not None:
+        raise InvalidInput("--abstain-text needs --calibrator DIR, which says when to abstain.")
+    return None
 
 
 def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
@@ -86,39 +109,6 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
     load, folder = partial(DecisionCalibrator.load, directory), shared_folder("decision-calibrators")
     shared = None if folder is None else SharedPlace(folder, DecisionCalibrator.load, DecisionCalibrator.save)
     return CalibratorSlot(load(), load, option=option, shared=shared)
-
-
-def load_calibrator(
-    directory: Path | None, clusters: TokenClusters | None, abstain_text: str | None = None, **known: Any
-) -> CalibratorInUse | None:
-    """Load the calibrator that the option names; None without the option.
-
-    Parameters
-    ----------
-    directory, abstain_text
-        The values of the two options.
-    clusters
-        The clusters in use; a calibrator of others is refused.
-    **known
-        Fields of `Fingerprint` of what will answer: `signature`, `scores`, `k`, `model`, `dtype`, `engine`.
-
-    Raises
-    ------
-    InvalidInput
-        `--abstain-text` without `--calibrator`.
-    ArtifactError, CalibratorMismatch
-        The calibrator cannot be read, or was fitted with other clusters.
-    """
-    from semtoken.errors import InvalidInput
-
-    if directory is None:
-        if abstain_text is not None:
-            raise InvalidInput("--abstain-text needs --calibrator DIR, which says when to abstain.")
-        return None
-    from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.calibration.fingerprint import Fingerprint
-
-    return CalibratorInUse.load(directory, clusters, Fingerprint(**known), abstain_text)
 
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:

@@ -201,6 +201,7 @@ def _application(
     server: ServerChoice,
     keeping: JournalChoice,
 ) -> Any:
+    from semtoken.calibration import Fingerprint
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.scoring.scorer import scorer_for
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
@@ -209,11 +210,13 @@ def _application(
 
     tokens = load_tokens(*named, rules)
     reader = None if reading is None else _reader(*reading, named[1], rules)
-    kind: dict[str, Any] = {"scores": "exact"} if reader else {"scores": "top-k", "k": settings.top_logprobs}
     scorer = scorer_for(tokens, rules)
+    answering = Fingerprint(signature=scorer.signature, scores="exact")
+    if reader is None:
+        answering = replace(answering, scores="top-k", k=settings.top_logprobs)
 
     def load(directory: Path | None) -> CalibratorInUse | None:
-        return load_calibrator(directory, scorer.clusters, server.abstain_text, signature=scorer.signature, **kind)
+        return load_calibrator(directory, server.abstain_text, lambda: (scorer.clusters, answering))
 
     folder = shared_folder("calibrators")
     shared = None if folder is None else SharedPlace(folder, load, CalibratorInUse.save)

@@ -15,7 +15,7 @@ DEFAULT_SHARE = 0.7
 def available() -> int:
     """Bytes that this process may still take: what the system calls available, under the control group's limit."""
     found = [value for value in (_meminfo(), _control_group()) if value is not None]
-    return min(found) if found else _physical()
+    return min(found) if found else physical_memory() or 4 * 1024**3
 
 
 def peak_rss() -> int:
@@ -81,8 +81,9 @@ def _control_group() -> int | None:
     return max(0, int(limit) - int(used) + reclaimable)
 
 
-def _physical() -> int:
+def physical_memory() -> int | None:
+    """The memory of this machine in bytes; None where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 4 * 1024**3
+        return None

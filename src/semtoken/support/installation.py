@@ -48,11 +48,12 @@ def installation_report() -> str:
         "accelerator": _accelerator(),
         "extras": ", ".join(_installed_extras()) or "none",
     }
-    versions = {name: found for name in PACKAGES if (found := _version(name)) is not None}
+    versions = {name: found for name in PACKAGES if (found := installed_version(name)) is not None}
     return "\n".join(f"{name}: {value}" for name, value in (facts | versions).items())
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """The version of a package that is installed; None for one that is not."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -69,7 +70,7 @@ def _instructions() -> str:
 
 
 def _accelerator() -> str:
-    if _version("torch") is None:
+    if installed_version("torch") is None:
         return "unknown without torch"
     import torch
 
@@ -86,6 +87,6 @@ def _installed_extras() -> list[str]:
     found = []
     for extra in about.get_all("Provides-Extra") or ():
         brought = {one.name for one in wanted if one.marker is not None and one.marker.evaluate({"extra": extra})}
-        if brought - always and all(_version(name) is not None for name in brought):
+        if brought - always and all(installed_version(name) is not None for name in brought):
             found.append(extra)
     return found
