@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from semtoken.results import ScoredResponse
     from semtoken.web.recorder import AnswerRecorder
 
-PANEL = "Journal"
 VARIABLE = "SEMTOKEN_JOURNAL"
 
 
@@ -204,6 +204,5 @@ def _identifier(*told: object) -> str:
     return hashlib.sha256("\n".join(map(str, told)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `JournalChoice`, in place of its parameter `keeping`."""
-    return option_group(JournalChoice, "keeping", PANEL)
+journal_options = partial(option_group, JournalChoice, "keeping", "Journal")
+"""Gives a command the options of `JournalChoice`, in place of its parameter `keeping`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -96,9 +96,8 @@ class ServerChoice:
         return events
 
 
-def server_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `ServerChoice`, in place of its parameter `server`."""
-    return option_group(ServerChoice, "server", **defaults)
+server_options = partial(option_group, ServerChoice, "server")
+"""Gives a command the options of `ServerChoice`, in place of its parameter `server`; see `option_group`."""
 
 
 def gate_from_environment() -> Gate:

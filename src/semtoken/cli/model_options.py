@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +29,6 @@ from semtoken.support.extras import quiet_libraries
 if TYPE_CHECKING:
     from semtoken import STC
 
-PANEL = "Model"
 
 ModelOption = Annotated[
     str,
@@ -143,12 +142,5 @@ class ModelChoice:
                 raise ModelError(f"The model '{self.model}' cannot be loaded: {one_line_of(error)}") from error
 
 
-def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `ModelChoice`, in place of its parameter `choice`.
-
-    Parameters
-    ----------
-    **defaults
-        Defaults of this command that differ from those of `ModelChoice`.
-    """
-    return option_group(ModelChoice, "choice", PANEL, **defaults)
+model_options = partial(option_group, ModelChoice, "choice", "Model")
+"""Gives a command the options of `ModelChoice`, in place of its parameter `choice`; see `option_group`."""

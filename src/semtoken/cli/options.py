@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
@@ -188,7 +188,7 @@ def option_group(
         for parameter in own.values():
             parameters += options if parameter.name == name else [parameter]
 
-        @functools.wraps(command)
+        @wraps(command)
         def expanded(**given: Any) -> None:
             chosen = group(**{option.name: given.pop(option.name) for option in options})
             command(**given, **{name: chosen})
@@ -253,6 +253,5 @@ class ExecutorChoice:
         return RayExecutor(workers=self.ray_workers, gpus_per_worker=self.ray_gpus, address=self.ray_address)
 
 
-def executor_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `ExecutorChoice`, in place of its parameter `spread`."""
-    return option_group(ExecutorChoice, "spread", "Many workers", **defaults)
+executor_options = partial(option_group, ExecutorChoice, "spread", "Many workers")
+"""Gives a command the options of `ExecutorChoice`, in place of its parameter `spread`."""
