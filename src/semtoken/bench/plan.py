@@ -221,7 +221,9 @@ class _Steps:
         wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}
         greedy = steps["greedy"]
-        for step in (*self._clustered(greedy, model, clusterings), *self._watched(greedy), *self._others(steps)):
+        watched = [self._step(one.name, "watched", {"statistic": one.name}, [greedy]) for one in watch_steps()]
+        # each statistic has a key of its own, so that an old run gains one by running on
+        for step in (*self._clustered(greedy, model, clusterings), *watched, *self._others(steps)):
             if step.name in wanted or step.subject:
                 steps[step.name] = step
         for name in self.settings.methods:
@@ -263,10 +265,6 @@ class _Steps:
     def _rules(self) -> dict[str, Any]:
         rules = ScoringRules(self.settings.preset, self.settings.function_words)
         return {"preset": rules.preset, "function_words": rules.function_words}
-
-    def _watched(self, greedy: PlannedStep) -> list[PlannedStep]:
-        """Statistics of the answering model. Each has a key of its own, so that an old run gains one by running on."""
-        return [self._step(step.name, "watched", {"statistic": step.name}, [greedy]) for step in watch_steps()]
 
     def _clustered(
         self, greedy: PlannedStep, model: ModelSettings, clusterings: Sequence[PlannedClustering]

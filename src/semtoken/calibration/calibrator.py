@@ -534,14 +534,10 @@ def from_bytes(data: bytes) -> Calibrator:
             f"Its format version is {values.get('format_version')!r}; this release reads version {FORMAT_VERSION}. Use "
             "the release that wrote it, or calibrate again."
         )
-    if not _unchanged(values, data):
+    rest = {name: value for name, value in values.items() if name != "sha256"}
+    if values.get("sha256") != _digest(rest) or _dumped(values) != data:
         raise ArtifactError("It was changed after it was written: its checksum does not match. Copy the file again.")
     return _calibrator(values)
-
-
-def _unchanged(values: Mapping[str, Any], data: bytes) -> bool:
-    rest = {name: value for name, value in values.items() if name != "sha256"}
-    return values.get("sha256") == _digest(rest) and _dumped(values) == data
 
 
 def _calibrator(values: Mapping[str, Any]) -> Calibrator:

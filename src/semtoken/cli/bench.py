@@ -382,14 +382,11 @@ def _show_tasks(results: dict[str, Any], figures: list[TaskFigures]) -> None:
         f = one.figures
         metric = one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
         out.print(untrusted(f"{one.task}: {f['n']:,.0f} answers, {metric} {one.accuracy:.3f}", style="bold"))
+        told = f", {f['chance_ece']:.3f} of the chance" if "chance_ece" in f else ""
         out.print(f"  AUROC (95 %)            {_interval(f, 'auroc')}", soft_wrap=True)
         out.print(f"  PRR (95 %)              {_interval(f, 'prr')}", soft_wrap=True)
         out.print(f"  wrong, the surer half   {f['risk_at_50']:.3f}, all {f['risk_at_100']:.3f}", soft_wrap=True)
-        out.print(f"  calibration error       {f['ece']:.3f} of 1 - uncertainty{_of_chance(f)}", soft_wrap=True)
-
-
-def _of_chance(figures: Mapping[str, float]) -> str:
-    return f", {figures['chance_ece']:.3f} of the chance" if "chance_ece" in figures else ""
+        out.print(f"  calibration error       {f['ece']:.3f} of 1 - uncertainty{told}", soft_wrap=True)
 
 
 def _interval(figures: Mapping[str, float], name: str) -> str:

@@ -107,7 +107,8 @@ def run(
     settings = DecisionSettings.beside(questions)
     if endpoint is not None or not _is_typed(ctx, "model"):  # a model that is named is asked itself
         endpoint, name = _server(settings, endpoint, name)
-    calibrator = calibrator or _existing(settings.calibrator)
+    if calibrator is None and settings.calibrator is not None and settings.calibrator.exists():
+        calibrator = settings.calibrator
     options = ReadingOptions(reading, orders or None)
     asked = read_questions(questions)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
@@ -161,10 +162,6 @@ def _server(settings: DecisionSettings, endpoint: str | None, name: str | None) 
 def _is_typed(ctx: typer.Context, option: str) -> bool:
     source = ctx.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def _existing(folder: Path | None) -> Path | None:
-    return folder if folder is not None and folder.exists() else None
 
 
 def _questions(path: Path | None, settings: DecisionSettings) -> dict[str, Question] | None:

@@ -238,7 +238,8 @@ def upgrade(engine: sa.Engine) -> None:
         A later release made them.
     """
     with engine.connect() as connection:
-        found = _version(connection)
+        known = sa.inspect(connection).has_table("alembic_version")
+        found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() if known else None
     if found == NEWEST:
         return
     from filelock import FileLock
@@ -276,9 +277,3 @@ def migrate(engine: sa.Engine, version: str = "head") -> None:
             raise JournalError(
                 f"A later release of semtoken made the journal {without_password(engine.url)}. Use that release."
             ) from error
-
-
-def _version(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()

@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -48,7 +48,8 @@ def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> 
         The database is away or full. Those that were written are left out at the next attempt.
     """
     n = 0
-    for rows in _together(lines_of(file)):
+    lines = lines_of(file)
+    while rows := list(islice(lines, TOGETHER)):
         try:
             journal.add(rows)
             n += len(rows)
@@ -69,11 +70,6 @@ def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[
         refused(cause(error))
         return 0
     return 1
-
-
-def _together(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while some := list(islice(rows, TOGETHER)):
-        yield some
 
 
 class WriterProcess:

@@ -57,7 +57,10 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
                 Entry(share(cell.counts.accuracy), f"{cell.counts.correct:,} right"),
                 *texts(amount(cell.greedy_seconds)),
                 Entry(ranked[0].title, metric(ranked[0].quality["auroc"].estimate.value)) if ranked else Entry(MISSING),
-                *(_area(cell, name) for name in named),
+                *(
+                    estimate_entry(cell.methods[name].quality["auroc"].estimate) if name in cell.methods else NOT_RUN
+                    for name in named
+                ),
                 Entry(f"{place} of {len(ranked)}" if place else MISSING),
                 Entry(amount(own.percent)) if own else NOT_RUN,
             )
@@ -75,10 +78,6 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
         f"{spoken(about)} by AUROC.{f' {HEADLINE_SAID}' if about == HEADLINE else ''}",
         left=2,
     )
-
-
-def _area(cell: CellFigures, name: str) -> Entry:
-    return estimate_entry(cell.methods[name].quality["auroc"].estimate) if name in cell.methods else NOT_RUN
 
 
 def properties(cells: Sequence[CellFigures]) -> Table:
