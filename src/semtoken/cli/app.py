@@ -40,10 +40,10 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
-        command = ctx.invoked_subcommand
         try:
             return super().invoke(ctx)
         except (SemtokenError, ModuleNotFoundError, OSError) as error:
+            command = ctx.invoked_subcommand
             if (message := _message(error, command)) is None:
                 raise
             tell(f"Error: {message}", style="red")
