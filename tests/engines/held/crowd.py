@@ -40,7 +40,7 @@ from tests.engines.servers import running
 
 WITHHELD = "I do not know."
 ADDED = ',"semtoken":'
-TIMEOUT = aiohttp.ClientTimeout(total=1200)
+TIMEOUT = aiohttp.ClientTimeout(total=3600)
 BASE: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "logprobs": True, "top_logprobs": 20}
 
 
@@ -137,6 +137,7 @@ async def crowd(engine: str, folder: Path, clients: int, model: str, reader: STC
     relay, journal = Relay(engine), folder / "journal.db"
     async with relay.running() as url, aiohttp.ClientSession(timeout=TIMEOUT, connector=_connector()) as session:
         command = ["-c", "from semtoken.cli import main; main()", "proxy", "--upstream", url]
+        command += ["--read-timeout", str(TIMEOUT.total)]  # `transformers serve` answers one after the other
         command += [] if reader is None else ["--tokenizer", model, "--read-with", model]
         with running([*command, "--journal", f"sqlite:///{journal}"], folder / "proxy.log") as proxy:
             found = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(clients)))
@@ -204,7 +205,7 @@ def main(
     engine: Annotated[str, typer.Argument(help=f"One of {', '.join(ENGINES)}.")],
     model: Annotated[Path, typer.Option(help="What the engine serves.")],
     program: Annotated[Path | None, typer.Option(help="What starts the engine.")] = None,
-    clients: Annotated[int, typer.Option(help="How many ask at once.")] = 200,
+    clients: Annotated[int, typer.Option(min=60, help="How many ask at once.")] = 200,
 ) -> None:
     """Ask an engine through the proxy many times at once and print what held."""
     with tempfile.TemporaryDirectory() as name:
