@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from semtoken.web.doctor.diagnosis import (
     recognise,
     verdicts,
 )
-from semtoken.web.doctor.numbers import Numbers, judge
+from semtoken.web.doctor.numbers import TOO_FEW, Numbers, judge
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
@@ -97,15 +97,24 @@ def count_to_ask(page: Page) -> int:
 
 
 def look_at_numbers(asker: Asker, top: int, shape: type[Shape]) -> tuple[Numbers, ProbeReply]:
-    """Ask the same at temperatures 1 and 0.5 and compare what came; also returns the first reply."""
-    one, half = (
-        asker.ask(shape, ProbeQuestion(MANY_TOKENS_PROMPT, 8, top, temperature, {"seed": 1}))
-        for temperature in (1.0, 0.5)
-    )
+    """Ask the same at temperatures 1 and 0.5 and compare what came; also returns the first reply.
+
+    Where nothing can be compared, as where an item stands for a character of several tokens, a plain question decides.
+    """
+    one, half = _at_two_temperatures(asker, top, shape, MANY_TOKENS_PROMPT)
     found = replace(judge(one.steps, half.steps), problem=one.problem or half.problem)
+    if found.reason == TOO_FEW:
+        plain = judge(*(reply.steps for reply in _at_two_temperatures(asker, top, shape, TRIAL_PROMPTS[0])))
+        found = replace(found, distribution=plain.distribution, reason=plain.reason, apart=plain.apart)
     if not asker.takes_temperature:
         found = replace(found, distribution="unknown", reason="the server takes no temperature")
     return found, one
+
+
+def _at_two_temperatures(asker: Asker, top: int, shape: type[Shape], prompt: str) -> Iterator[ProbeReply]:
+    """The replies to a prompt at temperatures 1 and 0.5."""
+    for temperature in (1.0, 0.5):
+        yield asker.ask(shape, ProbeQuestion(prompt, 8, top, temperature, {"seed": 1}))
 
 
 def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
@@ -199,9 +208,9 @@ def examine(
     timeout
         Seconds that the server may be silent.
     quick
-        Whether to send two requests alone, for 20 log-probabilities a token (5, where 20 are refused) at temperatures
-        1 and 0.5, to the first of the endpoints that answers: they tell what the numbers are, not how many there may
-        be.
+        Whether to send two requests alone (four where these tell nothing), for 20 log-probabilities a token (5, where
+        20 are refused) at temperatures 1 and 0.5, to the first of the endpoints that answers: they tell what the
+        numbers are, not how many there may be.
     progress
         Called with what is being looked at.
 

@@ -16,6 +16,8 @@ SENTINELS = -1000.0  # -9999 and the like are no log-probabilities
 SAME = 0.02  # log-probabilities of two runs of one server differ by less
 ABOVE_ONE = 1.001  # what the probabilities of a list may sum to
 
+TOO_FEW = "too few alternatives to compare"
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -113,7 +115,7 @@ def compare_temperatures(at_1: dict[Name, float], at_half: dict[Name, float]) ->
     """
     shared = sorted(set(at_1) & set(at_half), key=lambda name: -at_1[name])
     if len(shared) < 2:
-        return "unknown", "too few alternatives to compare"
+        return "unknown", TOO_FEW
     if all(abs(at_1[name] - at_half[name]) < SAME for name in shared):
         return "raw", "equal at temperatures 1 and 0.5"
     pairs = list(combinations(shared, 2))
