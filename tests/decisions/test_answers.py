@@ -76,6 +76,10 @@ def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None
     assert answer.allowed_mass == pytest.approx(0.2) and answer.order_spread == pytest.approx(0.5)
     assert answer.bounds is not None
     assert answer.bounds[0] == pytest.approx((0.75 / 2, (0.75 + 1) / 2))
+    none = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.0, 0.0], high=[[0.3, 0.1], [0.0, 0.06]]))
+    assert none.bounds is not None  # yes has nothing in the other order, and no may have nothing or all of it
+    assert none.bounds[0] == pytest.approx((0.75 / 2, 0.75 / 2))
+    assert none.bounds[1] == pytest.approx((0.25 / 2, (0.25 + 1) / 2))
     over = answer_from_masses(Predicate("?"), masses([0.9, 0.3]))  # rounding of a server's numbers
     assert over.allowed_mass == 1.0 and over.probabilities == pytest.approx((0.75, 0.25))
 

@@ -164,6 +164,15 @@ class TestByHand:
         assert low == pytest.approx([0.9 * 0.7, 0.9 * 0.2])
         assert high == pytest.approx([0.9 * 0.8 + 0.1, 0.9 * (0.2 + 0.1) + 0.1])
 
+    def test_where_the_lists_end_options_that_begin_alike_may_each_have_all_of_it(self) -> None:
+        low, high = masses_from_top_tokens(
+            ["New York", "New Delhi", "Rome"], [step((" New", 0.8), (" Rome", 0.1))], exact=False
+        )
+        assert low == pytest.approx([0, 0, 0.1])
+        assert high == pytest.approx([0.8 + 0.1, 0.8 + 0.1, 0.2])
+        low, high = masses_from_top_tokens(["York", "York City"], [step(("York", 0.9))], exact=False)
+        assert low == pytest.approx([0, 0]) and high == pytest.approx([1, 1])
+
     def test_a_piece_without_a_spelling_may_be_any_option(self) -> None:
         pieces = TopStep(
             TopToken(math.log(0.5), text="A"), [TopToken(math.log(0.5), text="A"), TopToken(math.log(0.4), id=7)]
