@@ -18,7 +18,7 @@ from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.decisions.remote import AskedText, asked_texts
-from semtoken.decisions.top_tokens import masses_from_top_tokens
+from semtoken.decisions.top_tokens import masses_from_top_tokens, tokens_to_read
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInput, InvalidLogits
@@ -228,3 +228,24 @@ def test_an_option_listed_without_a_number_may_have_all_that_is_left() -> None:
     assert low == pytest.approx([0.2, 0.0])
     assert high[0] == pytest.approx(0.2)
     assert 0.75 <= high[1] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "listed", "same"),
+    [(-1.0, -1.000009, True), (-1.0, -1.000012, False), (-1e-7, -1e-6, True), (-1e-7, -1.2e-6, False)],
+)
+def test_the_chosen_token_is_in_the_list_where_its_number_is_within_rounding(
+    own: float, listed: float, same: bool
+) -> None:
+    """By a hundred-thousandth of it, or a millionth; else they are two tokens of one name."""
+    one = TopStep(TopToken(own, text="A"), [TopToken(listed, text="A")])
+    if own > -0.1 and not same:
+        with pytest.raises(InvalidLogits, match="add up to 2"):
+            masses_from_top_tokens(["A", "B"], [one], exact=True)
+    else:
+        _, high = masses_from_top_tokens(["A", "B"], [one], exact=True)
+        assert high[0] == pytest.approx(min(1.0, math.exp(own) * (1 if same else 2)), rel=1e-4)
+
+
+def test_as_many_tokens_are_read_as_the_longest_option_may_have() -> None:
+    assert tokens_to_read(["a", "abc", "ab"], 16) == 3 and tokens_to_read(["a", "abc"], 2) == 2
