@@ -258,7 +258,11 @@ def test_orders_are_averaged_and_their_spread_told() -> None:
 def test_orders_of_each_kind() -> None:
     assert orders_of(Predicate("?"), None) == ((0, 1), (1, 0))
     assert orders_of(Score("?", ["a", "b", "c"]), 7) == ((0, 1, 2), (2, 1, 0))
+    assert orders_of(Score("?", ["a", "b"]), None) == ((0, 1), (1, 0)) and orders_of(Score("?", ["a", "b"]), 1) == (
+        (0, 1),
+    )
     assert orders_of(Score("?", ["a"]), None) == ((0,),)
+    assert orders_of(Choice("?", list("abcde")), 2) == ((0, 1, 2, 3, 4), (2, 3, 4, 0, 1))
     assert len(orders_of(Choice("?", list("abcdefg")), 3)) == 3
     for order in orders_of(Choice("?", list("abcdefg")), None):
         assert sorted(order) == list(range(7))

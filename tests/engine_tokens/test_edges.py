@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from typing import Literal
 
 import pytest
 
@@ -12,6 +13,7 @@ from semtoken.decisions.top_tokens import masses_from_top_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import check_number
 from semtoken.errors import InvalidLogits
+from semtoken.scoring import ScoringRules
 from tests.scoring.test_scoring import small_kind
 
 KIND = small_kind("byte-level")
@@ -64,3 +66,13 @@ def test_nor_may_a_list_behind_a_question(total: float, refused: bool) -> None:
 def test_other_tokens_of_one_percent_are_listed(by: str) -> None:
     [token] = scored(step(0.9, 0.0101, 0.0099), by=by).tokens
     assert [one.text.encode() for one in token.alternatives] == [PIECES[PLAIN[1]]]
+
+
+@pytest.mark.parametrize("equality", ["exact", "surface"])
+@pytest.mark.parametrize("text", ["Oslo", None])
+def test_other_tokens_keep_their_ids_whether_named_or_not(
+    equality: Literal["exact", "surface"], text: str | None
+) -> None:
+    own, other = TopToken(math.log(0.6), 5, "Rome"), TopToken(math.log(0.3), 7, text)
+    [token] = score_top_logprobs([TopStep(own, [own, other])], None, ScoringRules(equality=equality)).tokens
+    assert (token.id, [(one.id, one.probability) for one in token.alternatives]) == (5, [(7, pytest.approx(0.3))])
