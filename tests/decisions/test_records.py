@@ -1,0 +1,137 @@
+"""What lines of answers and files of settings may hold, at the ends of each range; and what a calibrator counts."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.decisions import Choice, Predicate, Score
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.decision_records import DecisionRecord, records_of
+from semtoken.decisions.settings import DecisionSettings
+from semtoken.decisions.wire import systemone
+from semtoken.decisions.wire.extension import answers_in
+from semtoken.errors import InvalidInput
+from tests.decisions.test_calibrating import world
+
+
+def line(probabilities: list[float], label: str | None = None, **fields: Any) -> dict[str, Any]:
+    answer = {"question": "f", "kind": "choice", "options": ["a", "b"], "probabilities": probabilities, **fields}
+    return {"state": "s", "answers": {"q": answer}, "labels": {"q": label}}
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "taken"),
+    [
+        ([0.0, 1.0], True),
+        ([1.0, 0.0], True),
+        ([0.0, 0.0], False),
+        ([1.001, 0.0], False),
+        ([-0.001, 1.0], False),
+        ([1.0], False),
+    ],
+)
+def test_probabilities_of_a_line_are_from_0_to_1(probabilities: list[float], taken: bool) -> None:
+    with nullcontext() if taken else pytest.raises(ValueError, match="are none, or not as many"):
+        [record] = records_of(line(probabilities))
+        assert record.probabilities == tuple(probabilities) and record.log_score == 0.0
+
+
+@pytest.mark.parametrize(
+    ("first", "taken"),
+    [((0.0, 1.0), True), ((0.4, 0.4), True), ((0.5, 0.4), False), ((-0.1, 0.4), False), ((0.4, 1.1), False)],
+)
+def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool) -> None:
+    bounds = [list(first), [0.0, 0.6]]
+    with nullcontext() if taken else pytest.raises(ValueError, match="no intervals"):
+        [record] = records_of(line([0.4, 0.6], bounds=bounds))
+        assert record.bounds == (first, (0.0, 0.6))
+    with pytest.raises(ValueError, match="no intervals"):
+        list(records_of(line([0.4, 0.6], bounds=bounds[:1])))
+
+
+def test_bounds_and_shares_of_a_server_that_are_points_or_ends_count() -> None:
+    for own, spread, bounds in ((0, 1, [[0.7, 0.7], [0, 1]]), (1.0, 0.0, [[0.0, 1.0], [0.3, 0.3]])):
+        block = {"allowed_mass": own, "order_spread": spread, "bounds": bounds}
+        given = {"answers": {"q": {"probabilities": {"a": 0.7, "b": 0.3}, "semtoken": block}}}
+        [found] = answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
+        assert (found.allowed_mass, found.order_spread) == (own, spread)
+        assert found.bounds == tuple(tuple(pair) for pair in bounds)
+    for shares, taken in (({"a": 1.0, "b": 0.0}, True), ({"a": 1.01, "b": -0.01}, False)):
+        given = {"answers": {"q": {"probabilities": shares}}}
+        with nullcontext() if taken else pytest.raises(InvalidInput, match="sum to 1"):
+            answers_in([Choice("Which?", ["a", "b"])], [("answers", "q")], given, systemone.read_answer)
+
+
+def test_the_label_is_found_by_its_place_and_the_first_of_equals_is_the_answer() -> None:
+    for label, place, correct in (("a", 0, True), ("b", 1, False), (None, None, False)):
+        [record] = records_of(line([0.5, 0.5], label, order_spread=0.25))
+        assert (record.best, record.label, record.correct, record.order_spread) == (0, place, correct, 0.25)
+    assert [one.side for one in records_of(line([0.4, 0.6]))] == ["answer"]
+
+
+def test_what_an_answer_says_of_its_options() -> None:
+    predicate = AnsweredQuestion(Predicate("So?"), (0.25, 0.75))
+    assert (predicate.value, predicate.probability, predicate.best, predicate.confidence) == (False, 0.25, 1, 0.5)
+    choice = AnsweredQuestion(Choice("Which?", ["a", "b", "c"]), (0.25, 0.5, 0.25))
+    assert (choice.value, choice.probability, choice.confidence) == ("b", 0.5, pytest.approx(0.25))
+    score = AnsweredQuestion(Score("How?", ["a", "b", "c"]), (0.25, 0.25, 0.5))
+    assert (score.value, score.score, score.probability) == (2, 1.25, 0.5)
+    assert score.confidence == pytest.approx(max(0.0, 1 - 0.75 / (2 / 3)))  # 0.25 x 2 + 0.25 x 1 from the best
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "taken"),
+    [
+        *(
+            ("alpha", share, taken)
+            for share, taken in ((0, True), (1, True), (1.001, False), (-0.001, False), (True, False))
+        ),
+        ("limits", {"distance": 1.0, "accepted": 0.0, "undecided": False}, True),
+        ("limits", {"distance": 1.1}, False),
+        ("limits", {"undecided": 0}, False),
+        ("promise", "joint", True),
+        ("promise", "all", False),
+        ("require", ["q"], True),
+        ("require", [1], False),
+    ],
+)
+def test_settings_are_shares_names_and_switches(name: str, value: Any, taken: bool, tmp_path: Path) -> None:
+    file = tmp_path / "semtoken.yaml"
+    file.write_text(json.dumps({name: value}))
+    with nullcontext() if taken else pytest.raises(InvalidInput, match="cannot be"):
+        found = getattr(DecisionSettings.read(file), name)
+        if name == "limits":
+            assert (found.distance, found.accepted, found.undecided) == (1.0, 0.0, False)
+        else:
+            assert found == (tuple(value) if isinstance(value, list) else value)
+
+
+def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path) -> None:
+    labelled = world(400, 21)
+    made = DecisionCalibrator.fit([*labelled, *unlabelled(3)], alpha=0.2)
+    made.save(tmp_path / "made")
+    assert made.n == 400
+    for one in (made, DecisionCalibrator.load(tmp_path / "made")):
+        for (_, name), side in one.sides.items():
+            own = [record for record in labelled if record.side == name]
+            level = side.threshold.uncertainty  # type: ignore[union-attr]
+            accepted = [record for record in own if -record.log_score <= level]
+            assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
+            assert (side.n, side.asked, side.n_accepted) == (len(own), 400, len(accepted))
+            assert side.n_wrong_accepted == sum(not record.correct for record in accepted)
+    [record] = world(1, 22)
+    block = made.block(record)
+    assert block["labels"] == made.sides["f", record.side].n
+    assert block["prediction_set"]["coverage"] == pytest.approx(0.8)
+
+
+def unlabelled(n: int) -> list[DecisionRecord]:
+    return [
+        DecisionRecord("late", "f", "predicate", (True, False), (0.9, 0.1), None, state=f"new {k}") for k in range(n)
+    ]
