@@ -141,12 +141,15 @@ def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None
         DecisionJob(items, tmp_path / name, {"late": Predicate("Is it late?")}, ReadingOptions())
         for name in ("alone.jsonl", "shared.jsonl")
     )
-    alone.run(_Interrupted(None))
+    assert alone.run(_Interrupted(None)) == 7
     if size < 7:
         with pytest.raises(BackendError, match="lost"):
             shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None), most=1), size)
         assert alone.target.read_bytes().startswith(shared.target.read_bytes())
-    shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None)), size)
+    left = shared.lines_left()
+    assert 0 < left <= 7 and left == 7 - (shared.target.read_bytes().count(b"\n") if size < 7 else 0)
+    assert shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None)), size) == left
+    assert shared.lines_left() == 0
     assert shared.target.read_bytes() == alone.target.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "items.jsonl", "shared.jsonl"]
 
