@@ -104,7 +104,8 @@ class _Interrupted:
         return {name: AnsweredQuestion(one, (0.75, 0.25)) for name, one in questions.items()}
 
 
-def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [1, 17, 30, -1])
+def test_an_interrupted_run_goes_on(kept: int, tmp_path: Path) -> None:
     source = lines(tmp_path / "items.jsonl", [{"state": f"{i}"} for i in range(7)])
     whole = DecisionJob(source, tmp_path / "whole.jsonl", {"late": ASKED}, ReadingOptions())
     assert whole.run(_Interrupted(None)) == 7
@@ -112,7 +113,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         job.run(_Interrupted(3))
     with job.target.open("a") as file:
-        file.write('{"state": "3", "ans')  # killed while it wrote
+        file.write(whole.target.read_text().splitlines(keepends=True)[3][:kept])  # killed while it wrote
     assert job.lines_left() == 4
     assert job.run(_Interrupted(None)) == 4
     assert job.target.read_bytes() == whole.target.read_bytes()

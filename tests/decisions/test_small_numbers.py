@@ -156,16 +156,25 @@ def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dic
     assert exceeded(one, DecisionLimits(**limits)) == []
 
 
-@pytest.mark.parametrize("missed", range(11))
-def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(missed: int) -> None:
-    """A fit on 19 labels misses a share of Beta(2, 18): chances of k of 10 misses by their formula in factorials."""
+@pytest.mark.parametrize("alpha", [0.1, 0.25])
+@pytest.mark.parametrize("fitted", [3, 7, 19, 60])
+def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitted: int, alpha: float) -> None:
+    """A fit on n labels misses a share of Beta(a, n + 1 - a), a = alpha (n + 1): chances of k misses in gammas."""
+    a = alpha * (fitted + 1)
+    b = fitted + 1 - a
 
-    def beta(a: int, b: int) -> float:
-        return math.factorial(a - 1) * math.factorial(b - 1) / math.factorial(a + b - 1)
+    def chance(k: int, n: int) -> float:
+        logs = [math.lgamma(x) for x in (k + a, n - k + b, a + b)] + [-math.lgamma(x) for x in (n + a + b, a, b)]
+        return math.comb(n, k) * math.exp(sum(logs))
 
-    at_least = sum(math.comb(10, k) * beta(k + 2, 28 - k) / beta(2, 18) for k in range(missed, 11))
-    audit = SetAudit("q", PredictionSets(0.1, (0.2, 0.2), (0, 0), 19), Share(10 - missed, 10), 1.5)
-    assert (audit.verdict == "does not hold") == (at_least < 0.05)
+    for n in (1, 2, 5, 10, 40):
+        at_least = 1.0
+        for missed in range(n + 1):
+            for own in (0, 2):  # labels of thresholds of their own count, too
+                sets = PredictionSets(alpha, (0.2, 0.2), (own, 0), fitted - own)
+                verdict = SetAudit("q", sets, Share(n - missed, n), 1.5).verdict
+                assert (verdict == "does not hold") == (at_least < 0.05), (n, missed)
+            at_least -= chance(missed, n)
 
 
 def audited(wrong: int, of: int, alpha: float, delta: float | None) -> SideAudit:

@@ -11,6 +11,8 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.spellings import has_twice, merged_steps, steps_in_files, without_copied_list
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadStream, read_payload, score_payload
+from semtoken.payloads.formats.base import Place
+from semtoken.payloads.formats.openai_responses import OpenAIResponses
 
 WORDS = ["The", " best", " town", " is", " Oslo"]
 
@@ -208,3 +210,16 @@ def test_an_error_is_told_on_one_line_of_500_characters() -> None:
 def test_a_choice_without_the_part_that_is_asked_for_is_named_by_its_number() -> None:
     with pytest.raises(SemtokenError, match="Choice 1 has no refusal"):
         score_payload(reply(choice(index=1)), segment="refusal")
+
+
+def test_where_the_one_choice_of_a_response_stands() -> None:
+    """The block of a stream goes to the event that ends it, and text that goes on is that of choice 0."""
+    done = {"output": [], "status": "completed"}
+    assert OpenAIResponses.places({"object": "response", **done}) == [Place(0, (), ended=True)]
+    for kind in ("response.completed", "response.incomplete", "response.failed"):
+        assert OpenAIResponses.places({"type": kind, "response": done}) == [Place(0, ("response",), ended=True)]
+    assert OpenAIResponses.places({"type": "response.created", "response": done}) == []
+    for delta, goes_on in (("a", True), ("", False), (None, False)):
+        event = {"type": "response.output_text.delta", "delta": delta}
+        assert OpenAIResponses.places(event) == [Place(0, (), goes_on=goes_on)]
+    assert OpenAIResponses.places({"status": "completed"}) is None and OpenAIResponses.places([done]) is None
