@@ -22,13 +22,14 @@ import torch
 
 from semtoken.backends.base import Arrival
 from semtoken.backends.pace import Pace, has_room, is_long
-from semtoken.backends.prompts import PaddedBatch, pad
+from semtoken.backends.prompts import pad
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow, show_tokens
 from semtoken.backends.transformers.passes import (
     SharedPrefix,
     cache_of,
+    copied,
     joined_caches,
     read_prompt,
     rows_of,
@@ -163,7 +164,7 @@ class JoiningRows:
         piece = np.array([ids[one.read : one.read + most]], dtype=np.int64)
         one.read += piece.shape[1]
         mask = np.ones((1, one.read), dtype=np.int64)
-        output = self._backend.passes.rows(PaddedBatch(piece, np.ones_like(piece)), mask=mask, cache=one.cache, keep=1)
+        output = self._backend.passes.rows(piece, mask=mask, cache=one.cache)
         one.cache = cache_of(output)
         if one.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
@@ -187,7 +188,7 @@ class JoiningRows:
         self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
     ) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
         """Mask, cache and logits of short prompts."""
-        before = None if known is None else known.copied()
+        before = None if known is None else copied(known.cache)
         output = self._backend.passes.nodes(tree.ids, tree.seen, tree.positions, before, tree.last)
         columns, mask = tree.padded()
         first = rows_of(cache_of(output), columns[:1, -len(prompts[0]) :])
@@ -199,8 +200,7 @@ class JoiningRows:
         batch, last, known, cache = pad(prompts, 0, left=True), self._backend.last_prompt, 0, None
         if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
             known, cache = columns, last.begun(batch.mask[:, :columns])
-        part = PaddedBatch(batch.ids[:, known:], batch.mask[:, known:])
-        output = self._backend.passes.rows(part, mask=batch.mask, cache=cache, keep=1)
+        output = self._backend.passes.rows(batch.ids[:, known:], mask=batch.mask, cache=cache)
         self._backend.last_prompt = read_prompt(cache_of(output), prompts[0], batch.ids.shape[1])
         return batch.mask, cache_of(output), output.logits[:, -1]
 
@@ -208,7 +208,7 @@ class JoiningRows:
         """Read the last token of every answer."""
         ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
-        output = self._backend.passes.rows(PaddedBatch(ids, mask[:, -1:]), mask=mask, cache=part.cache, keep=1)
+        output = self._backend.passes.rows(ids, mask=mask, cache=part.cache)
         return _Together(part.rows, mask, cache_of(output), output.logits[:, -1], self._inside.at())
 
     def _choose(self, part: _Together) -> list[int]:

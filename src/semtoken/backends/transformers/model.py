@@ -14,7 +14,6 @@ import torch
 
 from semtoken.backends.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.backends.prompts import (
-    PaddedBatch,
     as_decodings,
     encode_prompt,
     encode_responses,
@@ -380,7 +379,7 @@ class TransformersBackend(OwnTokens):
             self._prefix = None  # two of them need not exist at one time
             batch = pad([beginning], 0, left=True)
             with torch.no_grad():
-                output = self.passes.rows(batch, mask=batch.mask, cache=None, keep=1)
+                output = self.passes.rows(batch.ids, mask=batch.mask)
             self._prefix = SharedPrefix(beginning, cache_of(output))
         return self._prefix
 
@@ -431,9 +430,9 @@ class TransformersBackend(OwnTokens):
         known = 0 if prefix is None else len(prefix.token_ids)
         batch = pad(prompts, self._padding, left=True)
         if n > 1 and batch.ids.shape[1] > known + 1:
-            part = PaddedBatch(batch.ids[:, known:-1], batch.mask[:, known:-1])
             with torch.no_grad():
-                cache = cache_of(self.passes.rows(part, mask=batch.mask[:, :-1], cache=cache, keep=1))
+                output = self.passes.rows(batch.ids[:, known:-1], mask=batch.mask[:, :-1], cache=cache)
+            cache = cache_of(output)
         if cache is None:
             return {}
         if n > 1:
@@ -561,20 +560,20 @@ class TransformersBackend(OwnTokens):
             yield self._settled(prompts[0]).whole(prompts[0], replies[0][:-1], len(replies[0]))[None]
             return
         if not self.proof.continued:
-            [ids], [reply_ids] = prompts, replies
-            yield self.passes.whole([*ids, *reply_ids[:-1]], len(reply_ids))[None]
+            [prompt_ids], [reply_ids] = prompts, replies
+            yield self.passes.whole([*prompt_ids, *reply_ids[:-1]], len(reply_ids))[None]
             return
         prompt, reply = pad(prompts, self._padding, left=True), pad(replies, self._padding, left=False)
-        output = self.passes.rows(prompt, mask=prompt.mask, cache=None, keep=1)
+        output = self.passes.rows(prompt.ids, mask=prompt.mask)
         yield output.logits[:, -1:]
         mask = prompt.mask
         width = reply.ids.shape[1] - 1  # nothing is drawn after the last token
         for first in range(0, width, chunk):
             columns = slice(first, min(first + chunk, width))
-            part = PaddedBatch(reply.ids[:, columns], np.ones_like(reply.mask[:, columns]))
-            mask = np.concatenate([mask, part.mask], axis=1)
-            output = self.passes.rows(part, mask=mask, cache=cache_of(output), keep=part.ids.shape[1])
-            yield output.logits[:, -part.ids.shape[1] :]
+            ids = reply.ids[:, columns]
+            mask = np.concatenate([mask, np.ones_like(ids)], axis=1)
+            output = self.passes.rows(ids, mask=mask, cache=cache_of(output), keep=ids.shape[1])
+            yield output.logits[:, -ids.shape[1] :]
 
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
@@ -617,7 +616,7 @@ class TransformersBackend(OwnTokens):
             logits = self.passes.whole(sequences[0], keep)[None]
         else:
             batch = pad(sequences, self._padding, left=True)
-            logits = self.passes.rows(batch, mask=batch.mask, cache=None, keep=keep).logits[:, -keep:]
+            logits = self.passes.rows(batch.ids, mask=batch.mask, keep=keep).logits[:, -keep:]
         logits = logits[..., : self.vocabulary.size]
         if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
             raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")

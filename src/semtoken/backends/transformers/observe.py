@@ -43,19 +43,14 @@ class BatchRow:
     text: AnswerText | None = None
     """The text of the answer, in which stop strings are looked for; None before the first token, or without them."""
 
-    def take(self, token: int, vocabulary: Vocabulary) -> bool:
-        """Add a token to the answer; returns whether the answer ends with it."""
-        self.token_ids.append(token)
-        if not self.stop_strings:
-            return token in self.stop_ids
-        if self.text is None:
-            self.text = AnswerText(vocabulary, self.stop_strings)
-        self.text.add(token)
-        return token in self.stop_ids or self.text.stopped
-
     def completed(self, token: int, vocabulary: Vocabulary, ended: Collection[int]) -> Completion | None:
         """Add a token; returns the completed answer if it ends with this token, else None."""
-        stopped = self.take(token, vocabulary) or self.answer in ended
+        self.token_ids.append(token)
+        stopped = token in self.stop_ids or self.answer in ended
+        if self.stop_strings:
+            self.text = self.text or AnswerText(vocabulary, self.stop_strings)
+            self.text.add(token)
+            stopped = stopped or self.text.stopped
         if stopped or len(self.token_ids) >= self.max_new_tokens:
             return Completion(self.token_ids, truncated=not stopped)
         return None

@@ -20,7 +20,6 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
-from semtoken.backends.prompts import PaddedBatch
 from semtoken.support.arrays import BoolArray, IdArray
 
 CACHE: str = ALL_CACHE_NAMES[0]
@@ -58,22 +57,22 @@ class Passes:
         found: torch.Tensor = self.model(input_ids=tensor, **kept).logits[0, -keep:]
         return found
 
-    def rows(self, part: PaddedBatch, *, mask: npt.NDArray[np.int64], cache: Any, keep: int) -> Any:
+    def rows(self, ids: IdArray, *, mask: npt.NDArray[np.int64], cache: Any = None, keep: int = 1) -> Any:
         """Run the model once over some columns of a batch of sequences.
 
         Parameters
         ----------
-        part
-            The tokens to read.
+        ids
+            [B, n] the tokens to read.
         mask
-            Of all tokens so far, those of the part included.
+            [B, T] of all tokens so far, these included.
         cache
             The cache of the tokens before; None at the beginning.
         keep
             Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
         """
-        positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -part.ids.shape[1] :]
-        return self._call(part.ids, torch.from_numpy(mask), positions, cache, keep)
+        positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -ids.shape[1] :]
+        return self._call(ids, torch.from_numpy(mask), positions, cache, keep)
 
     def nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
         """Run the model once over tokens each of which sees only some of the tokens before it, as in a tree.
@@ -121,13 +120,9 @@ class SharedPrefix:
     cache: Any
     """Keys and values of one row."""
 
-    def copied(self) -> Any:
-        """A copy of the cache to go on from, so that this one can be used again."""
-        return _with_own_layers(self.cache)
-
     def cut(self, columns: int) -> Any:
         """A copy of the cache with only its first tokens, to go on from."""
-        found = self.copied()
+        found = copied(self.cache)
         for layer in _layers_with_keys(found):
             layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
         return found
@@ -158,7 +153,7 @@ class SharedPrefix:
 
 def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
     """A repeatable cache for a batch, whose rows are made of columns [B, T] of the first row of another cache."""
-    found, places = _with_own_layers(cache), torch.from_numpy(columns)
+    found, places = copied(cache), torch.from_numpy(columns)
     for layer in _layers_with_keys(found):
         places = places.to(layer.keys.device)
         layer.keys = layer.keys[0][:, places].transpose(0, 1)
@@ -182,15 +177,15 @@ def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPre
     """
     if any(layer.keys.shape[2] < columns for layer in _layers_with_keys(cache)):
         return None
-    found = _with_own_layers(cache)
+    found = copied(cache)
     for layer in _layers_with_keys(found):  # copies, as a view would keep the whole batch in memory
         layer.keys = layer.keys[:1, :, columns - len(token_ids) :].clone()
         layer.values = layer.values[:1, :, columns - len(token_ids) :].clone()
     return SharedPrefix(tuple(token_ids), found)
 
 
-def _with_own_layers(cache: Any) -> Any:
-    """A cache whose layers may be given other keys and values; those of now are not copied."""
+def copied(cache: Any) -> Any:
+    """A repeatable cache to go on from, so that this one can be used again; keys and values are not copied."""
     found = copy.copy(cache)
     found.layers = [copy.copy(layer) for layer in cache.layers]
     return found

@@ -32,6 +32,7 @@ from semtoken.backends.transformers.passes import (
     Passes,
     SharedPrefix,
     cache_of,
+    copied,
     is_repeatable,
     joined_caches,
     keeps_all,
@@ -299,8 +300,7 @@ class _Prover:
             short = self._log_probs(self._whole(5))
             follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
             self.read += 6
-            part = PaddedBatch(row.ids[:1], row.mask[:1])
-            logits = self._log_probs(passes.rows(part, mask=part.mask, cache=None, keep=1).logits[0, -1])
+            logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
             return {"follows": follows, "pads": difference(logits, short[4]) <= self.tolerance}
         except Exception:  # as in `first`: an attention that cannot be asked
             return {"follows": True, "pads": True}
@@ -338,7 +338,7 @@ class _Prover:
                 continue  # it ran: once more without anything is enough
             passes = Passes(self.model, takes)
             try:
-                output = passes.rows(batch, mask=batch.mask, cache=None, keep=1)
+                output = passes.rows(batch.ids, mask=batch.mask)
                 differences = self._differences(output.logits[:, -1], (1, 3))
             except Exception:  # noqa: S112 - a model of others raises what it likes at an argument it does not know
                 continue
@@ -376,15 +376,15 @@ class _Prover:
         """
         if not is_repeatable(self.cache):
             raise ModelError("The cache cannot be repeated.")
-        return joined_caches([(SharedPrefix((), self.cache).copied(), rows)], 4)
+        return joined_caches([(copied(self.cache), rows)], 4)
 
     def _continues_alone(self) -> bool:
         """Whether a single row continues, where two rows in one pass are not equal."""
         first, part, mask = np.array([self.ids[:4]]), np.array([self.ids[4:6]]), np.ones((1, 6), dtype=np.int64)
         self.read += mask.size
         passes = self.first[0]
-        output = passes.rows(PaddedBatch(first, mask[:, :4]), mask=mask[:, :4], cache=None, keep=1)
-        output = passes.rows(PaddedBatch(part, mask[:, :2]), mask=mask, cache=cache_of(output), keep=2)
+        output = passes.rows(first, mask=mask[:, :4])
+        output = passes.rows(part, mask=mask, cache=cache_of(output), keep=2)
         return self._equal(output.logits[0, -2:], (4, 5))
 
     @cached_property
@@ -400,7 +400,7 @@ class _Prover:
         cache = self._rows_of_cache([0, 1]) if is_repeatable(self.cache) else self.cache
         self.read += chunk.size
         try:
-            output = self.first[0].rows(PaddedBatch(chunk, np.ones_like(chunk)), mask=mask, cache=cache, keep=2)
+            output = self.first[0].rows(chunk, mask=mask, cache=cache, keep=2)
             padded = padded and self._equal(output.logits[0, -2:], (2, 3))
             whole = self._equal(output.logits[1, -2:], (4, 5))
         except Exception:  # as in `first`
@@ -416,8 +416,7 @@ class _Prover:
             ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
             seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
             self.read += ids.size
-            one = PaddedBatch(ids, np.ones_like(ids))
-            output = self.first[0].rows(one, mask=seen, cache=joined_caches(parts, 6), keep=1)
+            output = self.first[0].rows(ids, mask=seen, cache=joined_caches(parts, 6))
             return self._equal(output.logits[:, -1], (4, 6, 2))
 
         return {"joined": proof.continued and proof.padded and is_repeatable(self.further[0]) and _holds(joins)}

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from semtoken.backends.prompts import PaddedBatch
-from semtoken.backends.transformers.passes import Passes, SharedPrefix, cache_of, shared_beginning
+from semtoken.backends.transformers.passes import Passes, SharedPrefix, cache_of, copied, shared_beginning
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -197,7 +196,7 @@ class GrowingTree:
             there are.
         """
         tree, wanted = self._tree, dict[int, list[int]]()
-        size, cache = len(tree.seen), SharedPrefix((), self._cache).copied() if last else None
+        size, cache = len(tree.seen), copied(self._cache) if last else None
         for number in sorted(range(len(places)), key=places.__getitem__):  # so that shared beginnings stay together
             prompt, path = places[number]
             place = tree.known - 1
@@ -207,7 +206,7 @@ class GrowingTree:
             if last and len(tree.places) - size >= MOST_NODES:
                 yield from self._look(wanted, take)
                 tree.cut(size)
-                self._cache, wanted = SharedPrefix((), cache).copied(), {}
+                self._cache, wanted = copied(cache), {}
         yield from self._look(wanted, take)
 
     def _look(
@@ -254,10 +253,10 @@ def read_trunk(backend: ReadsTokens, trunk: Sequence[int]) -> Generator[int, int
         read = ids.shape[1]
         start += read
         mask = np.ones((1, start), dtype=np.int64)
-        output = backend.passes.rows(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1)
+        output = backend.passes.rows(ids, mask=mask, cache=cache)
         cache = cache_of(output)
         float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
     if trunk:
         backend.last_trunk = SharedPrefix(tuple(trunk), cache)
-        cache = backend.last_trunk.copied()
+        cache = copied(cache)
     return cache
