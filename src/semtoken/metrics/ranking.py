@@ -400,8 +400,7 @@ def risk_coverage(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fin
     >>> curve.coverage.tolist(), round(curve.aurc, 4)
     ([0.25, 0.75, 1.0], 0.2917)
     """
-    answers = judged_answers(uncertainty, correct, target_name="correct", non_finite=non_finite)
-    require_within_unit(answers.target, "correct")
+    answers = _graded(uncertainty, correct, non_finite)
     n = answers.target.size
     if n == 0:
         raise InvalidInput(f"A risk-coverage curve needs answers: {NO_ANSWER}.")

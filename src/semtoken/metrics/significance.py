@@ -72,7 +72,7 @@ def permutation_test(
     for argument, values in (("uncertainty_a", uncertainty_a), ("uncertainty_b", uncertainty_b)):
         scores = vector(values, argument)
         same_length(scores, target, argument, "correct")
-        ranks.append(_ranks(scores[~np.isnan(target)]))
+        ranks.append(mean_ranks(scores[~np.isnan(target)]))
     target = target[~np.isnan(target)]
     difference_of, undefined = _PREPARE[name](*ranks, target, **options)
     if undefined:
@@ -133,7 +133,7 @@ ORDER_METRICS = frozenset(_PREPARE)
 """Names of the metrics that can be tested."""
 
 
-def _ranks(scores: FloatArray) -> FloatArray:
+def mean_ranks(scores: FloatArray) -> FloatArray:
     """Mean rank of each score, ties sharing theirs; NaN and +inf last."""
     scores = np.where(np.isnan(scores), np.inf, scores)
     _, place, sizes = np.unique(scores, return_inverse=True, return_counts=True)

@@ -41,6 +41,7 @@ from semtoken.metrics import (
     resample,
     risk_coverage,
 )
+from semtoken.metrics.significance import mean_ranks
 from semtoken.support.arrays import FloatArray
 
 SHARES = (0.2, 0.5, 0.8)
@@ -171,10 +172,7 @@ def _method(
 
 def ranks(uncertainty: FloatArray) -> FloatArray:
     """The share of answers that are less sure, in (0, 1), [n]; ties get their mean, undefined values the worst rank."""
-    values = np.where(np.isnan(uncertainty), np.inf, uncertainty)
-    _, where, counts = np.unique(-values, return_inverse=True, return_counts=True)
-    below = np.cumsum(counts) - counts
-    return np.asarray((below + 0.5 * counts)[where] / values.size)
+    return (uncertainty.size - mean_ranks(uncertainty) + 0.5) / uncertainty.size
 
 
 def _stated_error(name: str, uncertainty: FloatArray, correct: FloatArray) -> float:
