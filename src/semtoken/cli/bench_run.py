@@ -147,13 +147,7 @@ def _dataset(text: str) -> dict[str, str]:
 
 
 def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
-    """Settings of a file, overridden by flags, with defaults filled in.
-
-    Raises
-    ------
-    InvalidInput
-        A setting cannot be used.
-    """
+    """Settings of a file, overridden by flags, with defaults filled in."""
     from semtoken.bench.settings import check_settings, read_settings
 
     content = {} if path is None else read_settings(path)

@@ -44,14 +44,8 @@ AbstainTextOption = Annotated[
 def use_calibrator(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
-    """Load the calibrator that the option names, and have the model score answers by its learned number, if it has one.
-
+    """Load the calibrator that the option names, and have the model score answers by its learned number, if it has one;
     None without the option.
-
-    Raises
-    ------
-    InvalidInput, ArtifactError, CalibratorMismatch
-        See `load_calibrator`.
     """
     found = load_calibrator_for(stc, directory, model, abstain_text)
     if found is not None:
@@ -63,7 +57,7 @@ def load_calibrator_for(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
     """Load the calibrator that the option names, without having the model score by its learned number; None without the
-    option. Raises the errors of `load_calibrator`.
+    option.
     """
     return load_calibrator(directory, abstain_text, lambda: (stc.scorer.clusters, stc.fingerprint(model)))
 
@@ -73,15 +67,7 @@ def load_calibrator(
     abstain_text: str | None,
     answering: Callable[[], tuple[TokenClusters | None, Fingerprint]],
 ) -> CalibratorInUse | None:
-    """Load the calibrator that the option names, for the clusters and the origin of what answers; None without it.
-
-    Raises
-    ------
-    InvalidInput
-        `--abstain-text` without `--calibrator`.
-    ArtifactError, CalibratorMismatch
-        The calibrator cannot be read, or was fitted with other clusters.
-    """
+    """Load the calibrator that the option names, for the clusters and the origin of what answers; None without it."""
     if directory is not None:
         from semtoken.calibration.apply import CalibratorInUse
 
@@ -92,13 +78,7 @@ def load_calibrator(
 
 
 def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
-    """A slot with the calibrator of typed decisions that the option names, empty without the option.
-
-    Raises
-    ------
-    ArtifactError
-        The calibrator cannot be read.
-    """
+    """A slot with the calibrator of typed decisions that the option names, empty without the option."""
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace
     from semtoken.web.running import shared_folder

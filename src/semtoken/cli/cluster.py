@@ -145,13 +145,7 @@ def _make(
 
 
 def parse_bytes(text: str) -> int:
-    """Parse a number of bytes such as "8G", "512 MB" or "1.5GiB", in powers of 1,024.
-
-    Raises
-    ------
-    InvalidInput
-        The text is not a number of bytes.
-    """
+    """Parse a number of bytes such as "8G", "512 MB" or "1.5GiB", in powers of 1,024."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
     if not found or not float(found[1]):
         raise InvalidInput(f"The memory budget must be a size such as 8G or 512M. Got {text!r} instead.")

@@ -294,17 +294,11 @@ def output_names(command: TyperCommand) -> list[str]:
 
 
 def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> list[Path]:
-    """Refuse what would destroy an input or a file of somebody else; returns the files that the command may write.
+    """Refuse what would destroy an input, another output or somebody else's file; returns what the command may write.
 
     What a command writes are its options with `writable=True`; everything else that names a file or folder is read. A
-    command with --force replaces files that it has not written itself only with this option.
-
-    `values` are its parameters as they were given, and `path` is its name, as in "journal export".
-
-    Raises
-    ------
-    InvalidInput
-        An output is an input or another output, or is a file that the command did not write and --force is not given.
+    command with --force replaces files that it has not written itself only with this option. `values` are its
+    parameters as they were given, and `path` is its name, as in "journal export".
     """
     from semtoken.files.outputs import check_not_read, check_own
 

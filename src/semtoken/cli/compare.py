@@ -185,15 +185,7 @@ def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | N
 
 
 def kept_run(settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None) -> BenchReport:
-    """Do a run in the cache, where one of the same settings that was stopped goes on; returns its report.
-
-    Raises
-    ------
-    InvalidInput
-        A step failed; the message names the first one.
-    CalibratorMismatch
-        The calibrator belongs to other clusters, or another kind of probabilities.
-    """
+    """Do a run in the cache, where one of the same settings that was stopped goes on; returns its report."""
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report

@@ -33,15 +33,7 @@ UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 
 def open_journal(url: str, spool: Path | None = None) -> Journal:
-    """Open an existing journal, after adding the entries that killed processes left in their spools.
-
-    Raises
-    ------
-    InvalidInput
-        There is no journal at this address.
-    JournalError
-        The database cannot be used.
-    """
+    """Open an existing journal, after adding the entries that killed processes left in their spools."""
     from semtoken.support.extras import require
 
     require("sqlalchemy", extra="journal")
@@ -168,13 +160,7 @@ def delete(
 
 
 def seconds_of(age: str) -> float:
-    """Parse an age such as 90d into seconds.
-
-    Raises
-    ------
-    InvalidInput
-        The text is not an age.
-    """
+    """Parse an age such as 90d into seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdwy])", age)
     if found is None:
         raise InvalidInput(f"An age is a number with h, d, w or y, such as 90d; got {age!r}.")

@@ -82,19 +82,7 @@ class JournalChoice:
     def open(self, source: str, **about: Any) -> tuple[Journal, Recording] | None:
         """Open the journal, with the settings for making entries; None without the option.
 
-        Parameters
-        ----------
-        source
-            The command's name.
-        **about
-            Fields of `AnswerOrigin` that are the same for all its answers.
-
-        Raises
-        ------
-        InvalidInput
-            Options that need --journal, without it; or an option or the address cannot be used.
-        JournalError
-            The database cannot be used.
+        `source` is the name of the command, `about` are fields of `AnswerOrigin` that are the same for all its answers.
         """
         from semtoken.support.extras import require
 

@@ -73,16 +73,8 @@ class ServerChoice:
         return hosts_for(self.host, self.allow_host or ())
 
     def with_events(self, app: Any, recorder: AnswerRecorder | None = None) -> Any:
-        """The application itself, or with `--otel` one that sends an event of OpenTelemetry for every score.
-
-        With a `recorder` each new state of its promise is sent, too.
-
-        Raises
-        ------
-        InvalidInput
-            `--otel-content` without `--otel`.
-        MissingExtra
-            OpenTelemetry is not installed.
+        """The application itself, or with `--otel` one that sends an event of OpenTelemetry for every score, and with a
+        `recorder` for each new state of its promise.
         """
         if self.otel_content and not self.otel:
             raise InvalidInput("--otel-content says what --otel sends; give --otel as well.")

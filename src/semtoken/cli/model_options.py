@@ -86,21 +86,9 @@ class ModelChoice:
         }
 
     def load(self, *, states: bool = False, calibrator: Path | None = None) -> STC:
-        """The model with its tokenizer and clusters.
+        """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
 
-        Parameters
-        ----------
-        states
-            Whether to keep the hidden state at the end of every answer.
-        calibrator
-            The calibrator that will be used: one that cannot be is refused before the model is loaded.
-
-        Raises
-        ------
-        ModelError
-            There is no such model, or it cannot be loaded.
-        ArtifactError, CalibratorMismatch
-            The calibrator cannot be read, or was fitted under other rules.
+        A `calibrator` that cannot be read, or was fitted under other rules, is refused before the model is loaded.
         """
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:

@@ -76,13 +76,7 @@ def is_one_reply(sources: Sequence[str]) -> bool:
 def show_one_by_one(
     sources: Sequence[str], format: str | None, distribution: Distribution | None, how: ReplyView
 ) -> None:
-    """Print each choice of each reply, with its interval and flags, or its block as a line of JSON.
-
-    Raises
-    ------
-    InvalidInput, BackendError, VocabularyMismatch
-        A reply cannot be scored; the message says which one, and what to do.
-    """
+    """Print each choice of each reply, with its interval and flags, or its block as a line of JSON."""
     from semtoken.checking.replies import saved_replies
     from semtoken.payloads import read_payload
     from semtoken.payloads import score_payload as score
@@ -121,13 +115,7 @@ def show_one_by_one(
 def load_tokens(
     tokenizer: str | None, clusters: str | None, rules: ScoringRules, revision: str | None = None
 ) -> Tokens | None:
-    """What the options --tokenizer and --clusters name; None if neither is given, which is enough for most rules.
-
-    Raises
-    ------
-    SemtokenError
-        The tokenizer or the clusters cannot be read.
-    """
+    """What the options --tokenizer and --clusters name; None if neither is given, which is enough for most rules."""
     from semtoken.scoring.token_sources import as_clusters, as_tokens
 
     if clusters is not None:

@@ -249,15 +249,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:
-    """The model that reads what comes without log-probabilities.
-
-    Raises
-    ------
-    ModelError
-        There is no such model, or it cannot be loaded.
-    VocabularyMismatch
-        The clusters are not its own.
-    """
+    """The model that reads what comes without log-probabilities; the clusters must be its own."""
     from semtoken.cli.model_options import ModelChoice
     from semtoken.web.proxy.reading import Reader
 
