@@ -14,7 +14,7 @@ from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.decision_records import DecisionRecord, records_of
 from semtoken.decisions.settings import DecisionSettings
-from semtoken.decisions.wire import systemone
+from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import answers_in
 from semtoken.errors import InvalidInput
 from tests.decisions.test_calibrating import world
@@ -135,3 +135,62 @@ def unlabelled(n: int) -> list[DecisionRecord]:
     return [
         DecisionRecord("late", "f", "predicate", (True, False), (0.9, 0.1), None, state=f"new {k}") for k in range(n)
     ]
+
+
+def test_each_format_writes_an_answer_and_reads_it_again() -> None:
+    """Values by hand; what is written is read as the same probabilities."""
+    predicate = AnsweredQuestion(Predicate("So?"), (0.25, 0.75), 0.8)
+    choice = AnsweredQuestion(Choice("Which?", ["a", True, "b"]), (0.25, 0.25, 0.5), 0.8)
+    score = AnsweredQuestion(Score("How?", ["low", "high"]), (0.25, 0.75), 0.8)
+    wanted: dict[str, list[dict[str, Any]]] = {
+        "decisions": [
+            {"type": "predicate", "name": "q", "probability": 0.25},
+            {
+                "type": "choice",
+                "name": "q",
+                "choice": "b",
+                "confidence": pytest.approx(0.25),
+                "probabilities": [
+                    {"value": "a", "probability": 0.25},
+                    {"value": True, "probability": 0.25},
+                    {"value": "b", "probability": 0.5},
+                ],
+            },
+            {
+                "type": "score",
+                "name": "q",
+                "score": 0.75,
+                "confidence": pytest.approx(0.5),
+                "probabilities": [
+                    {"value": 0, "label": "low", "probability": 0.25},
+                    {"value": 1, "label": "high", "probability": 0.75},
+                ],
+            },
+        ],
+        "sglang": [
+            {"type": "yes_no", "probabilities": {"yes": 0.25, "no": 0.75}, "label_mass": 0.8},
+            {"type": "choice", "probabilities": {"a": 0.25, "true": 0.25, "b": 0.5}, "label_mass": 0.8, "choice": "b"},
+            {"type": "score", "probabilities": {"0": 0.25, "1": 0.75}, "label_mass": 0.8, "score": 0.75},
+        ],
+        "systemone": [
+            {"type": "noul", "noul": 0.25},
+            {
+                "type": "choice",
+                "choice": "b",
+                "confidence": pytest.approx(0.25),
+                "probabilities": {"a": 0.25, "true": 0.25, "b": 0.5},
+            },
+            {
+                "type": "score",
+                "score": 0.75,
+                "legend": {"0": "low", "1": "high"},
+                "confidence": pytest.approx(0.5),
+                "probabilities": {"0": 0.25, "1": 0.75},
+            },
+        ],
+    }
+    for number, answer in enumerate((predicate, choice, score)):
+        written = (openai.written_answer(answer, "q"), sglang.written_answer(answer), systemone.written_answer(answer))
+        for wire, name, found in zip((openai, sglang, systemone), wanted, written, strict=True):
+            assert found == wanted[name][number], name
+            assert wire.read_answer(answer.question, found) == pytest.approx(answer.probabilities)
