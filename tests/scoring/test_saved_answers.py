@@ -1,0 +1,69 @@
+"""An unfinished answer that is saved and goes on is the answer that never was: at every step, and from none on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken import score_logits
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.scoring import LogitsAnswer, ScoringRules, score_top_logprobs, scorer_for
+from tests import tiny
+from tests.scoring.test_scoring import small_kind
+
+TEXT = " \n東京 🙂 the naïve café is not the TV 17"
+
+
+@pytest.mark.parametrize("rules", [ScoringRules(), ScoringRules("paper"), ScoringRules(equality="meaning")])
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_an_answer_that_is_saved_at_every_step_goes_on_the_same(name: str, rules: ScoringRules) -> None:
+    clusters = small_kind(name).clusters
+    ids = list(tiny.TOKENIZERS[name]()(TEXT, add_special_tokens=False)["input_ids"])
+    logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
+    scorer = scorer_for(clusters, rules)
+    answer = LogitsAnswer(scorer)
+    for step, token in enumerate(ids):
+        answer = LogitsAnswer.from_state_dict(scorer, answer.state_dict())
+        answer.add(logits, step, token)
+    found, whole = answer.finish(), score_logits(logits, ids, clusters, rules)
+    assert found.log_score == pytest.approx(whole.log_score, rel=1e-6)
+    for one, other in zip(found.tokens, whole.tokens, strict=True):
+        assert (one.id, one.neutral, one.start, one.end) == (other.id, other.neutral, other.start, other.end)
+        for field in ("log_probability", "prefix_probability", "neutral_probability", "cluster_probability"):
+            assert getattr(one, field) == pytest.approx(getattr(other, field), rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("change", ["fewer", "more", "counts", "tokens"])
+def test_a_state_whose_numbers_do_not_belong_to_its_tokens_is_refused(change: str) -> None:
+    clusters = small_kind("byte-level").clusters
+    ids = list(tiny.TOKENIZERS["byte-level"]()("the TV is", add_special_tokens=False)["input_ids"])
+    logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
+    scorer = scorer_for(clusters, ScoringRules())
+    answer = LogitsAnswer(scorer)
+    for step, token in enumerate(ids):
+        answer.add(logits, step, token)
+    state: dict[str, Any] = answer.state_dict()
+    steps = dict(state["steps"])
+    assert len(steps["candidates"]) > 0
+    if change == "fewer":
+        steps["candidates"] = steps["candidates"][:-1]
+    elif change == "more":
+        steps["candidates"] = np.append(steps["candidates"], -1.0)
+    elif change == "counts":
+        steps["counts"] = steps["counts"] + (steps["counts"] > 0)
+        steps["candidates"] = np.zeros(int(steps["counts"].sum()))
+    else:
+        steps["neutral"] = steps["neutral"][:-1]
+    with pytest.raises(ValueError, match="cannot reshape" if change == "tokens" else "candidates do not fit"):
+        LogitsAnswer.from_state_dict(scorer, state | {"steps": steps})
+
+
+@pytest.mark.parametrize("token", [-1, 10**9])
+def test_ids_outside_the_vocabulary_are_no_tokens(token: int) -> None:
+    clusters = small_kind("byte-level").clusters
+    one = TopToken(-1.0, token, clusters.vocabulary.texts[-1])
+    with pytest.raises((SemtokenError, InvalidInput)):
+        score_top_logprobs([TopStep(one, [one])], clusters)
