@@ -191,3 +191,16 @@ def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
     above = DecisionRecord("q", "f", "predicate", (True, False), (0.0, 1.0), 0)
     assert (above.side, above.correct, above.log_score) == ("false", False, 0.0)
     assert Predicate("So?").options[0].value is True
+
+
+@pytest.mark.parametrize(
+    ("shares", "told", "meaning"),
+    [
+        ((1.0, 0.0, 0.0), 0.5, "share of the model's whole vocabulary"),  # an option without any probability
+        ((0.7, 0.3), 0.1187, "one minus the entropy"),  # 1 - 0.6109 / ln 2
+        ((0.7, 0.3), 0.2, "not said by the server"),
+    ],
+)
+def test_what_the_confidence_of_few_options_means(shares: tuple[float, ...], told: float, meaning: str) -> None:
+    answer = AnsweredQuestion(Choice("Which?", TEXTS[: len(shares)]), shares, 0.5)
+    assert meaning in block_beside({"confidence": told}, answer, {})["confidence_note"]
