@@ -18,8 +18,8 @@ from typing import Any
 
 import semtoken as st
 from semtoken.decisions import AnsweredQuestion, Predicate, ReadingOptions
+from semtoken.decisions.answers import answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import answer_values, records_of
 from semtoken.decisions.wire import openai
 from semtoken.parts import Part, call_confidences
 from semtoken.payloads import score_payload

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from semtoken.checking.saved_decisions import are_decisions, decision_records, saved_decisions
 from semtoken.cli.app import app
-from semtoken.decisions.decision_records import AskedQuestion
+from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.errors import InvalidInput
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from semtoken import STC, TokenClusters
+from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import read_decisions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from semtoken.decisions.answers import DecisionRecord, records_of
 from semtoken.decisions.auditing import audit, compare
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import DecisionRecord, records_of
 from semtoken.errors import ArtifactError, InvalidInput
 
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from semtoken.cli.app import app
 from semtoken.decisions import AnsweredQuestion, Predicate, Question, ReadingOptions
+from semtoken.decisions.answers import answer_values, read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import answer_values, read_decisions
 from semtoken.decisions.running import DecisionJob
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.executors import LocalExecutor, Work

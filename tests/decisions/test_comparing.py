@@ -14,12 +14,11 @@ import pytest
 
 from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
 from semtoken.decisions.auditing import Share, SideAudit, audit, compare, sensitivity
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, work_left
-from semtoken.decisions.decision_records import AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale
-from semtoken.decisions.prompts import labels
+from semtoken.decisions.questions import labels
 from semtoken.decisions.remote import asked_texts
 from semtoken.decisions.running import REWORDED, TURNED, ask_again
 from semtoken.errors import InvalidInput

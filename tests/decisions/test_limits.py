@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score, deciding
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses
-from semtoken.decisions.decision_records import DecisionRecord
+from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, OptionMasses, answer_from_masses
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape

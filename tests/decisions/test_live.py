@@ -11,8 +11,8 @@ import pytest
 
 from semtoken import STC
 from semtoken.decisions import Choice, Predicate
+from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import read_decisions
 from tests.decisions.models import tiny
 from tests.decisions.test_commands import lines, semtoken
 from tests.web.servers import running

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from semtoken import STC
 from semtoken.decisions import Choice, Inquiry, Option, Predicate, ReadingOptions, Score, decide
 from semtoken.decisions.deciding import option_masses, prepare, run_to_end
-from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
+from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInput

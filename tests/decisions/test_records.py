@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from semtoken.decisions import Choice, Predicate, Score
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import DecisionRecord, records_of
 from semtoken.decisions.settings import DecisionSettings
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import answers_in

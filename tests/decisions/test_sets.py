@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.auditing import audited_sets
 from semtoken.decisions.calibrating import DecisionCalibrator, work_left
-from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.decisions.options import PredictionSets, least_to_a_person
 from semtoken.errors import InvalidInput
 

@@ -17,13 +17,13 @@ from semtoken.decisions.auditing import SetAudit, Share, SideAudit, exceeded
 from semtoken.decisions.calibrating import DecisionSide
 from semtoken.decisions.deciding import _of_list, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
-from semtoken.decisions.prompts import plain_tokens
+from semtoken.decisions.questions import plain_tokens
 from semtoken.decisions.remote import asked_texts
 from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
-from semtoken.decisions.wire import openai, sglang, systemone
+from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import DecisionRequest, answers_in
-from semtoken.decisions.wire.shapes import wants_another_shape
+from semtoken.decisions.wire.shapes import OPENAI, SGLANG, wants_another_shape
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import served_shapes
 from tests.tiny import byte_level_bpe
@@ -57,7 +57,7 @@ def test_what_replies_say_of_their_tokens() -> None:
     questions = (Predicate("So?"),)
     request = DecisionRequest("m", "state", questions, ("a",), None, {})
     answers = [AnsweredQuestion(questions[0], (0.7, 0.3), 0.9)]
-    told = openai.reply(request, "m", answers, None, [{}], 42)["usage"]
+    told = OPENAI.reply(request, "m", answers, None, [{}], 42)["usage"]
     assert told == {
         "input_tokens": 42,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -65,7 +65,7 @@ def test_what_replies_say_of_their_tokens() -> None:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 42,
     }
-    other = sglang.reply(request, "m", answers, None, [{}], 42)
+    other = SGLANG.reply(request, "m", answers, None, [{}], 42)
     assert other["usage"] == {"prompt_tokens": 42, "completion_tokens": 0, "total_tokens": 42}
     assert other["prompt_format_version"] == 1
 

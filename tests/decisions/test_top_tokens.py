@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
-from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
+from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.decisions.remote import AskedText, asked_texts
-from semtoken.decisions.top_tokens import masses_from_top_tokens, tokens_to_read
+from semtoken.decisions.spellings import masses_from_top_tokens, tokens_to_read
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInput, InvalidLogits

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from semtoken import ScoredResponse, score_top_logprobs
-from semtoken.decisions.top_tokens import masses_from_top_tokens
+from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import check_number
 from semtoken.errors import InvalidLogits

@@ -12,8 +12,8 @@ import numpy as np
 
 from semtoken import Calibrator, ScoredResponse, Threshold, TokenClusters
 from semtoken.backends.vllm.channel import ChannelRecord, read_channel, record_path, write_record
+from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.scoring import LogitsAnswer, ScoringRules, scorer_for
 from tests import worked
 from tests.calibration.worlds import WORLDS

@@ -18,8 +18,8 @@ from semtoken.calibration import learn_from
 from semtoken.checking import check_replies, doubt_of
 from semtoken.clusters import ClusterSettings, vocabulary_of
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
+from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.parts import parts_of
 from semtoken.payloads import read_payload
 from semtoken.probing import competing_in_record, doubtful_steps, p_true_prompt

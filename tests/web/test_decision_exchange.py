@@ -11,9 +11,8 @@ import httpx
 import pytest
 
 from semtoken.decisions import Predicate, ReadingOptions
-from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.answers import AnsweredQuestion, answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import answer_values, records_of
 from tests.web.test_journal_servers import exchange_at, started, wait_for
 
 ASKED = {"model": "almanac", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}

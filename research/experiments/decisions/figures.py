@@ -19,10 +19,9 @@ import pyarrow.parquet as pq
 from scipy.stats import rankdata
 
 from semtoken.decisions import Choice, Predicate
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses
+from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, OptionMasses, answer_from_masses
 from semtoken.decisions.auditing import Share, audit
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.errors import InvalidInput
 
 MODELS = ("smollm2", "qwen")

@@ -14,7 +14,7 @@ from figures import Setting, answers_of, items_of
 from read import question_of
 
 from semtoken.decisions import ReadingOptions
-from semtoken.decisions.decision_records import answer_values
+from semtoken.decisions.answers import answer_values
 
 if __name__ == "__main__":
     source, split, target = sys.argv[1:]

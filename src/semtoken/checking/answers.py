@@ -163,28 +163,17 @@ def check_replies(
     CalibratorMismatch
         The calibrator was fitted on scores of another kind.
     """
+    if calibrator is not None:
+        instance(calibrator, CalibratorInUse, "calibrator")
+    if schema is not None and not isinstance(schema, Mapping):
+        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
     settings = CheckSettings(format, calibrator, schema, keep_tokens, distribution)
-    return check_with(settings, sources, questions=questions, on_checked=on_checked)
-
-
-def check_with(
-    settings: CheckSettings,
-    sources: Sequence[str],
-    *,
-    questions: Path | None = None,
-    on_checked: Callable[[int], None] = lambda count: None,
-) -> CheckedReplies:
-    """`check_replies` with its settings as one value. Raises the same errors."""
-    if settings.calibrator is not None:
-        instance(settings.calibrator, CalibratorInUse, "calibrator")
-    if settings.schema is not None and not isinstance(settings.schema, Mapping):
-        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(settings.schema)}.")
     named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
     found: Iterable[FoundReply] = found_replies(named)
     asked, joined = None, ""
     if questions is not None:
         found = list(found)
-        asked, joined = join_questions([one.names() for one in found], read_questions(_path(questions)))
+        asked, joined = join_questions([one.named() for one in found], read_questions(_path(questions)))
     checked: list[Sequence[CheckedAnswer] | RefusedReply] = []
     for place, one in enumerate(found):  # one after the other: a parsed reply takes five times the memory of its text
         checked.append(check_found(one, None if asked is None else asked[place], settings))

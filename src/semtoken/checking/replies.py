@@ -45,18 +45,6 @@ class SavedQuestion:
     text: str
 
 
-@dataclass(frozen=True)
-class ReplyNames:
-    """What a reply is called, for joining it with its question."""
-
-    where: str
-    """File and line, for messages."""
-    names: tuple[str, ...]
-    """All that it goes by, the most telling first: ids of its line, its own id, the name of its file."""
-    has_id: bool
-    """Whether its line has an id beside the reply, which says whose question it answers."""
-
-
 def read_questions(path: Path) -> list[SavedQuestion]:
     """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies.
 
@@ -77,7 +65,7 @@ def read_questions(path: Path) -> list[SavedQuestion]:
 
 
 def join_questions(
-    replies: Sequence[ReplyNames | None], questions: Sequence[SavedQuestion]
+    replies: Sequence[SavedReply | None], questions: Sequence[SavedQuestion]
 ) -> tuple[list[str | None], str]:
     """The question of each reply, in the order of the replies, and a sentence on how they were joined.
 
@@ -87,7 +75,7 @@ def join_questions(
     Parameters
     ----------
     replies
-        The names of each reply; None for what cannot be read, which gets no question and counts for the order.
+        What each reply is called; None for what cannot be read, which gets no question and counts for the order.
     questions
         See `read_questions`.
 
@@ -101,7 +89,9 @@ def join_questions(
     ids = [one.id for one in questions if one.id is not None]
     if not ids:
         if named := next((one for one in read if one.has_id), None):
-            raise InvalidInput(f"{counts}; the replies have ids, such as '{named.names[0]}', the questions none. {HOW}")
+            raise InvalidInput(
+                f"{counts}; the replies have ids, such as '{named.called[0]}', the questions none. {HOW}"
+            )
         if len(questions) != len(replies):
             raise InvalidInput(f"{counts}, and neither have ids. {HOW}")
         return [one.text for one in questions], (
@@ -112,10 +102,10 @@ def join_questions(
     if twice := next((one for one in ids if ids.count(one) > 1), None) if len(set(ids)) < len(ids) else None:
         raise InvalidInput(f"{counts}, and the id '{twice}' stands more than once among the questions. {HOW}")
     by_id = {one.id: one.text for one in questions}
-    keys = [None if one is None else next((n for n in one.names if n in by_id), None) for one in replies]
+    keys = [None if one is None else next((n for n in one.called if n in by_id), None) for one in replies]
     lacking = [one for one, key in zip(replies, keys, strict=True) if one is not None and key is None]
     if lacking:
-        such = f"such as '{lacking[0].names[0]}' of {lacking[0].where}" if lacking[0].names else lacking[0].where
+        such = f"such as '{lacking[0].called[0]}' of {lacking[0].where}"
         raise InvalidInput(f"{counts}, and no question has the id of {len(lacking):,} replies, {such}. {HOW}")
     return [None if key is None else by_id[key] for key in keys], (
         f"Joined {len(read):,} replies with their questions by id."
@@ -156,6 +146,11 @@ class SavedReply:
     request: Mapping[str, Any] | None = None
     """What was sent, where it was saved beside the reply."""
 
+    @property
+    def called(self) -> tuple[str, ...]:
+        """All that it goes by, the most telling first: ids of its line, its own id, the name of its file."""
+        return (*self.names, self.id)
+
 
 @dataclass(frozen=True)
 class FoundReply:
@@ -195,13 +190,12 @@ class FoundReply:
         asked = question_of(self.request) if reply.question is None else reply.question
         return replace(reply, question=asked, request=reply.request or self.request)
 
-    def names(self) -> ReplyNames | None:
-        """What the reply is called, for joining it with its question; None if it cannot be read."""
+    def named(self) -> SavedReply | None:
+        """What the reply is called, without its content, which takes memory; None if it cannot be read."""
         try:
-            reply = self.read()
+            return replace(self.read(), reply=None)
         except InvalidInput:
             return None
-        return ReplyNames(self.where, tuple(dict.fromkeys((*reply.names, reply.id))), reply.has_id)
 
 
 def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.checking.replies import STANDARD_INPUT, found_replies
-from semtoken.decisions.answers import AnsweredQuestion, plain
+from semtoken.checking.replies import IDS, STANDARD_INPUT, found_replies
+from semtoken.decisions.answers import (
+    AnsweredQuestion,
+    DecisionRecord,
+    answer_values,
+    plain,
+    read_decisions,
+    records_of,
+)
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.decision_records import DecisionRecord, answer_values, read_decisions, records_of
 from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import read_json_lines, reading_errors
 
-IDS = ("custom_id", "question_id", "id")
 REPLIES = ("response", "reply", "body", "decision")
 """The names under which a saved line keeps the reply."""
 
@@ -172,14 +177,11 @@ def _questions(line: _SavedLine, reply: Mapping[str, Any], asked: Mapping[str, Q
     if asked is None and isinstance(line.value.get("request"), Mapping):
         asked = _of_request(line.value["request"])
     answers = reply["answers"]
-    if isinstance(answers, Mapping):
-        return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}
-    known = list(asked or ())
-    names = [
-        str(given.get("name") or (known[number] if len(known) == len(answers) else f"question_{number}"))
-        for number, given in enumerate(answers)
-    ]
-    return {name: _one(asked, name) or _guessed(name, given) for name, given in zip(names, answers, strict=True)}
+    if not isinstance(answers, Mapping):
+        known = list(asked or ())
+        usual = known if len(known) == len(answers) else [f"question_{number}" for number in range(len(answers))]
+        answers = {str(given.get("name") or name): given for name, given in zip(usual, answers, strict=True)}
+    return {name: _one(asked, name) or _guessed(name, given) for name, given in answers.items()}
 
 
 def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
@@ -191,10 +193,9 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
 
 
 def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
-    from semtoken.decisions.wire import openai, sglang, systemone
+    from semtoken.decisions.wire.shapes import OPENAI, SYSTEM_ONE, parsed_request
 
-    parse: Callable[[Mapping[str, Any]], Any] = systemone.parse if "state" in request else openai.parse
-    found = (sglang.parse if sglang.is_meant(request) else parse)(request)
+    _, found = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
     return {
         name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
     }

@@ -85,7 +85,7 @@ def check_in_shards(
     if questions is None:
         count = sum(1 for _ in found_replies(sources))
     else:
-        names = [one.names() for one in found_replies(sources)]
+        names = [one.named() for one in found_replies(sources)]
         asked, joined = join_questions(names, read_questions(questions))
         count = len(asked)
     if not count:

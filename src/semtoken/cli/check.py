@@ -100,7 +100,7 @@ def check(
     """
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.promises import labels_needed
-    from semtoken.checking.answers import CheckSettings, check_with
+    from semtoken.checking.answers import CheckSettings, check_replies
     from semtoken.checking.fields import read_schema
     from semtoken.checking.saved_decisions import are_decisions
     from semtoken.checking.shards import check_in_shards
@@ -136,7 +136,7 @@ def check(
         with rare_collections(), counting("checking replies", None) as progress:
             settings = CheckSettings(format, applied, wanted, keeper is not None, distribution)
             if distributed is None or output is None:
-                checked = check_with(settings, sources, questions=questions, on_checked=progress)
+                checked = check_replies(sources, questions=questions, on_checked=progress, **vars(settings))
             else:
                 folder = output.with_name(f"{output.name}.shards")
                 checked = check_in_shards(

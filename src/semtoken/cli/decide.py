@@ -374,8 +374,8 @@ def compare(
 
     For example: `semtoken decide compare here.jsonl there.jsonl`
     """
+    from semtoken.decisions.answers import read_decisions
     from semtoken.decisions.auditing import compare as compared
-    from semtoken.decisions.decision_records import read_decisions
 
     for one in compared(read_decisions(first), read_decisions(second)):
         typer.echo(one.statement)

@@ -177,7 +177,7 @@ class AnswerKeeper:
         self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
     ) -> None:
         """Keep an answer to a question about a state, once, as `keep` does; `block` is what a calibrator added."""
-        from semtoken.decisions.decision_records import AskedQuestion
+        from semtoken.decisions.answers import AskedQuestion
         from semtoken.decisions.questions import as_text
 
         fingerprint = AskedQuestion(answer.question, options).fingerprint

@@ -11,8 +11,8 @@ import numpy as np
 from semtoken.calibration.measures import RESAMPLES, Drift, Interval
 from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
+from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
-from semtoken.decisions.decision_records import DecisionRecord
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.settings import DecisionLimits
 from semtoken.errors import InvalidInput

@@ -15,8 +15,7 @@ from semtoken.calibration import Calibrator, Threshold
 from semtoken.calibration.calibrator import to_bytes
 from semtoken.calibration.promises import percent
 from semtoken.choices import Promise
-from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.decision_records import AskedQuestion, DecisionRecord, answer_values, records_of
+from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
 from semtoken.decisions.options import OptionScale, PredictionSets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.errors import ArtifactError, InvalidInput
@@ -252,10 +251,10 @@ def blocks_of(
     """What a calibrator says of each answer (`DecisionCalibrator.block`); empty without a calibrator, and for an answer
     that was refused.
     """
-    if calibrator is None:
-        return [{} for _ in answers]
-    lines = ({"answers": {"": answer_values(answer, options)}} for answer in answers)
-    return [next(map(calibrator.block, records_of(line)), {}) for line in lines]
+    return [
+        {} if calibrator is None or one.refusal is not None else calibrator.block(DecisionRecord.of(one, options))
+        for one in answers
+    ]
 
 
 def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:

@@ -15,16 +15,19 @@ import numpy as np
 
 from semtoken.backends.base import Backend
 from semtoken.choices import Reading
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, unanswered
-from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, in_all_orders, unanswered
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
     Choice,
+    OrderedQuestion,
     Predicate,
     Question,
     ReadingOptions,
     Score,
     as_text,
+    orders_of,
+    prompt_text,
+    prompt_tokens,
 )
 from semtoken.decisions.spellings import LogMasses, OptionReader, OptionSpelling, Path, spellings_of
 from semtoken.errors import InvalidInput, InvalidLogits
@@ -354,13 +357,9 @@ def run_to_end(steps: Generator[int, int | None, T]) -> T:
 
 
 def _by_question(one: PreparedInquiry, masses: Sequence[tuple[FloatArray, FloatArray]]) -> dict[int, OptionMasses]:
-    rows: dict[int, list[tuple[FloatArray, FloatArray]]] = {}
-    for (number, shown), pair in zip(one.shown, masses, strict=True):
-        back = np.argsort(shown.order)
-        rows.setdefault(number, []).append((pair[0][back], pair[1][back]))
-    return {
-        number: OptionMasses(*(np.stack(side) for side in zip(*pairs, strict=True))) for number, pairs in rows.items()
-    }
+    backs = (np.argsort(shown.order) for _, shown in one.shown)
+    pairs = ((low[back], high[back]) for back, (low, high) in zip(backs, masses, strict=True))
+    return in_all_orders(zip((number for number, _ in one.shown), pairs, strict=True))
 
 
 def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:

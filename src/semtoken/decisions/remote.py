@@ -20,11 +20,19 @@ from urllib.parse import urlunsplit
 
 import numpy as np
 
-from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answer_from_masses, unanswered
-from semtoken.decisions.prompts import OrderedQuestion, continued_text, orders_of, prompt_text, without_markup
-from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
-from semtoken.decisions.spellings import surfaces_of
-from semtoken.decisions.top_tokens import masses_from_top_tokens, tokens_to_read
+from semtoken.decisions.answers import AnsweredQuestion, answer_from_masses, in_all_orders, unanswered
+from semtoken.decisions.questions import (
+    READ_AS_USUAL,
+    OrderedQuestion,
+    Question,
+    ReadingOptions,
+    as_text,
+    continued_text,
+    orders_of,
+    prompt_text,
+    without_markup,
+)
+from semtoken.decisions.spellings import masses_from_top_tokens, surfaces_of, tokens_to_read
 from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
     OPENAI,
@@ -146,19 +154,12 @@ class AskedTexts:
 
     def answers(self, masses: Sequence[Masses]) -> list[AnsweredQuestion]:
         """Answer the questions from the probabilities that were read for each prompt."""
-        rows: dict[int, list[Masses]] = {}
-        for text, pair in zip(self.texts, masses, strict=True):
-            rows.setdefault(text.number, []).append(pair)
-        return [self._answer(number, rows.get(number, [])) for number in range(len(self.questions))]
-
-    def _answer(self, number: int, rows: Sequence[Masses]) -> AnsweredQuestion:
-        question = self.questions[number]
-        if number in self.refusals:
-            return unanswered(question, self.refusals[number])
-        low, high = (np.stack(side) for side in zip(*rows, strict=True))
-        if not low.any():
-            return unanswered(question, NOT_LISTED)
-        return answer_from_masses(question, OptionMasses(low, high))
+        known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
+        whys = {number: NOT_LISTED for number, one in known.items() if not one.low.any()} | dict(self.refusals)
+        return [
+            unanswered(question, whys[number]) if number in whys else answer_from_masses(question, known[number])
+            for number, question in enumerate(self.questions)
+        ]
 
 
 def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:

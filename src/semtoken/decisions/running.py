@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from semtoken.backends.base import Backend
-from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.deciding import as_question, decide_about
-from semtoken.decisions.decision_records import (
+from semtoken.decisions.answers import (
+    AnsweredQuestion,
     AskedQuestion,
     DecisionRecord,
     answer_values,
     read_decisions,
-    records_of,
 )
+from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
+from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
@@ -176,14 +175,11 @@ class DecisionJob:
     def _record(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
         answers = ask(item["state"], self.questions, self.options)
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
-        blocks: dict[str, dict[str, Any]] = {name: {} for name in answers}
-        if self.calibrator is not None:
-            for record in records_of({"answers": values}):
-                blocks[record.name] = self.calibrator.block(record)
+        blocks = dict(zip(answers, blocks_of(self.calibrator, list(answers.values()), self.options), strict=True))
         if self.keep is not None:
             for name, answer in answers.items():
                 self.keep(answer, self.options, blocks[name], place=f"{self.source}:{number}", state=item["state"])
-        return {**item, "answers": {name: values[name] | blocks[name] for name in answers}}
+        return {**item, "answers": {name: {**values[name], **blocks[name]} for name in answers}}
 
     def _drop_unfinished(self, done: int) -> None:
         """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""

@@ -3,6 +3,17 @@
 An option's mass is the sum over its spellings: tokens that are it (`surface` equality: "Yes", " yes", "YES"), and the
 tokenizer's own spellings of several tokens, each the product over its tokens. Where another option goes on from it
 ("New York", "New York City") it counts only as far as the model stops there.
+
+In the lists of best tokens that a server gives with its answer tokens are known by their spelling alone, so an option's
+mass is an interval. What the lists name counts on both ends, what they leave out and what the model might have gone on
+to say counts at the upper end only. Each list is read, and behind the token that the server chose the next one, since
+it shows how options go on that begin alike.
+
+>>> from semtoken.engine_tokens import TopStep, TopToken
+>>> yes, no = TopToken(math.log(0.7), text="Yes"), TopToken(math.log(0.2), text=" no")
+>>> low, high = masses_from_top_tokens(["Yes", "No"], [TopStep(yes, [yes, no])], exact=False)
+>>> low.round(3).tolist(), high.round(3).tolist()
+([0.7, 0.2], [0.8, 0.3])
 """
 
 from __future__ import annotations
@@ -16,7 +27,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken.decisions.prompts import plain_tokens
+from semtoken.decisions.questions import plain_tokens
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.engine_tokens.checked_list import OVERFULL, check_number, overfull
+from semtoken.engine_tokens.spellings import spelling
+from semtoken.engine_tokens.top_steps import is_given
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.tokens.vocabulary import Vocabulary, normalize
@@ -223,3 +238,188 @@ class OptionReader:
                 greatest *= max(0.0, 1 - math.fsum(math.exp(pair[0]) for pair in on))
             low, high = low + least, high + greatest
         return low, high + math.fsum(math.exp(self._start[token][1]) for token in unread)
+
+
+BLANKS = str.maketrans(dict.fromkeys("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\N{LOWER ONE EIGHTH BLOCK}", " "))
+"""How some servers spell the blank that a token begins with."""
+
+
+@dataclass(frozen=True)
+class _BestTokens:
+    """The best tokens of one step: the probability of each spelling, and how much probability is not listed."""
+
+    named: dict[bytes, tuple[float, float]]
+    """Least and greatest: several tokens of one spelling may be meant or one of them."""
+    chosen: bytes | None
+    """The spelling of the token with which the text goes on; None if it has none."""
+    chosen_probability: float
+    rest: float
+    """Probability of all tokens that are not named together, and"""
+    most: float
+    """that of each of them at most."""
+
+
+def masses_from_top_tokens(
+    texts: Sequence[str], steps: Sequence[TopStep], *, exact: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper bound of the probability of each option, two arrays [n] of numbers in [0, 1].
+
+    Parameters
+    ----------
+    texts
+        The text of each of the n options.
+    steps
+        One step or more of the answer, each with the best tokens that the server listed for it.
+    exact
+        True: an option counts only as it is spelled. False: also in upper or lower case and behind a blank.
+
+    Raises
+    ------
+    InvalidInput
+        Two options cannot be told apart, or one has no text.
+    InvalidLogits
+        A list holds a number that is no log-probability.
+    """
+    reading = _ListReading(texts, exact)
+    for number, step in enumerate(steps):
+        if not reading.take(_best_tokens(step, number, exact), last=number + 1 == len(steps)):
+            break
+    low = np.minimum(reading.low, 1.0)
+    return low, np.minimum(np.maximum(low, reading.high), 1.0)
+
+
+class _ListReading:
+    """What is known after some steps."""
+
+    def __init__(self, texts: Sequence[str], exact: bool) -> None:
+        self.surfaces = surfaces_of(texts, exact=exact)
+        self.low, self.high = np.zeros(len(texts)), np.zeros(len(texts))
+        self._exact = exact
+        self._spelled = [{text} if exact else set(spelled_cases(text.strip())) for text in texts]
+        self._longer = [[b for b in self.surfaces if b != a and b.startswith(a)] for a in self.surfaces]
+        self._said = b""
+        self._weight = 1.0
+        self._number = 0
+        self._settled: dict[int, int] = {}
+        """The steps at which options were listed that have one spelling only, so that no other one counts."""
+
+    def take(self, found: _BestTokens, *, last: bool) -> bool:
+        """Take in the list behind what was said so far; returns whether the next one can say more."""
+        for n in self._whole(self._said):
+            if self._settled.get(n, self._number - 1) == self._number - 1:
+                self._ends_here(n, found)
+        whole = {spelled: self._open(self._whole(self._said + spelled)) for spelled in found.named}
+        if self._exact:
+            self._settled |= {n: self._number for numbers in whole.values() for n in numbers}
+        width = min(found.rest, found.most) if self._exact else found.rest
+        for n in self._open(self._longer_options(self._said)):
+            self.high[n] += self._weight * width
+        for spelled, (least, greatest) in found.named.items():
+            read_on = found.chosen_probability if not last and spelled == found.chosen else 0.0
+            self._take_token(self._said + spelled, whole[spelled], least, greatest, read_on)
+        if found.chosen is None:
+            return False
+        self._said += found.chosen
+        self._weight *= found.chosen_probability
+        self._number += 1
+        return bool(self._longer_options(self._said))  # so it is where an option ends from which others go on
+
+    def _open(self, numbers: list[int]) -> list[int]:
+        return [n for n in numbers if n not in self._settled]
+
+    def _take_token(self, text: bytes, whole: Sequence[int], least: float, greatest: float, read_on: float) -> None:
+        """Take in the mass of one token, of which as much as `read_on` is seen more closely in the next list."""
+        for n in whole:
+            if self._longer[n]:
+                self.high[n] += self._weight * (greatest - read_on)
+            else:
+                self.low[n] += self._weight * least * (not self._said or self._is_usual(n, text))
+                self.high[n] += self._weight * greatest
+        for n in self._open(self._longer_options(text)):
+            self.high[n] += self._weight * (greatest - read_on)
+
+    def _is_usual(self, n: int, text: bytes) -> bool:
+        """Whether an option is spelled as models do. One token may spell it in any case, several only so for sure."""
+        return _decoded(text).lstrip() in self._spelled[n]
+
+    def _ends_here(self, n: int, found: _BestTokens) -> None:
+        """An option was said from which others go on: it counts as far as the model stops there."""
+        rests = [other[len(self.surfaces[n]) :] for other in self._longer[n]]
+        on = 0.0
+        for spelled, (_, greatest) in found.named.items():
+            text = _decoded(spelled) if self._exact else _decoded(spelled).lower()
+            on += greatest if text and any(r.startswith(text) or text.startswith(r) for r in rests) else 0.0
+        self.low[n] += self._weight * max(0.0, 1.0 - on - found.rest) * self._is_usual(n, self._said)
+        self.high[n] += self._weight * max(0.0, 1.0 - on)
+
+    def _whole(self, text: bytes) -> list[int]:
+        """The options that a text is."""
+        said = self._surface(text) if self._exact else self._surface(text).rstrip()
+        if not said or _decoded(text).encode() != text:
+            return []
+        return [n for n, surface in enumerate(self.surfaces) if surface == said]
+
+    def _longer_options(self, text: bytes) -> list[int]:
+        """The options that a text begins, and is not yet."""
+        said = self._surface(text)
+        return [n for n, surface in enumerate(self.surfaces) if surface != said and surface.startswith(said)]
+
+    def _surface(self, text: bytes) -> str:
+        said = _decoded(text)
+        return said if self._exact else said.lstrip().lower()
+
+
+def _decoded(text: bytes) -> str:
+    """A text as far as it is whole characters."""
+    return text.decode("utf-8", "ignore")
+
+
+def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
+    every = _once(step)
+    for token in every:
+        check_number(token, number)
+    unknown = [_spelled(token) for token in step.top if not is_given(token.log_prob)]
+    every = [token for token in every if is_given(token.log_prob)]
+    spelled = [(_spelled(token), math.exp(min(token.log_prob, 0.0))) for token in every]
+    total = sum(p for _, p in spelled)
+    if total > OVERFULL:
+        raise overfull(total, number)
+    named: dict[bytes, tuple[float, float]] = {}
+    for name, p in spelled:
+        if name:
+            least, greatest = named.get(name, (0.0, 0.0))
+            named[name] = (max(least, p) if exact else least + p, greatest + p)
+    # A token that was drawn and is listed for that alone says nothing of those that are not.
+    others = [p for (_, p), token in zip(spelled, every, strict=True) if not _is_same(step.chosen, token)]
+    unnamed = [p for name, p in spelled if name is None]
+    rest = max(0.0, 1.0 - total + sum(unnamed))
+    for name in filter(None, unknown):  # listed without a number: it may have whatever the others leave
+        least, greatest = named.get(name, (0.0, 0.0))
+        named[name] = (least, greatest + rest)
+    most = max([min(others, default=1.0), *unnamed, *(rest for name in unknown if name is None)])
+    own = math.exp(min(step.chosen.log_prob, 0.0)) if is_given(step.chosen.log_prob) else 0.0
+    return _BestTokens(named, (own and _spelled(step.chosen)) or None, own, rest, most)
+
+
+def _once(step: TopStep) -> list[TopToken]:
+    """The tokens of a list, and the chosen one if it is not among them."""
+    top = list(step.top)
+    return top if any(_is_same(step.chosen, token) for token in top) else [*top, step.chosen]
+
+
+def _spelled(token: TopToken) -> bytes | None:
+    """What a token adds to the text; nothing for one that ends it, None where the server does not say."""
+    if token.bytes is None and token.text is not None:
+        return spelling((None, token.text.translate(BLANKS), None)) if token.text else b""
+    return token.bytes
+
+
+def _is_same(chosen: TopToken, entry: TopToken) -> bool:
+    if chosen.id is not None and entry.id is not None:
+        return chosen.id == entry.id
+    return chosen[2:] == entry[2:] and math.isclose(chosen.log_prob, entry.log_prob, rel_tol=1e-5, abs_tol=1e-6)
+
+
+def tokens_to_read(texts: Sequence[str], most: int) -> int:
+    """How many tokens of an answer to ask a server for: enough to spell the longest option, and `most` at most."""
+    return min(most, max(map(len, texts)))

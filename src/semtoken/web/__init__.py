@@ -7,6 +7,6 @@ page/      scored answers for people, served or as one file
 
 Enter by the commands `semtoken serve`, `proxy`, `doctor` and `view`. The modules here are what the servers share:
 running.py (uvicorn), limits.py, access.py (who may call), calibrators.py (exchanged at run time), recorder.py and
-review.py (the journal), wire.py and decision_formats.py (what is said on the wire), block.py (the `semtoken` block of a
+review.py (the journal), wire.py (what is said on the wire), block.py (the `semtoken` block of a
 choice).
 """

@@ -1,4 +1,4 @@
-"""What both servers say on the wire: errors in OpenAI's shape, and server-sent events."""
+"""What both servers say on the wire: errors, in OpenAI's shape or that of typed questions, and server-sent events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 from starlette.responses import JSONResponse
+
+from semtoken.decisions.wire import WireError, systemone
+from semtoken.decisions.wire.shapes import SYSTEM_ONE, QuestionShape
 
 DONE = b"data: [DONE]\n\n"
 EVENT_STREAM = "text/event-stream"
@@ -70,3 +73,19 @@ def person_of(body: Mapping[str, Any]) -> str | None:
     """The tag of a person in a request, from OpenAI's fields `safety_identifier` or `user`."""
     found = body.get("safety_identifier") or body.get("user")
     return found if isinstance(found, str) else None
+
+
+def failure_of(shape: QuestionShape, error: ApiError) -> JSONResponse:
+    """The reply that reports a failure."""
+    if shape is not SYSTEM_ONE:
+        return error.response()
+    headers = None if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    return JSONResponse({"detail": error.message}, error.status, headers)
+
+
+def refusal_of(shape: QuestionShape, error: WireError) -> JSONResponse:
+    """The reply to a request that the shape does not allow."""
+    if shape is SYSTEM_ONE:
+        return JSONResponse({"detail": systemone.as_detail(error)}, 422)
+    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.place).lstrip(".")
+    return ApiError(400, error.message, param=param or None, code=error.kind).response()

@@ -231,28 +231,6 @@ def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mappin
     return {**how, **plain(answer), **more}
 
 
-def answers_by_name(
-    request: DecisionRequest,
-    answers: Sequence[AnsweredQuestion],
-    options: ReadingOptions | None,
-    more: Sequence[Mapping[str, Any]],
-    written: Callable[[str, AnsweredQuestion], Mapping[str, Any]],
-) -> dict[str, dict[str, Any]]:
-    """Answers under the names of their questions, each as `written` makes it and with semtoken's block.
-
-    Raises
-    ------
-    InvalidInput
-        A question has no answer, which formats that answer by name cannot express.
-    """
-    found = {}
-    for name, answer, extra in zip(map(str, request.names), answers, more, strict=True):
-        if answer.refusal is not None:
-            raise InvalidInput(f"Question {name!r}: {answer.refusal}")
-        found[name] = {**written(name, answer), KEY: block(answer, options, extra)}
-    return found
-
-
 def option_keys(question: Question) -> list[str]:
     """What the probability of each option of a choice or a score stands under where they are a JSON object.
 

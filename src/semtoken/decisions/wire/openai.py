@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score, as_text
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
     KEY,
     DecisionRequest,
     StrictForm,
     WireError,
-    block,
     body_of,
     extension_of,
     validated,
@@ -269,18 +268,8 @@ def _as_json(text: str) -> Any:
     return found if isinstance(found, dict) else text
 
 
-def reply(
-    request: DecisionRequest,
-    model: str,
-    answers: Sequence[AnsweredQuestion],
-    options: ReadingOptions | None,
-    more: Sequence[Mapping[str, Any]],
-    input_tokens: int,
-) -> dict[str, Any]:
-    """The reply to a request, in OpenAI's format."""
-    written = []
-    for name, answer, extra in zip(request.names, answers, more, strict=True):
-        written.append({**written_answer(answer, name), KEY: block(answer, options, extra)})
+def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
+    """The reply in OpenAI's format with some answers."""
     usage = {
         "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -288,7 +277,7 @@ def reply(
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": input_tokens,
     }
-    return {"model": model, "answers": written, "usage": usage}
+    return {"model": model, "answers": answers, "usage": usage}
 
 
 def written_answer(answer: AnsweredQuestion, name: str | None) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score, as_text
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
     KEY,
     DecisionRequest,
     StrictForm,
     WireError,
-    answers_by_name,
     body_of,
     extension_of,
     option_keys,
@@ -115,18 +114,10 @@ def _question(form: Form, place: Sequence[str | int]) -> Question:
         raise WireError(str(error), place) from error
 
 
-def reply(
-    request: DecisionRequest,
-    model: str,
-    answers: Sequence[AnsweredQuestion],
-    options: ReadingOptions | None,
-    more: Sequence[Mapping[str, Any]],
-    input_tokens: int,
-) -> dict[str, Any]:
-    """The reply to a request; raises `InvalidInput` for a question without an answer, which the shape cannot say."""
-    written = answers_by_name(request, answers, options, more, lambda _, answer: written_answer(answer))
+def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
+    """The reply in SGLang's shape with some answers."""
     usage = {"prompt_tokens": input_tokens, "completion_tokens": 0, "total_tokens": input_tokens}
-    return {"object": "decisions", "model": model, "prompt_format_version": 1, "answers": written, "usage": usage}
+    return {"object": "decisions", "model": model, "prompt_format_version": 1, "answers": answers, "usage": usage}
 
 
 def written_answer(answer: AnsweredQuestion) -> dict[str, Any]:

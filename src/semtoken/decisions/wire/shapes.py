@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.questions import Question
+from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.wire import openai, sglang, systemone
-from semtoken.decisions.wire.extension import DecisionRequest, answers_in, body_of
+from semtoken.decisions.wire.extension import KEY, DecisionRequest, answers_in, block, body_of
+from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json
 
 NO_ROUTE = (404, 405)
@@ -37,13 +38,39 @@ class QuestionShape:
     """The path below `/v1`."""
     parse: Callable[[Mapping[str, Any]], DecisionRequest]
     """Reads the body of a request."""
-    reply: Callable[..., dict[str, Any]]
-    """Writes the reply to a request."""
+    written_answer: Callable[[AnsweredQuestion, str | None, DecisionRequest], dict[str, Any]]
+    """Writes the answer to the question of a request with this name."""
+    frame: Callable[[str, Any, int], dict[str, Any]]
+    """Writes a reply of the model with this name with some answers, for which it read so many tokens."""
     body: Callable[[Any, Mapping[str, Question]], dict[str, Any]]
     """Makes the body of a request, without the model's name, from a state and questions by name."""
     read_answer: Callable[[Question, Any], Sequence[float] | None]
     by_name: bool = True
     """Whether answers stand by the names of their questions, or in their order."""
+
+    def reply(
+        self,
+        request: DecisionRequest,
+        model: str,
+        answers: Sequence[AnsweredQuestion],
+        options: ReadingOptions | None,
+        more: Sequence[Mapping[str, Any]],
+        input_tokens: int,
+    ) -> dict[str, Any]:
+        """The reply to a request, with semtoken's block and what is in `more` beside each answer.
+
+        Raises
+        ------
+        InvalidInput
+            A question has no answer, which shapes that answer by name cannot express.
+        """
+        written = []
+        for name, answer, extra in zip(request.names, answers, more, strict=True):
+            if self.by_name and answer.refusal is not None:
+                raise InvalidInput(f"Question {name!r}: {answer.refusal}")
+            written.append({**self.written_answer(answer, name, request), KEY: block(answer, options, extra)})
+        by_name = dict(zip(map(str, request.names), written, strict=True)) if self.by_name else written
+        return self.frame(model, by_name, input_tokens)
 
     def places(self, names: Iterable[str | None]) -> list[tuple[str, str | int]]:
         """Where the answers to questions with these names stand in a reply."""
@@ -63,6 +90,7 @@ OPENAI = QuestionShape(
     "OpenAI's shape of /v1/decisions",
     "/decisions",
     openai.parse,
+    lambda answer, name, _: openai.written_answer(answer, name),
     openai.reply,
     lambda state, asked: {
         "input": _text(state),
@@ -76,6 +104,7 @@ SYSTEM_ONE = QuestionShape(
     "/v1/systemone",
     "/systemone",
     systemone.parse,
+    lambda answer, name, asked: systemone.written_answer(answer, asked.body["questions"][name].get("criteria")),
     systemone.reply,
     lambda state, asked: {
         "state": state,
@@ -88,6 +117,7 @@ SGLANG = QuestionShape(
     "SGLang's shape of /v1/decisions",
     "/decisions",
     sglang.parse,
+    lambda answer, name, asked: sglang.written_answer(answer),
     sglang.reply,
     lambda state, asked: {
         "input": state,
@@ -110,7 +140,7 @@ def question_shape_at(path: str) -> QuestionShape | None:
     return next((shape for shape in SERVED_SHAPES if path.endswith(f"/v1{shape.path}")), None)
 
 
-def parsed_request(shape: QuestionShape, body: bytes) -> tuple[QuestionShape, DecisionRequest]:
+def parsed_request(shape: QuestionShape, body: bytes | Mapping[str, Any]) -> tuple[QuestionShape, DecisionRequest]:
     """A request at the path of a shape, with the shape that it is in: SGLang's, if its questions have ids.
 
     Raises

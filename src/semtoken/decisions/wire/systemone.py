@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score, as_text
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import (
     KEY,
     DecisionRequest,
     StrictForm,
     WireError,
-    answers_by_name,
     body_of,
     extension_of,
     option_keys,
@@ -148,22 +147,9 @@ def read_question(name: str, question: Any) -> Question:
         raise InvalidInput(f"Question {name!r}: {error}") from error
 
 
-def reply(
-    request: DecisionRequest,
-    model: str,
-    answers: Sequence[AnsweredQuestion],
-    options: ReadingOptions | None,
-    more: Sequence[Mapping[str, Any]],
-    input_tokens: int,
-) -> dict[str, Any]:
-    """The reply to a request; raises `InvalidInput` for a question without an answer, which the format cannot
-    express.
-    """
-    asked = request.body["questions"]
-    written = answers_by_name(
-        request, answers, options, more, lambda name, answer: written_answer(answer, asked[name].get("criteria"))
-    )
-    return {"model": model, "answers": written, "usage": {"input_tokens": input_tokens, "output_tokens": 0}}
+def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
+    """The reply in System One's format with some answers."""
+    return {"model": model, "answers": answers, "usage": {"input_tokens": input_tokens, "output_tokens": 0}}
 
 
 def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, Any]:

@@ -9,15 +9,19 @@ from types import MappingProxyType
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import MISSING, Engine, Reply, Shape, value_at
-from semtoken.payloads.formats.clients import AISDKResult, LangChainMessage
-from semtoken.payloads.formats.gemini import GeminiCandidates
 from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
 from semtoken.payloads.formats.ollama import OllamaChat, OllamaGenerate
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
+from semtoken.payloads.formats.saved_forms import (
+    AISDKResult,
+    GeminiCandidates,
+    KoboldResults,
+    LangChainMessage,
+    Transcription,
+)
 from semtoken.payloads.formats.sglang import SGLangGenerate
 from semtoken.payloads.formats.tgi import TGIGenerate, TGIStream
-from semtoken.payloads.formats.transcriptions import KoboldResults, Transcription
 from semtoken.payloads.splice import Path
 from semtoken.support.extras import PAYLOAD_SHAPES, installed
 from semtoken.support.inputs import text

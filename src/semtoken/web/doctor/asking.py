@@ -105,24 +105,20 @@ class Connection:
 
     def get(self, path: str) -> HttpReply:
         """GET a path below `base_url`."""
-        return self._answer("GET", self.base_url + path, None)
+        return self._sent("GET", self.base_url + path)[0]
 
     def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> HttpReply:
         """POST a JSON body to a path below `base_url`, or with `at_root` below the engine's root."""
-        return self._answer("POST", (self.root if at_root else self.base_url) + path, body)
+        return self._sent("POST", (self.root if at_root else self.base_url) + path, body)[0]
 
     def stream(self, path: str, body: Mapping[str, Any]) -> tuple[HttpReply, list[bytes]]:
         """Ask for a stream; returns the reply with the pieces in which its body came."""
-        with self._explain_failures(), self._open_stream("POST", self.base_url + path, body) as reply:
+        return self._sent("POST", self.base_url + path, body)
+
+    def _sent(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> tuple[HttpReply, list[bytes]]:
+        with self._explain_failures(), self._client.stream(method, url, json=body) as reply:
             pieces = list(self._pieces(reply))
         return self._without_key(reply, b"".join(pieces)), pieces
-
-    def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> HttpReply:
-        with self._explain_failures(), self._open_stream(method, url, body) as reply:
-            return self._without_key(reply, b"".join(self._pieces(reply)))
-
-    def _open_stream(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
-        return self._client.stream(method, url, json=body)
 
     def _pieces(self, reply: Any) -> Iterator[bytes]:
         size = 0

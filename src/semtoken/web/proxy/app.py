@@ -38,15 +38,26 @@ from semtoken.web.limits import Admission, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
-from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
 from semtoken.web.proxy.editing import Editor, Withheld  # noqa: E402
+from semtoken.web.proxy.exchange import (  # noqa: E402  # noqa: E402
+    BrokenOff,
+    Client,
+    ClientGone,
+    Message,
+    Receive,
+    Request,
+    Send,
+    Upstream,
+    can_be_unpacked,
+    failure,
+    forwarded_headers,
+)
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_reply, relay_stream, relay_untouched  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
-from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, can_be_unpacked, failure, forwarded_headers  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.running import few_collections  # noqa: E402
 from semtoken.web.wire import ApiError  # noqa: E402
@@ -122,7 +133,7 @@ class ProxyHandler:
         scoring: AnswerScoring,
         workers: Workers,
         metrics: ProxyMetrics,
-        decision_calibrator: CalibratorSlot[DecisionCalibrator] | None = None,
+        of_decisions: CalibratorSlot[DecisionCalibrator],
     ) -> None:
         self._upstream = upstream
         self._settings = settings
@@ -130,7 +141,7 @@ class ProxyHandler:
         self._workers = workers
         self._metrics = metrics
         self._asking = Asking(upstream, settings, metrics)
-        self._decisions = ProxyDecisions(upstream, settings, self._asking, decision_calibrator)
+        self._decisions = ProxyDecisions(upstream, settings, self._asking, of_decisions)
         self._admission = Admission(settings.max_connections, settings.max_connections_per_client)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -15,9 +15,9 @@ from semtoken.payloads.formats import HiddenFields, Shape
 from semtoken.payloads.splice import document, set_members, without
 from semtoken.results.blocks import KEY
 from semtoken.web.block import BlockOptions, read_options
+from semtoken.web.proxy.exchange import Answer, Request, Upstream
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.upstream import Answer, Request, Upstream
 from semtoken.web.wire import person_of
 
 LONGEST_FORM = 500

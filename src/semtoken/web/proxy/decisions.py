@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -34,14 +34,12 @@ from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, served_shapes
 from semtoken.payloads.formats.base import error_text
 from semtoken.payloads.splice import Document, Put, encode, parse_reply
-from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.decision_formats import failure_of, refusal_of
+from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request, without_compression
-from semtoken.web.proxy.client import Client
+from semtoken.web.proxy.exchange import Answer, BrokenOff, Client, Request, Upstream, failure, unpacked
 from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.upstream import Answer, BrokenOff, Request, Upstream, failure, unpacked
-from semtoken.web.wire import ApiError
+from semtoken.web.wire import ApiError, failure_of, refusal_of
 
 ABSENT_SECONDS = 300.0
 """Seconds for which a path at which the upstream had nothing is not asked again."""
@@ -94,33 +92,26 @@ def _refused(shape: QuestionShape, model: str | None) -> str:
 
 
 @dataclass
-class QuestionsUnderWay:
-    """The questions of one request while the upstream answers them, and what it reported of its work."""
+class TextQuestions:
+    """The questions of one request, asked an upstream as texts with log-probabilities."""
 
+    settings: ProxySettings
+    asking: Asking
+    absent: AbsentRoutes
+    """Where paths that the upstream lacks are noted."""
+    together: anyio.CapacityLimiter
+    """How many requests may ask at one time."""
     wire: QuestionShape
     asked: DecisionRequest
     client: Request
     """What the client sent: its path and headers."""
-    texts: list[AskedText]
     read: int = 0
     """Tokens that the upstream's model read, as far as it says so."""
     model: str | None = None
     """What the upstream calls its model."""
 
-
-class TextQuestions:
-    """Asks an upstream typed questions as texts with log-probabilities; paths that it lacks are noted in `absent`."""
-
-    def __init__(self, settings: ProxySettings, asking: Asking, absent: AbsentRoutes) -> None:
-        self._settings = settings
-        self._asking = asking
-        self._absent = absent
-        self._together: anyio.CapacityLimiter | None = None
-
-    async def answers(
-        self, wire: QuestionShape, asked: DecisionRequest, client: Request, options: ReadingOptions
-    ) -> tuple[list[AnsweredQuestion], QuestionsUnderWay]:
-        """Answer all questions of a request; also returns what the upstream reported of its work.
+    async def answers(self, options: ReadingOptions) -> list[AnsweredQuestion]:
+        """Answer all questions.
 
         Raises
         ------
@@ -129,58 +120,53 @@ class TextQuestions:
         ApiError
             The upstream failed at one of them, which the message names.
         """
-        texts = asked_texts(asked.state, asked.questions, options)
-        work = QuestionsUnderWay(wire, asked, client, list(texts.texts))
-        masses = await self._masses(work)
-        return texts.answers(masses), work
+        texts = asked_texts(self.asked.state, self.asked.questions, options)
+        return texts.answers(await self._masses(texts.texts))
 
-    async def _masses(self, work: QuestionsUnderWay) -> list[Masses]:
+    async def _masses(self, texts: Sequence[AskedText]) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
         shapes = self._shapes()
         for shape in shapes:
-            if shape.path in self._absent and shape is not shapes[-1]:
+            if shape.path in self.absent and shape is not shapes[-1]:
                 continue
             try:
-                return await self._masses_by(shape, work)
+                return await self._masses_by(shape, texts)
             except NoRoute:
-                self._absent.add(shape.path)
+                self.absent.add(shape.path)
         tried = " and ".join(shape.path for shape in shapes)
         message = f"The upstream has no route for decisions, and none at {tried} to ask them as texts."
         raise ApiError(502, message, kind="upstream_error", code="no_route")
 
     def _shapes(self) -> list[type[Shape]]:
-        chosen = self._settings.decisions
+        chosen = self.settings.decisions
         by_name = {shape.name: shape for shape in served_shapes()}
         return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
-    async def _masses_by(self, shape: type[Shape], work: QuestionsUnderWay) -> list[Masses]:
+    async def _masses_by(self, shape: type[Shape], texts: Sequence[AskedText]) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
         found: dict[int, Masses] = {}
         failed: list[ApiError | NoRoute] = []
-        if self._together is None:  # it belongs to the event loop that it is made in
-            self._together = anyio.CapacityLimiter(self._settings.decision_requests)
-        together = self._together
 
         async def ask(number: int) -> None:
             try:
-                async with together:
-                    found[number] = await self._masses_of_text(shape, work, work.texts[number])
+                async with self.together:
+                    found[number] = await self._masses_of_text(shape, texts[number])
             except (ApiError, NoRoute) as error:
                 failed.append(error)
                 tasks.cancel_scope.cancel()
 
-        for numbers in (range(len(work.texts))[:1], range(len(work.texts))[1:]):
+        for numbers in (range(len(texts))[:1], range(len(texts))[1:]):
             async with anyio.create_task_group() as tasks:
                 for number in numbers:
                     tasks.start_soon(ask, number)
             if failed:
                 raise failed[0]
-        return [found[number] for number in range(len(work.texts))]
+        return [found[number] for number in range(len(texts))]
 
-    async def _masses_of_text(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
+    async def _masses_of_text(self, shape: type[Shape], text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
         try:
-            return await self._masses_of(shape, work, text)
+            return await self._masses_of(shape, text)
         except ApiError as error:
             failed = error
         except BrokenOff as error:
@@ -188,7 +174,7 @@ class TextQuestions:
         except (SemtokenError, ValueError, RecursionError, zlib.error) as error:
             said = NESTED if isinstance(error, RecursionError) else str(error)
             failed = ApiError(502, said, kind="upstream_error", code="not_understood")
-        name = work.asked.names[text.number]
+        name = self.asked.names[text.number]
         which = repr(name) if name is not None else str(text.number)
         raise ApiError(
             failed.status,
@@ -198,39 +184,40 @@ class TextQuestions:
             code=failed.code,
         )
 
-    async def _masses_of(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
-        asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
+    async def _masses_of(self, shape: type[Shape], text: AskedText) -> Masses:
+        asked = await anyio.to_thread.run_sync(self._request, shape, text)
         async with AsyncExitStack() as stack:
             request = replace(
-                work.client,
-                target=_target(work.client.target, work.wire, ("/v1" if shape.below_v1 else "") + shape.path),
+                self.client,
+                target=_target(self.client.target, self.wire, ("/v1" if shape.below_v1 else "") + shape.path),
                 body=b"",
             )
-            answer, top = await self._asking.answer(stack, request, asked)
+            answer, top = await self.asking.answer(stack, request, asked)
             if answer.status != 200:
                 raise await _upstream_error(answer)
             if not top:
                 raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
-            reply = await self._reply(answer)
+            reply = await _whole_reply(answer, self.settings.max_scored_bytes)
         payload = read_payload(reply, temperature=asked.temperature)
-        work.read += shape.prompt_tokens(reply) or 0
-        work.model = payload.model or work.model
+        self.read += shape.prompt_tokens(reply) or 0
+        self.model = payload.model or self.model
         return text.masses(payload)
 
-    def _request(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> AnswerRequest:
-        extra = self._settings.decision_fields
-        body = text.request(shape, work.asked.state, model=work.asked.model, extra=extra)
+    def _request(self, shape: type[Shape], text: AskedText) -> AnswerRequest:
+        extra = self.settings.decision_fields
+        body = text.request(shape, self.asked.state, model=self.asked.model, extra=extra)
         found = read_request(shape, encode(body).encode())
         if found is None:
             raise InvalidInput(NO_FIELDS)
         return found
 
-    async def _reply(self, answer: Answer) -> Any:
-        limit = self._settings.max_scored_bytes
-        raw = await answer.whole(limit)
-        if len(raw) > limit:
-            raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
-        return parse_reply(unpacked(raw, answer.encoding, limit))
+
+async def _whole_reply(answer: Answer, limit: int) -> Any:
+    """The upstream's reply, parsed; an error of many kinds where it is too long, or none."""
+    raw = await answer.whole(limit)
+    if len(raw) > limit:
+        raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
+    return parse_reply(unpacked(raw, answer.encoding, limit))
 
 
 def _target(target: bytes, wire: QuestionShape, path: str) -> bytes:
@@ -271,13 +258,14 @@ class ProxyDecisions:
         upstream: Upstream,
         settings: ProxySettings,
         asking: Asking,
-        calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
+        calibrators: CalibratorSlot[DecisionCalibrator],
     ) -> None:
         self._upstream = upstream
         self._settings = settings
-        self._calibrators = slot_of(calibrator)
+        self._calibrators = calibrators
         self._absent = AbsentRoutes()
-        self._texts = TextQuestions(settings, asking, self._absent)
+        self._asking = asking
+        self._together: anyio.CapacityLimiter | None = None
 
     async def answer(self, stack: AsyncExitStack, client: Client, request: Request, wire: QuestionShape) -> None:
         """Answer a request for typed questions, or refuse it in the request's own format.
@@ -339,10 +327,8 @@ class ProxyDecisions:
                     await self._is_to_ask_otherwise(answer, shape, asked)
                     continue
                 try:
-                    raw = await answer.whole(self._settings.max_scored_bytes)
-                    reply = parse_reply(unpacked(raw, answer.encoding, self._settings.max_scored_bytes))
-                    answers = shape.answers(named, reply)
-                    return self._reply(wire, asked, answers, reply)
+                    reply = await _whole_reply(answer, self._settings.max_scored_bytes)
+                    return self._reply(wire, asked, shape.answers(named, reply), reply)
                 except (SemtokenError, ValueError, RecursionError, zlib.error):
                     continue
         return None
@@ -391,8 +377,11 @@ class ProxyDecisions:
 
     async def _as_texts(self, wire: QuestionShape, asked: DecisionRequest, request: Request) -> Response:
         options = asked.reading or READ_AS_USUAL
+        if self._together is None:  # it belongs to the event loop that it is made in
+            self._together = anyio.CapacityLimiter(self._settings.decision_requests)
+        work = TextQuestions(self._settings, self._asking, self._absent, self._together, wire, asked, request)
         try:
-            answers, work = await self._texts.answers(wire, asked, request, options)
+            answers = await work.answers(options)
             more = blocks_of(self._calibrators.current, answers, options)
             reply = wire.reply(asked, work.model or asked.model or "", answers, options, more, work.read)
         except InvalidInput as error:

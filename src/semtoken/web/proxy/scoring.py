@@ -6,15 +6,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
-from semtoken.observers.method_scores import scores_of_steps
 from semtoken.payloads import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
-from semtoken.payloads.score import score_choice
+from semtoken.payloads.score import score_choice, with_methods
 from semtoken.payloads.stream import NO_END, Continuation
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring.scorer import Scorer
@@ -100,7 +100,6 @@ class ReplyScorer:
         self._scoring = scoring
         self._applied = applied
         self._asked = asked
-        self._stream = PayloadStream(request=asked.body)
         self._choices: dict[int, _WrittenChoice] = {}
         self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
@@ -119,6 +118,11 @@ class ReplyScorer:
         """Whether scoring may take long however short the answer is, so that it belongs in a thread."""
         self.gave_up: str | None = None
         """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
+
+    @cached_property
+    def _stream(self) -> PayloadStream:
+        """The chunks of the reply, if it comes in some."""
+        return PayloadStream(request=self._asked.body)
 
     def pass_on(self, code: str) -> None:
         """Count and record a reply to which nothing is added; `code` is one of `PASSED_ON`."""
@@ -327,10 +331,9 @@ class ReplyScorer:
             return result, None
         if len(answer.steps) != result.n_tokens:
             return result, "They read log-probabilities of the upstream, which sent none."
-        scorer, question = self._scoring.scorer, self._asked.question(choice.index)
-        size = None if scorer.open_ended else scorer.vocabulary.size
+        question = self._asked.question(choice.index)
         try:
-            return scores_of_steps(names, result, answer.steps, size, question), None
+            return with_methods(result, choice, names, self._scoring.scorer, question=question), None
         except SemtokenError as error:
             return result, str(error)
 

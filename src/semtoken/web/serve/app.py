@@ -35,7 +35,6 @@ from semtoken.observers.method_scores import methods_reading, readable_with  # n
 from semtoken.tokens.vocabulary import Vocabulary  # noqa: E402
 from semtoken.web.access import LOOPBACK_HOSTS, App, Gate, HostGuard  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
-from semtoken.web.decision_formats import failure_of, refusal_of  # noqa: E402
 from semtoken.web.limits import Admission, AdmissionLimit, Busy, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
@@ -45,7 +44,7 @@ from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import AnyRequest, ChatRequest, CompletionRequest, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
 from semtoken.web.serve.worker import MOST_TOGETHER, Worker  # noqa: E402
-from semtoken.web.wire import DONE, EVENT_STREAM, ApiError  # noqa: E402
+from semtoken.web.wire import DONE, EVENT_STREAM, ApiError, failure_of, refusal_of  # noqa: E402  # noqa: E402
 
 T = TypeVar("T")
 
@@ -165,12 +164,12 @@ class DecisionAnswering:
         worker: Worker,
         offer: Offer,
         intake: Intake,
-        calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
+        calibrators: CalibratorSlot[DecisionCalibrator],
     ) -> None:
         self._worker = worker
         self._offer = offer
         self._intake = intake
-        self._calibrators = slot_of(calibrator)
+        self._calibrators = calibrators
         self._one_at_a_time = Lock()
         self._prompts: _Prompts | None = None
 
