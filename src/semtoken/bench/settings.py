@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from semtoken.almanac import almanac_path
-from semtoken.bench.judges.kinds import JudgeSettings
+from semtoken.bench.judges.kinds import JudgeSettings, Strict
 from semtoken.calibration.labels import HEADLINE
 from semtoken.choices import (
     Algorithm,
@@ -36,9 +36,7 @@ from semtoken.support.extras import require
 require("pydantic", extra="bench")
 
 from pydantic import (  # noqa: E402
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PositiveInt,
     ValidationError,
@@ -48,12 +46,6 @@ from pydantic import (  # noqa: E402
 
 ALMANAC = "almanac"
 _NOT_IN_NAMES = re.compile(r"[^\w.=-]+")
-
-
-class Strict(BaseModel):
-    """The base of all settings: unknown names are refused, and values cannot be changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _by_name(value: Any) -> Any:
@@ -228,19 +220,13 @@ class RunSettings(Strict):
     @field_validator("outside")
     @classmethod
     def _loaded(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            known_methods(names)
-        except InvalidInput as error:
-            raise ValueError(str(error)) from error
+        known_methods(names)  # what it raises is a `ValueError`, as pydantic wants it
         return names
 
     @field_validator("methods")
     @classmethod
     def _check_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            found = known_methods(names)
-        except InvalidInput as error:
-            raise ValueError(str(error)) from error
+        found = known_methods(names)
         return tuple(name for name in METHODS if name in found)
 
     @model_validator(mode="after")

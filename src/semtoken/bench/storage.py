@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -189,8 +189,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-@contextmanager
-def locked(run: Path) -> Iterator[None]:
+def locked(run: Path) -> AbstractContextManager[None]:
     """Lock a run's folder for this process, making it if it is missing.
 
     The system gives the lock back when the process ends, however it ends.
@@ -200,8 +199,7 @@ def locked(run: Path) -> Iterator[None]:
     InvalidInput
         Another process has it, or the folder cannot be written.
     """
-    with safe_files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder."):
-        yield
+    return safe_files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder.")
 
 
 def remove_leftovers(run: Path) -> None:

@@ -165,9 +165,13 @@ class SimilarityJudge:
 Threshold: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Settings(BaseModel):
+class Strict(BaseModel):
+    """The base of all settings: unknown names are refused, and values cannot be changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class _Settings(Strict):
     name: str | None = None
     """The judge's name in files and tables; its kind if not given. Two judges of a kind need different ones."""
 
