@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.bench.settings import RunSettings
-from semtoken.clustering.memory import physical_memory
 from semtoken.clusters.tables import origin_of
 from semtoken.errors import ModelError
 from semtoken.models.sources import resolve
-from semtoken.support.installation import installed_version
+from semtoken.support.installation import installed_version, physical_memory
 
 _BLOCK = 1 << 22
 

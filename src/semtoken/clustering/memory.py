@@ -7,6 +7,7 @@ from pathlib import Path
 
 from semtoken.errors import InsufficientMemory
 from semtoken.support.inputs import whole
+from semtoken.support.installation import physical_memory
 
 DEFAULT_SHARE = 0.7
 """Share of the memory that is free at the start which clustering may take by default."""
@@ -79,11 +80,3 @@ def _control_group() -> int | None:
         return None
     reclaimable = int(stat.get("inactive_file", 0))
     return max(0, int(limit) - int(used) + reclaimable)
-
-
-def physical_memory() -> int | None:
-    """The memory of this machine in bytes; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None

@@ -1,4 +1,4 @@
-"""The installation: its cache folder, and what a report of a problem needs to say of it."""
+"""The installation: its cache folder, the memory of the machine, and what a report of a problem needs to say of it."""
 
 from __future__ import annotations
 
@@ -57,6 +57,14 @@ def installed_version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
+        return None
+
+
+def physical_memory() -> int | None:
+    """The memory of this machine in bytes; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
         return None
 
 
