@@ -15,8 +15,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import semtoken as st
 from semtoken.backends.transformers import passes
-from semtoken.backends.transformers.draws import depth_of, draw, draw_key, drawn_places
 from semtoken.backends.transformers.inside import layer_at
+from semtoken.backends.transformers.writing import depth_of, draw, draw_key, drawn_places
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples

@@ -10,10 +10,10 @@ prompts.py       text, chat messages or ids -> token ids; padding; batches of si
 scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
 pace.py          how much of a long prompt is read between two steps of other answers
 detokenize.py    the text of an answer as its tokens come
-transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),
-                 inside.py (states and attention), passes.py (one pass, and what is read once), trees.py (several texts
-                 in one pass, or read further and further), joining.py (answers that begin and end one by one),
-                 draws.py (sampling), recorder.py (`Recorder`)
+transformers/    model.py (the backend), loading.py, writing.py (how tokens are chosen; the hook and stopping criterion
+                 that see every step), inside.py (states and attention), passes.py (one pass, and what is read once),
+                 trees.py (several texts in one pass, or read further and further), joining.py (answers that begin and
+                 end one by one), recorder.py (`Recorder`)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores
                  come back)

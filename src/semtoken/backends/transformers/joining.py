@@ -23,9 +23,7 @@ import torch
 from semtoken.backends.base import Arrival
 from semtoken.backends.pace import Pace, has_room, is_long
 from semtoken.backends.prompts import pad
-from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
-from semtoken.backends.transformers.observe import BatchRow, show_tokens
 from semtoken.backends.transformers.passes import (
     SharedPrefix,
     cache_of,
@@ -36,6 +34,7 @@ from semtoken.backends.transformers.passes import (
     shared_beginning,
 )
 from semtoken.backends.transformers.trees import PromptTree, ReadsTokens, prompt_tree
+from semtoken.backends.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
 from semtoken.observers.steps import Completion, Observer, finish
 
 USUAL = frozenset(

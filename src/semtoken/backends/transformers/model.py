@@ -24,7 +24,6 @@ from semtoken.backends.prompts import (
     pad,
     padding_id,
 )
-from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.backends.transformers.inside import (
     Inside,
@@ -35,7 +34,6 @@ from semtoken.backends.transformers.inside import (
     without_runner,
 )
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
-from semtoken.backends.transformers.observe import BatchRow, StepWatch, write_plainly
 from semtoken.backends.transformers.passes import (
     CACHE,
     SHORTEST_PREFIX,
@@ -45,6 +43,7 @@ from semtoken.backends.transformers.passes import (
     shared_beginning,
 )
 from semtoken.backends.transformers.proof import Proof, generate_inputs, one_answer_each
+from semtoken.backends.transformers.writing import AnswerChoices, BatchRow, Sampling, StepWatch, write_plainly
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import (
