@@ -6,13 +6,16 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.top_steps import is_same_number
 from semtoken.errors import SemtokenError
 from semtoken.results import Running
 from semtoken.scoring.mass_flags import _rivals
+from tests.scoring.test_scoring import small_kind
 
 
 def scored(zeros: int, others: int, empty_lists: bool) -> Any:
@@ -100,3 +103,42 @@ def test_numbers_are_one_to_a_thousandth_or_to_the_digits_of_the_shorter(one: fl
 @pytest.mark.parametrize(("beyond", "exceeds"), [(0.0, False), (0.9e-6, False), (1.1e-6, True)])
 def test_a_running_answer_exceeds_a_limit_by_more_than_rounding(beyond: float, exceeds: bool) -> None:
     assert Running(0.5, (0.5, 0.5), 1, 1, (-3.0, -0.7 - beyond)).exceeds(0.7) == exceeds
+
+
+@pytest.mark.parametrize("by", ["rows", "lists"])
+@pytest.mark.parametrize(("others", "told"), [(7, 7), (8, 8), (9, 8), (12, 8)])
+def test_eight_other_tokens_of_a_step_are_told_at_most(by: str, others: int, told: int) -> None:
+    clusters = small_kind("byte-level").clusters
+    ids = [i for i, piece in enumerate(clusters.vocabulary.pieces) if piece.isalpha() and len(piece) > 1][: others + 1]
+    row = np.full((1, clusters.vocabulary.size), -30.0)
+    row[0, ids] = -np.arange(others + 1) / 8
+    row -= np.log(np.exp(row).sum())
+    step = TopStep(TopToken(row[0, ids[0]], ids[0]), [TopToken(row[0, i], i) for i in ids])
+    answer = st.score_logits(row, ids[:1], clusters) if by == "rows" else st.score_top_logprobs([step], clusters)
+    assert [one.id for one in answer.tokens[0].alternatives] == ids[1 : told + 1]
+
+
+@pytest.mark.parametrize(("least", "told"), [(0.0101, True), (0.0099, False)])
+def test_other_tokens_of_a_row_are_told_from_one_percent_on(least: float, told: bool) -> None:
+    clusters = small_kind("byte-level").clusters
+    first, second, third = [
+        i for i, piece in enumerate(clusters.vocabulary.pieces) if piece.isalpha() and len(piece) > 1
+    ][:3]
+    row = np.full((1, clusters.vocabulary.size), -40.0)
+    row[0, [first, second, third]] = np.log([0.6, 0.4 - least, least])
+    alternatives = st.score_logits(row, [first], clusters).tokens[0].alternatives
+    assert [one.id for one in alternatives] == [second, third][: 1 + told]
+
+
+@pytest.mark.parametrize("names", [19, 20])
+def test_twenty_names_and_none_with_a_blank_are_no_names_of_tokens(names: int) -> None:
+    kind = small_kind("sentencepiece")
+    pieces, texts = kind.clusters.vocabulary.pieces, kind.clusters.vocabulary.texts
+    words = [texts[i] for i, piece in enumerate(pieces) if piece[:1] == b" " and piece[1:] in pieces][5:9]
+    tokens = [TopToken(-3.0, text=word.strip()) for word in words]
+    steps = [TopStep(tokens[0], tokens)] * 3 + [TopStep(tokens[0], tokens[: names - 16])]  # five names of a step
+    if names == 20:
+        with pytest.raises(SemtokenError, match="begins with a blank"):
+            st.score_top_logprobs(steps, kind.clusters)
+    else:
+        assert "names_without_blanks" in {flag.code for flag in st.score_top_logprobs(steps, kind.clusters).flags}
