@@ -16,6 +16,7 @@ from semtoken.calibration.measures import Drift
 from semtoken.choices import Promise
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
+from semtoken.journal.entries import _name
 from semtoken.journal.labels import add_label, queue, sampled_answers
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import _compared, promise_report, watch
@@ -41,6 +42,16 @@ def test_the_sample_is_labelled_from_its_oldest_hundred_on(journal: Journal) -> 
     journal.add(rows_of(entry(i, sampled=True) for i in range(120)))
     asked = {row["id"] for row in queue(journal, "ann", limit=1000)}
     assert asked == {f"entry-{i}" for i in range(100)}
+
+
+def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=True) for i in range(25)))
+    assert len(queue(journal, "ann")) == 20 and len(queue(journal, "ann", limit=21)) == 21
+    assert len(queue(journal, "a" * 100)) == 20
+    for name in ("a" * 101, " "):
+        with pytest.raises(InvalidInput, match="up to 100 characters"):
+            queue(journal, name)
+    assert _name("m" * 200) == "m" * 200 == _name("m" * 201) and _name("") is _name(7) is None
 
 
 def test_thresholds_are_placed_by_the_newest_five_thousand(journal: Journal) -> None:
