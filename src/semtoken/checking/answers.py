@@ -188,16 +188,7 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 def check_found(
     found: FoundReply, asked: str | None, settings: CheckSettings
 ) -> Sequence[CheckedAnswer] | RefusedReply:
-    """The answers of one reply, or why it cannot be scored.
-
-    Parameters
-    ----------
-    found
-        The reply.
-    asked
-        Its question, where a file of questions has it.
-    settings
-        See `check_replies`.
+    """The answers of one reply, or why it cannot be scored; `asked` is its question, where a file of questions has it.
 
     Raises
     ------

@@ -97,16 +97,8 @@ def _without_doubt(response: ScoredResponse) -> str:
 
 
 def in_message(doubts: tuple[Doubt, ...], spelled: str, said: str) -> tuple[tuple[Doubt, ...], str]:
-    """Stretches of what tokens spell, moved to the message where tokens spell pieces of characters, and its text.
-
-    Parameters
-    ----------
-    doubts
-        Stretches of `spelled`.
-    spelled
-        The text of the tokens, in which a piece of a character is U+FFFD.
-    said
-        The text of the message. Where the two do not fit, everything stays as it was.
+    """Stretches of what tokens spell, moved to what the message says where tokens spell pieces of characters (U+FFFD),
+    and that text. Where the two texts do not fit, everything stays as it was.
     """
     places = _places_in(said, spelled) if REPLACEMENT in spelled and said else None
     if places is None:

@@ -174,10 +174,7 @@ def field_rows(
 ) -> list[dict[str, Any]]:
     """A row for each field of all documents, the most doubtful first: missing ones, then by their confidence.
 
-    Parameters
-    ----------
-    documents
-        Identifier, question, place in its file, and fields of each, as `field_records` gives them.
+    Of each document: identifier, question, place in its file, and fields as `field_records` gives them.
     """
     found = [
         {

@@ -30,10 +30,7 @@ NO_TOKENS = "the reply holds the semtoken block alone, and no log-probabilities"
 def blocks_of_reply(reply: Any) -> dict[int, Mapping[str, Any]]:
     """The semtoken block of each choice of a reply, by the index of the choice; empty for replies of other servers.
 
-    Parameters
-    ----------
-    reply
-        The reply as plain values, or the text of a stream. Of a stream only final blocks are taken.
+    The reply is given as plain values, or as the text of a stream, of which only final blocks are taken.
     """
     if isinstance(reply, str):
         reader = EventReader()
@@ -52,16 +49,7 @@ def _choices(reply: Any) -> list[Mapping[str, Any]]:
 
 
 def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
-    """An answer with the numbers of its block. It has no tokens, and reading them raises `InvalidInput`.
-
-    Parameters
-    ----------
-    choice
-        A choice of the reply.
-    block
-        The semtoken block of that choice.
-    question
-        The question that the reply answers, where it is known.
+    """A choice with the numbers of its block. It has no tokens, and reading them raises `InvalidInput`.
 
     Raises
     ------

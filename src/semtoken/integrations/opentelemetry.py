@@ -94,14 +94,8 @@ class EvaluationEvents:
         send_state(report, self._provider)
 
     def emit(self, attributes: Attributes, context: Any = None) -> None:
-        """Send one event with these attributes.
-
-        Parameters
-        ----------
-        attributes
-            As `semtoken.integrations.events.evaluation` makes them.
-        context
-            OpenTelemetry's context, with the span that the event belongs to. None: the current one.
+        """Send one event with attributes as `events.evaluation` makes them. It belongs to the span of OpenTelemetry's
+        context, by default the current one.
         """
         self._logger.emit(event_name=EVENT, attributes=attributes, context=context, severity_number=SeverityNumber.INFO)
 

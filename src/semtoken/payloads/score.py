@@ -225,21 +225,9 @@ def score_choice(
     proxy_for: str | None = None,
     answer: TopkAnswer | None = None,
 ) -> ScoredResponse:
-    """Score one choice of a payload.
+    """Score one choice of a payload; arguments and errors are those of `score_payload`.
 
-    Parameters
-    ----------
-    choice, distribution, segment, proxy_for
-        As in `score_payload`.
-    scorer
-        The scorer with the vocabulary and the rules.
-    answer
-        A running answer that has taken in the steps of this segment; it is finished instead of scoring them again.
-
-    Raises
-    ------
-    InvalidInput, BackendError, VocabularyMismatch
-        As `score_payload`.
+    `answer`: a running answer with the steps of this segment; it is finished instead of scoring them again.
     """
     part = _scorable(choice, segment)
     if proxy_for is not None:

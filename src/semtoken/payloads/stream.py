@@ -318,13 +318,7 @@ class PayloadStream:
         return self._going_on.read(data)
 
     def go_on(self, found: Continuation) -> list[StreamEvent]:
-        """Add an event that was read by `GoingOn`, with the same result as `feed`.
-
-        Raises
-        ------
-        InvalidInput, BackendError
-            As `feed`.
-        """
+        """Add an event that was read by `GoingOn`, with the same result as `feed`, and the same errors."""
         if self._failed is not None:
             raise self._failed
         assert self._shape is not None

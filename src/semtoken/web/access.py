@@ -95,16 +95,10 @@ class Gate:
     """Whether the server answers to names of this machine only, so that no other one can reach it."""
 
     def check(self, scope: Mapping[str, Any], *, writes: bool = False, needs_token: bool = False) -> None:
-        """Raise an error for a request that the rule refuses.
+        """Raise an error for a request that the rule refuses, by its ASGI scope.
 
-        Parameters
-        ----------
-        scope
-            ASGI's scope of the request.
-        writes
-            Whether the request changes something: a browser may then send it for this server's own page only.
-        needs_token
-            Whether being on this machine is not enough.
+        One that `writes` a browser may send for this server's own page only. `needs_token`: being on this machine is
+        not enough.
 
         Raises
         ------

@@ -98,16 +98,7 @@ def server_for(
 ) -> uvicorn.Server:
     """A server that adds no headers of its own and writes no log of requests, whose addresses may hold keys.
 
-    Parameters
-    ----------
-    app
-        The ASGI application.
-    grace
-        Seconds that running answers have to end after the signal to stop.
-    limits
-        The limits on what clients may take.
-    strict
-        As in `semtoken.web.limits.limited_protocol`.
+    Running answers have `grace` seconds to end after the signal to stop. For `strict` see `limited_protocol`.
     """
     return uvicorn.Server(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict))
 
@@ -190,16 +181,10 @@ def run_workers(
     grace: float,
     limits: ConnectionLimits | None = None,
 ) -> None:
-    """Serve from several processes until SIGINT or SIGTERM comes; one that dies is replaced.
+    """Serve from several processes until SIGINT or SIGTERM comes, as `run`; one that dies is replaced.
 
-    Parameters
-    ----------
-    make
-        Makes the application, once in each process: a function of a module, or a `functools.partial` of one.
-    workers
-        How many processes.
-    listener, ready, grace, limits
-        As in `run`; the limits are those of each process.
+    `make` makes the application, once in each process: a function of a module, or a `functools.partial` of one. The
+    limits are those of each process.
     """
     with listener, tempfile.TemporaryDirectory(prefix=OF_WORKERS) as figures:
         os.environ[SHARED_FIGURES] = figures

@@ -1,4 +1,4 @@
-"""The shapes of replies that are understood, one class in each file; `known_shapes()` lists them.
+"""The shapes of replies that are understood, one class each; `known_shapes()` lists them.
 
 A `Shape` asks one API for log-probabilities, detects its replies, reads them whole or chunk by chunk into `Delta`s, and
 says where choices, texts and numbers stand in them. `base.py` says what a shape has to do. Enter by

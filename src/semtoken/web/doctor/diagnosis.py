@@ -57,16 +57,8 @@ MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
 
 
 def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]:
-    """The engine, and what it goes by.
-
-    Parameters
-    ----------
-    reply
-        A reply: its headers and its `system_fingerprint` tell.
-    owner
-        `owned_by` of the models that the server lists.
-    format
-        The format of a reply, as `semtoken.payloads` names it.
+    """The engine, and what it goes by: headers and `system_fingerprint` of a reply, `owned_by` of the models that the
+    server lists, the format of the reply as `semtoken.payloads` names it.
     """
     headers, values = reply.headers, reply.values
     if any(name.startswith("x-litellm-") for name in headers):

@@ -20,14 +20,8 @@ Rows = list[dict[str, Any]]
 
 
 def rows_with_images(rows: Rows, folder: Path) -> tuple[Rows, int]:
-    """Rows whose `messages` hold images, with these as data URLs under `images`; and how many cannot be read.
-
-    Parameters
-    ----------
-    rows
-        Scored answers.
-    folder
-        What paths of images are relative to.
+    """Rows whose `messages` hold images, with these as data URLs under `images`; and how many cannot be read. Paths of
+    images are relative to the folder.
     """
     urls, lost = _small_urls([row.get("messages") for row in rows], folder)
     found = [
