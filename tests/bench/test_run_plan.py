@@ -19,7 +19,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.models import CATALOGUE
 from semtoken.scoring import ScoringRules
-from semtoken.statistics.encoders import DEFAULT_NLI
+from semtoken.statistics.pairs import DEFAULT_NLI
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
 BASIC: dict[str, Any] = {"models": ["almanac"], "datasets": ["almanac"]}

@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 import semtoken as st
 from semtoken.errors import ModelError
 from semtoken.models.strangers import check_template, growth
-from semtoken.statistics.encoders import EntailmentModel
+from semtoken.statistics.pairs import EntailmentModel
 from tests import tiny
 
 DOUBLING = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 30}

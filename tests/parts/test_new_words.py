@@ -35,7 +35,7 @@ def confidence_of(scored: ScoredResponse, word: str) -> float:
 
 def test_it_is_the_geometric_mean_of_the_new_words() -> None:
     scored = answer("The capital of Peru is Lima, a port.")
-    words = [scored.text[start:end] for start, end in new_words(scored, QUESTION)]
+    words = [scored.text[start:end] for start, end in new_words(scored.text, QUESTION)]
     assert words == ["Lima", "port"]
     both = confidence_of(scored, "Lima") * confidence_of(scored, "port")
     assert scored.new_word_confidence(QUESTION) == pytest.approx(math.sqrt(both), rel=1e-12)
@@ -57,7 +57,7 @@ def test_it_is_the_geometric_mean_of_the_new_words() -> None:
 )
 def test_new_words_are_found_in_any_script(question: str, text: str, new: list[str]) -> None:
     scored = answer(text)
-    assert [scored.text[start:end] for start, end in new_words(scored, question)] == new
+    assert [scored.text[start:end] for start, end in new_words(scored.text, question)] == new
 
 
 def test_what_leads_depends_on_the_answer() -> None:

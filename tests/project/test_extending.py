@@ -485,8 +485,8 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
     page = PAGE.read_text("utf-8")
     assert f"| a method on what is recorded | 2 | {len(changed[METHOD])} |" in page
-    assert f"| a method with a new statistic of the answering model | 4 | {len(changed[STATISTIC])} |" in page
-    assert f"| a method that reads attention or states | 4 | {len(changed[INSIDE])} |" in page
+    assert f"| a method with a new statistic of the answering model | 3 | {len(changed[STATISTIC])} |" in page
+    assert f"| a method that reads attention or states | 3 | {len(changed[INSIDE])} |" in page
     assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
     assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
     assert f"| a backend | 3 | 1; {len(changed[BACKEND])} with `--backend` everywhere |" in page

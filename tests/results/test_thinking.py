@@ -83,7 +83,7 @@ def test_phrases_and_new_words_are_those_of_the_answer() -> None:
     from tests.results.test_notebook_cards import answer
 
     scored: ScoredResponse = answer(("<think>", 0.9), ("Bergen", 0.1), ("</think>", 0.9), ("Oslo", 0.8))
-    assert [scored.text[a:b] for a, b in new_words(scored)] == ["Oslo"]
+    assert [scored.text[a:b] for a, b in new_words(scored.text)] == ["Oslo"]
     assert phrase_log_probs(scored, "")[0].tolist() == pytest.approx([math.log(0.8)])
     assert scored.confidence == pytest.approx(0.8)
     assert scored.uncertainty == pytest.approx(1 - 0.9 * 0.1 * 0.9 * 0.8)

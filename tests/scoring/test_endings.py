@@ -36,5 +36,3 @@ def test_what_may_end_at_a_token(before: bytes | None, token: bytes, ends: int) 
     endings = Endings(Vocabulary(texts, PIECES, nothing, nothing))
     place = -1 if before is None else PIECES.index(before)
     assert endings.what_may_end(np.array([place]), np.array([PIECES.index(token)])).tolist() == [ends]
-    request = endings.request(None if before is None else place, PIECES.index(token))
-    assert (request.number, request.quote, request.array) == (bool(ends & 1), bool(ends & 2), bool(ends & 4))

@@ -93,8 +93,8 @@ def test_the_most_probable_tokens_stand_in_order() -> None:
     random = np.random.default_rng(3)
     logits = random.integers(-3, 12, (50, 1500)).astype(np.float32)  # many ties
     found = normalized_rows(logits, 1400)
-    assert found.likely is not None
-    for row, normalizer, ids in zip(logits, found.log_normalizers, found.likely.ids, strict=True):
+    assert found.found is not None
+    for row, normalizer, ids in zip(logits, found.log_normalizers, found.found.likely_ids, strict=True):
         expected = [i for i in np.lexsort((np.arange(1400), -row[:1400])) if row[i] - normalizer >= np.log(0.01)]
         assert [i for i in ids.tolist() if i >= 0] == expected[:9]
 
@@ -112,13 +112,13 @@ def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monk
         logits += 1.0 + round
         alone = normalized_rows(expected, 2050)
         np.testing.assert_array_equal(found.logits[found.row_ids], expected[:, :2050])
-        np.testing.assert_array_equal(found.common, expected[:, [7, 2049]])
+        np.testing.assert_array_equal(found.found.common, expected[:, [7, 2049]])
         assert found.numbers.tolist() == [1, 2, 4]
-        for name in ("log_normalizers", "entropies", "has_minus_infinity"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
+        for name in ("normalizers", "entropies", "minus_infinity"):
+            np.testing.assert_array_equal(getattr(found.found, name), getattr(alone.found, name))
         part = found.of(slice(1, 3))
-        np.testing.assert_array_equal(part.entropies, alone.entropies[1:])
-        np.testing.assert_array_equal(part.likely.ids, alone.likely.ids[1:])
+        np.testing.assert_array_equal(part.found.entropies, alone.found.entropies[1:])
+        np.testing.assert_array_equal(part.found.likely_ids, alone.found.likely_ids[1:])
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))

@@ -20,7 +20,7 @@ from semtoken.backends.transformers.writing import depth_of, draw, draw_key, dra
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
-from semtoken.statistics.generations import chosen_first
+from semtoken.statistics.recording import chosen_first
 from tests import tiny
 from tests.statistics import models
 

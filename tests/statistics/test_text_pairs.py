@@ -22,8 +22,7 @@ from semtoken.statistics import (
     similarity_matrices,
     token_similarities,
 )
-from semtoken.statistics.encoders import IDENTICAL, label_columns
-from semtoken.statistics.pairs import ONLY_TOKEN, special_token_ids
+from semtoken.statistics.pairs import IDENTICAL, ONLY_TOKEN, label_columns, special_token_ids
 from tests import tiny
 from tests.statistics import models
 

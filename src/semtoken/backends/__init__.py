@@ -23,7 +23,7 @@ small.py         the embedded model in NumPy, for one answer in a fresh process
 
 Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
 Other measurements than scores are observers too: `semtoken.statistics.decoding` has log-probabilities and best tokens,
-`semtoken.observers.inside` hidden states and attention.
+`semtoken.observers.table` hidden states and attention.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from semtoken.calibration.learned_number import LEARNED, Readings
 from semtoken.calibration.learning import learn
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_rows
-from semtoken.observers.inside import AnswerState
+from semtoken.observers.table import AnswerState
 from semtoken.support.arrays import FloatArray
 
 ID = "id"

@@ -23,7 +23,7 @@ from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
-from semtoken.statistics.generations import Progress
+from semtoken.statistics.recording import Progress
 from semtoken.statistics.timings import IN_MODEL
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
 from semtoken.models.sources import resolve
-from semtoken.observers.inside import AnswerState
+from semtoken.observers.table import AnswerState
 from semtoken.results.generation import LAYOUTS
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 from semtoken.tokens.rules import ScoringRules

@@ -22,7 +22,7 @@ from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
-from semtoken.observers.inside import AnswerState
+from semtoken.observers.table import AnswerState
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
 from semtoken.statistics.timings import IN_MODEL

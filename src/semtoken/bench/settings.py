@@ -27,9 +27,9 @@ from semtoken.choices import (
 from semtoken.errors import InvalidInput, one_line_of
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
-from semtoken.observers.inside import AnswerState
 from semtoken.observers.steps import NEVER_GIVEN, not_given
-from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY
+from semtoken.observers.table import AnswerState
+from semtoken.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
 from semtoken.support.extras import require
 

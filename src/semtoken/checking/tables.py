@@ -27,7 +27,7 @@ def _refused_row(one: RefusedReply) -> dict[str, Any]:
 
 def _row(one: CheckedAnswer) -> dict[str, Any]:
     response = one.response
-    low, high = response.uncertainty_bounds
+    facts = response.facts()
     logs = response.log_score_bounds or (None, None)
     row: dict[str, Any] = {
         "rank": one.rank,
@@ -36,15 +36,13 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "answer": one.text,
         "doubt": one.sentence,
         **response.headline.columns,
-        "uncertainty": response.uncertainty,
-        "uncertainty_lower": low,
-        "uncertainty_upper": high,
-        "log_score": _finite(response.log_score),
+        "uncertainty": facts["uncertainty"],
+        "uncertainty_lower": facts["uncertainty_low"],
+        "uncertainty_upper": facts["uncertainty_high"],
+        "log_score": _finite(facts["log_score"]),
         "log_score_lower": _finite(logs[0]),
         "log_score_upper": _finite(logs[1]),
-        "signature": response.signature,
-        "distribution": response.distribution,
-        "truncated": response.truncated,
+        **{name: facts[name] for name in ("signature", "distribution", "truncated")},
         "flags": " ".join(flag.code for flag in response.flags),
         "numbers_from": "the reply's semtoken block" if one.from_block else "log-probabilities",
         "where": one.where,

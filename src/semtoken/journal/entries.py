@@ -196,34 +196,13 @@ class Recording:
         more
             Further fields of the entry, which replace those that follow from the answer.
         """
-        exact = result.log_score_bounds is None
-        low, high = result.log_score_bounds or (result.log_score, result.log_score)
-        uncertainty_low, uncertainty_high = result.uncertainty_bounds
-        headline = result.headline
-        confidence_low, confidence_high = headline.confidence_bounds or (headline.confidence, headline.confidence)
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
         found: dict[str, Any] = {
             "answer": answer,
-            "log_score": result.log_score,
-            "log_score_low": low,
-            "log_score_high": high,
-            "method": "exact" if exact else "top-k",
-            "k": None if exact else self.origin.k,
-            "preset": result.preset,
-            "distribution": result.distribution,
-            "signature": result.signature,
-            "headline": headline.name,
-            "headline_value": headline.value,
-            "confidence_low": confidence_low,
-            "confidence_high": confidence_high,
-            "confidence": headline.confidence,
-            "uncertainty": result.uncertainty,
-            "uncertainty_low": uncertainty_low,
-            "uncertainty_high": uncertainty_high,
+            **result.facts(),
+            "k": None if result.log_score_bounds is None else self.origin.k,
             "numbers": _numbers(result),
-            "n_tokens": result.n_tokens,
-            "truncated": result.truncated,
             "flags": _codes(result, block),
             "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
             "chance": block.get("chance"),

@@ -26,10 +26,8 @@ from semtoken.methods.checks import (
     total,
 )
 from semtoken.methods.table import method_on_samples
-from semtoken.support.arrays import FloatArray, IntArray
+from semtoken.support.arrays import BoolArray, FloatArray, IntArray
 from semtoken.support.inputs import one_of, real
-
-_Same = Callable[[int, int], bool]
 
 _ENTROPIES = (
     "rao_normalised_length_mean",
@@ -229,58 +227,46 @@ def _entropy(probabilities: FloatArray) -> float:
     return round(-total(present * np.log(present)), 12) + 0.0
 
 
-def _rules(labels: IntArray) -> dict[str, tuple[Callable[[Sequence[int], _Same], list[int]], _Same]]:
-    """How each published implementation walks over the texts, and when it calls two of them the same."""
-
-    def both_entail(i: int, j: int) -> bool:
-        return bool(labels[i, j] == ENTAILMENT and labels[j, i] == ENTAILMENT)
-
-    def either_entails(i: int, j: int) -> bool:
-        return bool(labels[i, j] == ENTAILMENT or labels[j, i] == ENTAILMENT)
-
-    def no_contradiction(i: int, j: int) -> bool:
-        return bool(labels[i, j] != CONTRADICTION and labels[j, i] != CONTRADICTION)
-
-    def loosely(i: int, j: int) -> bool:
-        return no_contradiction(i, j) and not bool(labels[i, j] == NEUTRAL and labels[j, i] == NEUTRAL)
-
+def _rules(labels: IntArray) -> dict[str, tuple[Callable[[Sequence[int], BoolArray], list[int]], BoolArray]]:
+    """How each published implementation walks over the texts, and which pairs of them it calls the same [U, U]."""
+    entails, contradicts, neutral = (labels == one for one in (ENTAILMENT, CONTRADICTION, NEUTRAL))
+    both_entail, no_contradiction = entails & entails.T, ~(contradicts | contradicts.T)
     return {
         "first_member_strict_bidirectional": (_join_first_match, both_entail),
         "farquhar_strict": (_claim_later_matches, both_entail),
-        "farquhar_loose": (_claim_later_matches, loosely),
-        "uqlm_either_direction": (_join_first_match, either_entails),
+        "farquhar_loose": (_claim_later_matches, no_contradiction & ~(neutral & neutral.T)),
+        "uqlm_either_direction": (_join_first_match, entails | entails.T),
         "uqnlg_no_contradiction": (_last_match_wins, no_contradiction),
     }
 
 
-def _join_first_match(texts: Sequence[int], same: _Same) -> list[int]:
+def _join_first_match(texts: Sequence[int], same: BoolArray) -> list[int]:
     first_members: list[int] = []
     classes = []
     for text in texts:
-        found = next((c for c, first in enumerate(first_members) if same(first, text)), None)
-        if found is None:
-            found = len(first_members)
+        joined = next((c for c, first in enumerate(first_members) if same[first, text]), len(first_members))
+        if joined == len(first_members):
             first_members.append(text)
-        classes.append(found)
+        classes.append(joined)
     return classes
 
 
-def _claim_later_matches(texts: Sequence[int], same: _Same) -> list[int]:
+def _claim_later_matches(texts: Sequence[int], same: BoolArray) -> list[int]:
     classes = [-1] * len(texts)
     for i, text in enumerate(texts):
         if classes[i] == -1:
             classes[i] = i
             for j in range(i + 1, len(texts)):
-                if same(text, texts[j]):
+                if same[text, texts[j]]:
                     classes[j] = i
     return classes
 
 
-def _last_match_wins(texts: Sequence[int], same: _Same) -> list[int]:
+def _last_match_wins(texts: Sequence[int], same: BoolArray) -> list[int]:
     classes = list(range(len(texts)))
     for i, text in enumerate(texts):
         for j in range(i + 1, len(texts)):
-            if same(text, texts[j]):
+            if same[text, texts[j]]:
                 classes[j] = classes[i]
     return classes
 
@@ -342,22 +328,9 @@ def conu(
     if variant == "released_code_one_minus_frequency":
         frequency = (alike >= threshold).mean(axis=1)
         return round(1.0 - float(frequency.max()) / total(frequency), 12) + 0.0
-    firsts, sizes = _classes_by_similarity(alike, threshold)
-    shares = np.array(sizes) / len(alike)
+    classes = _join_first_match(range(len(alike)), alike >= threshold)
+    _, firsts, sizes = np.unique(classes, return_index=True, return_counts=True)
+    shares = sizes / len(alike)
     top = int(shares.argmax())
     diversity = total(alike[firsts[top], firsts] * shares) / len(firsts)
     return round(1.0 - lambda_ * float(shares[top]) - (1.0 - lambda_) * diversity, 12) + 0.0
-
-
-def _classes_by_similarity(alike: FloatArray, threshold: float) -> tuple[list[int], list[int]]:
-    """First member and size of every class, in order of first appearance."""
-    firsts: list[int] = []
-    sizes: list[int] = []
-    for i in range(len(alike)):
-        found = next((c for c, first in enumerate(firsts) if alike[first, i] >= threshold), None)
-        if found is None:
-            firsts.append(i)
-            sizes.append(1)
-        else:
-            sizes[found] += 1
-    return firsts, sizes

@@ -1,9 +1,8 @@
 """What one pass of the answering model leaves behind for the methods: observers that record fields of `Generation`.
 
 steps.py           what a backend shows: `Step`, what may be read of it, `Observer`
-table.py           `@statistic`: an observer that fills one field, and the table of all of them
-token_numbers.py   numbers of every step: entropy, divergence from uniform, the best log-probabilities
-inside.py          what stands inside the model: attention to the token before, hidden states
+table.py           `@statistic`: an observer that fills one field; the table of all of them; those of this package:
+                   entropy, divergence from uniform, the best log-probabilities, attention, hidden states
 method_scores.py   any methods of one pass, applied to answers as they come (`STC(..., methods=[...])`), and what these
                    read of a scored answer: confidence of its new words and of its phrases
 
@@ -12,7 +11,6 @@ A statistic is one class with `@statistic` above it; nothing else has to name it
 
 from __future__ import annotations
 
-from semtoken.observers import inside, token_numbers  # each puts its statistics into the table
 from semtoken.observers.table import STATISTICS, Statistic, TokenNumbers, statistic
 
-__all__ = ["STATISTICS", "Statistic", "TokenNumbers", "inside", "statistic", "token_numbers"]
+__all__ = ["STATISTICS", "Statistic", "TokenNumbers", "statistic"]

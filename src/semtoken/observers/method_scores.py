@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -14,9 +13,8 @@ from semtoken.engine_tokens import TopStep
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, score
 from semtoken.methods.outside import is_outside, load_installed, load_method
-from semtoken.observers.inside import LastStates
 from semtoken.observers.steps import Observer, Step, readings
-from semtoken.observers.table import STATISTICS, Statistic
+from semtoken.observers.table import STATISTICS, LastStates, Statistic
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.prose import new_phrases, new_words, phrases
 from semtoken.results import HiddenState, ScoredResponse
@@ -26,13 +24,15 @@ from semtoken.support.text import did_you_mean
 
 Bounded = tuple[Any, Any, Any]
 """A value, and values below and above the exact one: the same where it is exact itself."""
+Corners = Mapping[str, tuple[Any, Any]]
+"""Field of `Generation` -> values below and above the exact one."""
 OfAnswer = Callable[[ScoredResponse, str], Any]
 """A scored answer and its question -> the value of a field of `Generation`."""
 
 
 def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """The log confidence of each word that an answer adds to its question, [words], by the answer's own rules."""
-    return _of_ranges(answer, new_words(answer, question))
+    return _of_ranges(answer, new_words(answer.text, question))
 
 
 def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
@@ -42,7 +42,7 @@ def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
 
 def new_phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """The log confidence of each phrase that an answer adds to its question, [phrases], by the answer's own rules."""
-    return _of_ranges(answer, new_phrases(answer, question))
+    return _of_ranges(answer, new_phrases(answer.text, question))
 
 
 def log_score(answer: ScoredResponse, question: str) -> Bounded:
@@ -198,12 +198,13 @@ class MethodScores(Observer):
             return response
         if not response.n_tokens:  # nothing was written: the worst that a method can say
             return response.with_fields(scores={name: METHODS[name].range[1] for name in self.names})
-        records = self._records(answer, response, question)
-        scores = {name: score(name, records.middle) for name in self.names}
-        bounds = {name: self._bounds(name, records) for name in self.names}
+        middle, corners = self._records(answer, response, question)
+        scores = {name: score(name, middle) for name in self.names}
+        bounds = {name: _bounds(name, middle, corners) for name in self.names}
         return response.with_fields(scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
 
-    def _records(self, answer: int, response: ScoredResponse, question: str) -> _Records:
+    def _records(self, answer: int, response: ScoredResponse, question: str) -> tuple[Generation, Corners]:
+        """What is recorded of one answer; values below and above those that are not exact, by field."""
         found = {one: PLAIN[one](response, question) for one in {"text", "token_ids"} | self.needs & PLAIN.keys()}
         corners: dict[str, tuple[Any, Any]] = {}
         for one in self.needs & BOUNDED.keys():
@@ -219,32 +220,24 @@ class MethodScores(Observer):
             if (pair := watch.bounds(answer)) is not None:
                 corners[one] = pair[0][kept], pair[1][kept]
         start = Generation(found.pop("text"), found.pop("token_ids"), question=question)
-        return _Records(start.with_fields(found), corners)
-
-    def _bounds(self, name: str, records: _Records) -> tuple[float, float] | None:
-        """Between which numbers the method's exact value lies; None where it is exact itself."""
-        method = METHODS[name]
-        inexact = [one for one in method.needs if one in records.corners]
-        if not inexact:
-            return None
-        if not method.monotone:
-            raise InvalidInput(
-                f"The method {name} cannot be bounded, and of this answer only the best tokens of each step are known."
-            )
-        found = []
-        for ends in itertools.product((0, 1), repeat=len(inexact)):
-            fields = {one: records.corners[one][end] for one, end in zip(inexact, ends, strict=True)}
-            found.append(score(name, records.middle.with_fields(fields)))
-        return min(found), max(found)
+        return start.with_fields(found), corners
 
 
-@dataclass(frozen=True)
-class _Records:
-    """What is recorded of one answer."""
-
-    middle: Generation
-    corners: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Values below and above the exact one, by field."""
+def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, float] | None:
+    """Between which numbers the method's exact value lies; None where it is exact itself."""
+    method = METHODS[name]
+    inexact = [one for one in method.needs if one in corners]
+    if not inexact:
+        return None
+    if not method.monotone:
+        raise InvalidInput(
+            f"The method {name} cannot be bounded, and of this answer only the best tokens of each step are known."
+        )
+    found = []
+    for ends in itertools.product((0, 1), repeat=len(inexact)):
+        fields = {one: corners[one][end] for one, end in zip(inexact, ends, strict=True)}
+        found.append(score(name, middle.with_fields(fields)))
+    return min(found), max(found)
 
 
 def scores_of_steps(

@@ -1,4 +1,4 @@
-"""`@statistic`: an observer of the answering model that fills a field of `Generation`, and the table of all of them."""
+"""`@statistic`: an observer of the answering model that fills a field of `Generation`; the table of all; our own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from semtoken.observers.steps import Observer, Step
-from semtoken.results.generation import PER_TOKEN, Layout, declare_field
-from semtoken.support.arrays import FloatArray
+from semtoken.observers.steps import ATTENTION, ENTROPY, LOGITS, Completion, Observer, Step, best, states
+from semtoken.results.generation import DEPTH, PER_TOKEN, Layout, declare_field
+from semtoken.support.arrays import FloatArray, row_divergences
 
 
 class Statistic(Observer):
@@ -117,3 +117,114 @@ class TokenNumbers(PerStep):
 
     def _pairs(self, answer: int) -> FloatArray:
         return np.array(self.recorded(answer), dtype=np.float64).reshape(-1, 2)
+
+
+MOST = 20
+"""How many of the best log-probabilities of each step are kept: as many as APIs list, and as any method here reads."""
+
+
+@statistic("token_entropies")
+class TokenEntropies(TokenNumbers):
+    """Entropy of every next-token distribution, in nats. An interval where only the best tokens are known."""
+
+    reads = frozenset({ENTROPY})
+
+    def numbers(self, step: Step) -> tuple[FloatArray, FloatArray]:
+        """[n] lower and upper bounds of the entropies, the same where the whole rows are known."""
+        return step.entropies
+
+
+@statistic("uniform_divergences")
+class UniformDivergences(TokenNumbers):
+    """Divergence of the uniform distribution from every next-token distribution, KL(U || p), in nats."""
+
+    reads = frozenset({LOGITS})
+
+    def numbers(self, step: Step) -> FloatArray:
+        """The divergence of each of the n answers in this step, [n]."""
+        return row_divergences(step.own_rows, step.log_normalizers, step.size)
+
+
+@statistic("best_log_probs", Layout("float64", 2, "token", "arrays"))
+class BestLogProbabilities(PerStep):
+    """Log-probabilities of the best tokens of every step, best first: 20 of them, or as many as there are."""
+
+    reads = frozenset({best(MOST)})
+
+    def values(self, step: Step) -> list[FloatArray]:
+        """The best log-probabilities of each answer in a step, in descending order."""
+        return [np.sort(np.asarray(found, dtype=np.float64))[::-1] for _, found in step.best_of(MOST)]
+
+    def of(self, answer: int) -> list[FloatArray]:
+        """The best log-probabilities of each step of an answer, arrays [n] in descending order."""
+        return self.recorded(answer)
+
+
+@statistic("attention_to_previous", Layout("float64", 3, "token", "array"))
+class AttentionToPrevious(PerStep):
+    """Records how much each head attends to the previous token where each token is chosen."""
+
+    reads = frozenset({ATTENTION})
+
+    def values(self, step: Step) -> list[Any]:
+        """The attention of each answer in a step to the previous token, [L, heads]."""
+        attended = step.attention.float().cpu().numpy()
+        return [attended[row] for row in step.rows]
+
+    def of(self, answer: int) -> FloatArray:
+        """The attention to the previous token, [n, L, heads]; that of the first token is about the prompt, and has no
+        meaning.
+        """
+        return np.array(self.recorded(answer), dtype=np.float64)
+
+
+MIDDLE = 0.5
+"""Depth of the middle layer."""
+
+
+class LastStates(Observer):
+    """Records the hidden state of every answer at the position that chose its last token.
+
+    Parameters
+    ----------
+    depth
+        The depth of the layer, in (0, 1].
+    """
+
+    def __init__(self, depth: float = MIDDLE) -> None:
+        self.depth = depth
+        self.reads = frozenset({states(depth)})
+        self._rows: dict[int, tuple[Any, int]] = {}
+
+    def observe(self, step: Step) -> None:
+        """Record the hidden states of one decoding step, replacing those of the step before."""
+        for answer, row in zip(step.answers, step.rows, strict=True):
+            self._rows[answer] = (step.states[self.depth], row)
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Keep the state of a complete answer, apart from its batch."""
+        if answer in self._rows:
+            found, row = self._rows[answer]
+            self._rows[answer] = (found[row].clone()[None], 0)
+
+    def of(self, answer: int) -> FloatArray | None:
+        """The hidden state [H] that chose the last token of an answer; None for an answer without tokens."""
+        if answer not in self._rows:
+            return None
+        found, row = self._rows[answer]
+        state: FloatArray = found[row].double().cpu().numpy()
+        return state
+
+    def forget(self, answer: int) -> None:
+        """Drop what was recorded of an answer."""
+        self._rows.pop(answer, None)
+
+
+@statistic("answer_state", Layout("float32", 1, "", "array"))
+class AnswerState(LastStates, Statistic):
+    """Records the hidden state at the end of every answer, [H], from which calibration can learn."""
+
+    reads = frozenset({states(DEPTH)})
+
+    def __init__(self) -> None:
+        super().__init__(DEPTH)

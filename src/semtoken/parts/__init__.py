@@ -8,8 +8,7 @@ Enter by `ScoredResponse.parts(by)`; a finder of your own is a function that say
 
 from __future__ import annotations
 
-from semtoken.parts.calls import CallConfidence, call_confidences
-from semtoken.parts.fields import ToolCall
+from semtoken.parts.fields import CallConfidence, ToolCall, call_confidences
 from semtoken.parts.finding import Finder, parts_of
 from semtoken.parts.part import AnswerTokens, Part, Parts
 

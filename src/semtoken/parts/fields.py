@@ -6,15 +6,16 @@ Tool calls stand in the markup of the model, or a server gives them apart.
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.errors import InvalidInput
 from semtoken.parts.budget import Budget
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
-from semtoken.parts.part import Ending, FoundPart, PartEquality
+from semtoken.parts.part import Ending, FoundPart, Part, PartEquality
 from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored_token import Flag
 
@@ -327,3 +328,37 @@ def _inside_word(text: str, start: int, end: int) -> bool:
     """Whether a number or literal is a piece of a longer one."""
     before, after = text[start - 1 : start], text[end : end + 1]
     return before.isalnum() or before in ("-", ".") or after.isalnum() or after == "."
+
+
+@dataclass(frozen=True)
+class CallConfidence:
+    """The confidence of one tool call, from the parts of its answer."""
+
+    call: int
+    """Which call of the answer it is, from 0."""
+    name: str
+    """The tool's name."""
+    confidence: float | None
+    """The product of the confidences of the name and all argument values, in [0, 1]. The tokens of braces, quotes and
+    keys do not count. None where a part has no confidence."""
+    weakest: Part
+    """The part of the least confidence; one without any comes first."""
+
+
+def call_confidences(parts: Iterable[Part]) -> list[CallConfidence]:
+    """The confidence of each tool call, from `answer.parts(by="tool_call")`.
+
+    It is no chance of being right: `semtoken calibrate` makes one of it, as of any number.
+    """
+    calls: dict[int, list[Part]] = {}
+    for part in parts:
+        if part.call is not None and part.path is not None:
+            calls.setdefault(part.call, []).append(part)
+    return [_confidence(call, own) for call, own in sorted(calls.items())]
+
+
+def _confidence(call: int, parts: list[Part]) -> CallConfidence:
+    known = [part.confidence for part in parts if part.confidence is not None]
+    name = next((str(part.value) for part in parts if part.kind == "tool_name"), "")
+    weakest = min(parts, key=lambda part: -1.0 if part.confidence is None else part.confidence)
+    return CallConfidence(call, name, math.prod(known) if len(known) == len(parts) else None, weakest)

@@ -248,36 +248,20 @@ def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
 
 
 def _without_confidence(found: FoundPart, text: str) -> Part:
-    flags = tuple(dict.fromkeys((*found.flags, UNALIGNED)))
-    empty = _nothing(found.kind, found.path, found.equality)
-    written = text[found.start : found.end]
-    return replace(
-        empty, start=found.start, end=found.end, text=written, value=found.value, call=found.call, flags=flags
+    return Part(
+        start=found.start,
+        end=found.end,
+        text=text[found.start : found.end],
+        kind=found.kind,
+        path=found.path,
+        confidence=None,
+        equality=found.equality,
+        value=found.value,
+        call=found.call,
+        flags=tuple(dict.fromkeys((*found.flags, UNALIGNED))),
     )
 
 
 def _missing(path: str, schema: Mapping[str, Any]) -> Part:
     kind = schema.get("type")
-    return replace(_nothing(kind if isinstance(kind, str) else "field", path, "exact"), present=False)
-
-
-def _nothing(kind: str, path: str | None, equality: PartEquality) -> Part:
-    return Part(
-        start=0,
-        end=0,
-        text="",
-        kind=kind,
-        path=path,
-        confidence=None,
-        aggregate="product",
-        product=None,
-        weakest=None,
-        weakest_token=None,
-        mean=None,
-        closing=None,
-        closing_token=None,
-        equality=equality,
-        tokens=(),
-        neutral_share=0.0,
-        bounds=None,
-    )
+    return Part(0, 0, "", kind if isinstance(kind, str) else "field", path, confidence=None, present=False)

@@ -119,28 +119,28 @@ class Part:
     confidence: float | None
     """The aggregate that is the default for this kind, in [0, 1]; for figures `closing` counts, too. None where nothing
     can be said: `flags` say why, or `present` is false."""
-    aggregate: Aggregate
+    aggregate: Aggregate = "product"
     """Which aggregate the confidence is, `product` or `weakest`."""
-    product: float | None
+    product: float | None = None
     """Product over its tokens, without `closing`: the probability of the whole part."""
-    weakest: float | None
+    weakest: float | None = None
     """Probability of its least certain token, in [0, 1]; it does not fall with the length of the part."""
-    weakest_token: int | None
+    weakest_token: int | None = None
     """Index of that token in the answer's tokens; None where there is none."""
-    mean: float | None
+    mean: float | None = None
     """Geometric mean over its tokens, in [0, 1]."""
-    closing: float | None
+    closing: float | None = None
     """Probability that the value ends where it ends. None where that is not known: the text was cut off, or the
     token that ends the value also spells its end."""
-    closing_token: int | None
+    closing_token: int | None = None
     """Index of the token after the value, at which it is seen whether the value ends; None where there is none."""
-    equality: PartEquality
+    equality: PartEquality = "exact"
     """What counted as the same token; see `PartEquality`."""
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...] = ()
     """Indexes of its tokens in the answer's tokens, forced ones included."""
-    neutral_share: float
+    neutral_share: float = 0.0
     """Share of its tokens that counted as certain since they are function words, in [0, 1]."""
-    bounds: tuple[float, float] | None
+    bounds: tuple[float, float] | None = None
     """An interval (low, high) around `confidence`, with equal ends where that is exact; None without a confidence."""
     flags: tuple[Flag, ...] = ()
     """What a reader of the confidence should know."""

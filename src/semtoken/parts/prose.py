@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from semtoken.errors import OverBudget
 from semtoken.parts.answers import AnswerWithTokens, tokens_touching
@@ -308,16 +308,16 @@ _ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f", "\u0964", "\u06d4", "\u061
 _CLOSING = " \n\r\t\"'\u201d\u2019\u00bb)]*_`\u300d\u300f\uff09"
 
 
-def new_words(answer: Written, question: str = "") -> list[tuple[int, int]]:
-    """Character ranges of the words that are no English function words and do not stand in the question.
+def new_words(said: str, question: str = "") -> list[tuple[int, int]]:
+    """Character ranges of the words of an answer that are no English function words and do not stand in the question.
 
     What the text marks as thinking before the answer has none. A word of a script without blanks stands in the question
     wherever its letters do.
     """
     asked = {plain_word(question[start:end]) for start, end in _plain_words(text(question, "question"))}
     found = []
-    for start, end in _plain_words(_said(answer.text)):
-        word = answer.text[start:end]
+    for start, end in _plain_words(_said(said)):
+        word = said[start:end]
         plain = plain_word(word)
         repeated = plain in asked or (_is_unspaced(word) and word in question)
         if not repeated and plain not in english_stopwords():
@@ -335,23 +335,14 @@ def _plain_words(text: str) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
-class Written(Protocol):
-    """Anything with a text: an answer, or what follows its thinking."""
-
-    @property
-    def text(self) -> str:
-        """The text."""
-        raise NotImplementedError
-
-
 def is_sentence(text: str, n_tokens: int) -> bool:
     """Whether an answer counts as a sentence: it has 12 tokens or more, or a final stop."""
     return n_tokens >= LONG or text.rstrip(_CLOSING).endswith(_ENDS)
 
 
-def new_phrases(answer: Written, question: str = "") -> list[tuple[int, int]]:
-    """Character ranges of the phrases that hold a new word; of all phrases where none does."""
-    found, new = phrases(answer.text), new_words(answer, question)
+def new_phrases(said: str, question: str = "") -> list[tuple[int, int]]:
+    """Character ranges of the phrases of an answer that hold a new word; of all phrases where none does."""
+    found, new = phrases(said), new_words(said, question)
     return [(a, b) for a, b in found if any(a <= start < b for start, _ in new)] or found
 
 
@@ -371,7 +362,7 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
         In [0, 1]; the confidence of a word is the product over its tokens, by the answer's own rules. None for an
         answer without such words. A ranking, not a chance.
     """
-    spans = new_words(answer, question)
+    spans = new_words(answer.text, question)
     if not spans:
         return None
     touching = tokens_touching(answer.tokens, spans)

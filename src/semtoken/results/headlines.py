@@ -105,7 +105,7 @@ def headline_of(
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
         said = SHORT_SAID if text.strip() else EMPTY_SAID
         return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
-    places = new_phrases(_Said(text), question)
+    places = new_phrases(text, question)
     logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
     middle, low, high = ((min(column) + math.fsum(column) / len(column)) / 2 for column in zip(*logs, strict=True))
     weakest = min(range(len(logs)), key=lambda i: logs[i][0])
@@ -114,10 +114,3 @@ def headline_of(
     bounds = None if low == high else (math.exp(low), math.exp(high))
     sentence = LEAST_SURE.format(part=part, share=share)
     return Headline(NEW_PHRASES, -middle + 0.0, math.exp(middle), sentence, bounds)
-
-
-@dataclass(frozen=True)
-class _Said:
-    """A text as `new_phrases` reads it."""
-
-    text: str

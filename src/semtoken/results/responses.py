@@ -448,6 +448,33 @@ class ScoredResponse:
         finite: dict[str, Any] = _without_infinity(summary | {"tokens": tokens})
         return finite
 
+    def facts(self) -> dict[str, Any]:
+        """The numbers of the answer and how they were found, one plain value each; logs and `headline_value` may be
+        infinite. What blocks, tables and journals say of an answer is taken from here.
+        """
+        headline, (low, high) = self.headline, self.uncertainty_bounds
+        log_low, log_high = self.log_score_bounds or (self.log_score, self.log_score)
+        confidence_low, confidence_high = headline.confidence_bounds or (headline.confidence, headline.confidence)
+        return {
+            "headline": headline.name,
+            "headline_value": headline.value,
+            "confidence": headline.confidence,
+            "confidence_low": confidence_low,
+            "confidence_high": confidence_high,
+            "uncertainty": self.uncertainty,
+            "uncertainty_low": low,
+            "uncertainty_high": high,
+            "log_score": self.log_score,
+            "log_score_low": log_low,
+            "log_score_high": log_high,
+            "method": "exact" if self.log_score_bounds is None else "top-k",
+            "preset": self.preset,
+            "distribution": self.distribution,
+            "signature": self.signature,
+            "n_tokens": self.n_tokens,
+            "truncated": self.truncated,
+        }
+
     def numbers_to_dict(self) -> dict[str, Any]:
         """The headline and the scores by further methods, as plain values without infinities."""
         bounds = {name: list(pair) for name, pair in self.score_bounds.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -31,19 +30,6 @@ _VALUE_END = frozenset(b'"0123456789el]}')
 
 KINDS = ("number", "digit", "quote", "closes", "goes_on")
 """The classes of tokens that `Endings` tells apart, in the order of the masses that `Endings.from_masses` takes."""
-
-
-@dataclass(frozen=True, eq=False)
-class EndRequest:
-    """The kinds of values that may end at a step, and the tokens whose probabilities say whether they do."""
-
-    number: bool = False
-    quote: bool = False
-    array: bool = False
-    ids: IdArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-
-
-NO_END = EndRequest()
 
 
 class Endings:
@@ -90,11 +76,6 @@ class Endings:
         """
         return np.asarray(self.asks[tokens, self.leaves[before]])
 
-    def request(self, before: int | None, token: int) -> EndRequest:
-        """What has to be looked up in the row from which `token` was chosen after the token `before`."""
-        asked = int(self.what_may_end(np.int64(-1 if before is None else before), np.int64(token)))  # type: ignore[arg-type]
-        return EndRequest(bool(asked & 1), bool(asked & 2), bool(asked & 4), self.ids_asked(asked)) if asked else NO_END
-
     def ids_asked(self, asked: int) -> IdArray:
         """The tokens whose probabilities say whether values of these kinds end, ascending; empty for none."""
         if asked not in self._ids:
@@ -104,26 +85,19 @@ class Endings:
         return self._ids[asked]
 
     def from_masses(self, asked: int, masses: Sequence[float]) -> ValueEnds | None:
-        """The probability of each end that is asked for, from the exact masses of the five `KINDS`; None if nothing is
-        asked for.
+        """The probability of each end that is asked for, from the exact masses of the five `KINDS`; None where no token
+        says so.
         """
         if not len(self.ids_asked(asked)):
             return None
         number, digit, quote, closes, goes_on = (min(mass, 1.0) for mass in masses)
-        found: dict[str, float] = {}
-        if asked & 1:
-            found |= {"number": 1.0 - number, "digits": 1.0 - digit}
-        if asked & 2:
-            found["quote"] = quote
-        if asked & 4:
-            found["array"] = closes / (closes + goes_on) if closes else 0.0
-        return ValueEnds(**{name: (value, value) for name, value in found.items()})
+        array = closes / (closes + goes_on) if closes else 0.0
+        exact = ((1.0 - number,) * 2, (1.0 - digit,) * 2, (quote,) * 2, (array,) * 2)
+        return _asked_for(asked, *exact)
 
-    def from_list(
-        self, request: EndRequest, ids: IdArray, probabilities: FloatArray, unseen: float
-    ) -> ValueEnds | None:
-        """Bounds of the probability of each end, from a list of best tokens and the mass `unseen` that it leaves open;
-        None if no value can end there.
+    def from_list(self, asked: int, ids: IdArray, probabilities: FloatArray, unseen: float) -> ValueEnds:
+        """Bounds of the probability of each end that is asked for, from a list of best tokens and the mass `unseen`
+        that it leaves open.
         """
 
         def mass(tokens: BoolArray) -> float:
@@ -132,18 +106,25 @@ class Endings:
         def around(low: float) -> tuple[float, float]:
             return min(max(low, 0.0), 1.0), min(max(low + unseen, 0.0), 1.0)
 
-        if request is NO_END:
-            return None
-        number = digits = quote = array = None
-        if request.number:
-            number, digits = around(mass(~self.number)), around(mass(~self.digit))
-        if request.quote:
-            quote = around(mass(self.quote))
-        if request.array:
-            closes, goes_on = mass(self.closes), mass(self.goes_on)
-            total = closes + goes_on + unseen
-            array = (closes / total, min((closes + unseen) / total, 1.0)) if total else None
-        return ValueEnds(number, digits, quote, array)
+        closes = mass(self.closes)
+        total = closes + mass(self.goes_on) + unseen
+        array = (closes / total, min((closes + unseen) / total, 1.0)) if total else None
+        return _asked_for(asked, around(mass(~self.number)), around(mass(~self.digit)), around(mass(self.quote)), array)
+
+
+def _asked_for(
+    asked: int,
+    number: tuple[float, float],
+    digits: tuple[float, float],
+    quote: tuple[float, float],
+    array: tuple[float, float] | None,
+) -> ValueEnds:
+    return ValueEnds(
+        number if asked & 1 else None,
+        digits if asked & 1 else None,
+        quote if asked & 2 else None,
+        array if asked & 4 else None,
+    )
 
 
 @lru_cache(maxsize=4)

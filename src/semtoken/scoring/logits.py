@@ -22,13 +22,12 @@ import numpy.typing as npt
 from semtoken.choices import Preset
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
-from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, masses
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import LISTED, NormalizedRows, WholeRow, normalized_rows
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined
+from semtoken.scoring.steps import KeptSteps, Masses, PrefixSet, PrefixSets, ReducedSteps, joined, masses
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.support.arrays import (
     BoolArray,
@@ -267,6 +266,38 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         answer._prefixes = {int(position): PrefixSet(**found) for position, found in state["prefixes"].items()}
         answer._open = [OpenRow(**step | {"row": step["row"] and WholeRow(**step["row"])}) for step in state["open"]]
         return answer
+
+
+class LogitsStream:
+    """An unfinished answer scored from all logits, the streaming form of `score_logits`.
+
+    Parameters
+    ----------
+    vocabulary, preset
+        As in `score_logits`.
+    """
+
+    def __init__(self, vocabulary: Any, preset: Preset | ScoringRules = "default") -> None:
+        rules = as_rules(preset)
+        self._answer = LogitsAnswer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
+
+    def add(self, logits: Any, token: int) -> Running:
+        """Add the logits of one step [columns] and the token that was chosen from them.
+
+        Raises
+        ------
+        InvalidLogits, VocabularyMismatch, VocabularyError
+            As `score_logits`.
+        """
+        rows = as_rows(logits)[None]
+        vocabulary = self._answer.scorer.vocabulary
+        check_shape(tuple(rows.shape), [token], vocabulary)
+        self._answer.add(rows, 0, token)
+        return self._answer.running()
+
+    def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
+        """The score of the answer, once it is complete."""
+        return self._answer.finish(distribution)
 
 
 def running_answers(answers: Sequence[LogitsAnswer]) -> list[Running]:

@@ -50,7 +50,7 @@ def reduce_rows(
         on begins with (`PrefixIndex.tells`).
     """
     size, normalizers = scorer.vocabulary.size, rows.log_normalizers[taken]
-    if rows.readable is None or rows.likely is None:
+    if rows.found is None:
         asked = scorer.endings.what_may_end(before, tokens)
         owners, ids, lists = _needed(scorer, tokens, asked)
         log_probs = gather(rows.logits, rows.row_ids[taken[owners]], ids) - normalizers[owners]
@@ -62,9 +62,9 @@ def reduce_rows(
     else:
         from semtoken.scoring import kernel
 
-        of_rows = (rows.readable, rows.row_ids, rows.common, rows.log_normalizers)
+        of_rows = (rows.readable, rows.row_ids, rows.found.common, rows.log_normalizers)
         sums = kernel.sum_steps(scorer.tables, *of_rows, taken, tokens, before, opening)
-        likely = rows.likely.ids[taken], rows.likely.logits[taken] - normalizers[:, None]
+        likely = rows.found.likely_ids[taken], rows.found.likely[taken] - normalizers[:, None]
     asked, neutral, logs, ends, counts, candidates = sums
     steps = ReducedSteps(tokens, opening, neutral, logs, asked, ends, *likely, counts, candidates)
     waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()

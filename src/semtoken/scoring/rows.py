@@ -43,17 +43,49 @@ COMPILED_FROM = 16_384
 """The number of tokens of a vocabulary from which on compiled code is worth the time to load numba."""
 
 
-@dataclass(frozen=True, eq=False)
-class Likely:
-    """The most probable tokens of n rows, those of a probability of at least `LEAST_LISTED`.
+class KernelRows(NamedTuple):
+    """What the kernel finds of n rows while it reads them, in the order of its arguments."""
 
-    There are at most `LISTED` + 1 of each row, since the chosen token may be among them.
-    """
+    common: npt.NDArray[np.float32]
+    """[n, k] the logits of columns that every step needs; k is 0 if they were not asked for."""
+    normalizers: FloatArray
+    """[n] log-sum-exp of the vocabulary's columns; NaN for a row that holds no distribution."""
+    entropies: FloatArray
+    """[n] in nats; NaN where the normaliser is."""
+    minus_infinity: BoolArray
+    """[n] whether some column of the vocabulary is -inf."""
+    likely_ids: IdArray
+    """[n, LISTED + 1] the most probable tokens of at least `LEAST_LISTED`, of which the chosen one may be one; -1 where
+    there are fewer."""
+    likely: FloatArray
+    """[n, LISTED + 1] their logits, falling."""
 
-    ids: IdArray
-    """[n, k] the ids of these tokens, -1 where there are fewer."""
-    logits: FloatArray
-    """[n, k] their logits, falling."""
+    @classmethod
+    def room(cls, shape: tuple[int, ...], common: int) -> KernelRows:
+        """Memory for rows that are laid out like that, if the logits of so many columns are taken along."""
+        return cls(
+            np.empty((*shape, common), dtype=np.float32),
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(shape, dtype=bool),
+            np.empty((*shape, LISTED + 1), dtype=np.int64),
+            np.empty((*shape, LISTED + 1)),
+        )
+
+    def at(self, places: Any) -> KernelRows:
+        """The same of some of the rows."""
+        some: list[Any] = [one[places] for one in self]
+        return KernelRows(*some)
+
+    def flat(self) -> KernelRows:
+        """The rows of all steps, one after the other, where they were laid out as [steps, count]."""
+        flat: list[Any] = [one.reshape(self.normalizers.size, *one.shape[2:]) for one in self]
+        return KernelRows(*flat)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether some normaliser is too far from 0 for sums in float32."""
+        return bool((np.abs(self.normalizers) > HUGE).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,25 +100,26 @@ class NormalizedRows:
     """[n] the row of the batch that each of them was, for messages."""
     log_normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; not finite for a row that holds no distribution."""
-    entropies: FloatArray | None = None
-    """[n] entropies in nats, if the kernel has read the rows; else None. `entropies_of` gives them in either case."""
     readable: Any = None
     """The rows as an array that the compiled kernel reads; else None."""
-    likely: Likely | None = None
-    """The most probable tokens, if the kernel has read the rows; else None."""
+    found: KernelRows | None = None
+    """What the kernel has found of them, if it has read them; else None."""
     has_minus_infinity: BoolArray | None = None
-    """[n] whether some column of the vocabulary is -inf, if the kernel has read the rows; else None."""
-    common: npt.NDArray[np.float32] | None = None
-    """[n, k] the logits of columns that every step needs, if the kernel has read the rows; else None. k is 0 if they
-    were not asked for."""
+    """[n] whether some column of the vocabulary is -inf, if the kernel has looked at the rows; else None."""
+
+    @classmethod
+    def of_kernel(
+        cls, logits: Rows, row_ids: IdArray, numbers: IdArray, readable: Any, found: KernelRows
+    ) -> NormalizedRows:
+        """Rows that the kernel has read."""
+        return cls(logits, row_ids, numbers, found.normalizers, readable, found, found.minus_infinity)
 
     def of(self, places: slice) -> NormalizedRows:
         """The rows at these places, in this order."""
-        likely = None if self.likely is None else Likely(self.likely.ids[places], self.likely.logits[places])
-        further: tuple[Any, ...] = (self.entropies, self.has_minus_infinity, self.common)
-        entropies, minus_infinity, common = (None if one is None else one[places] for one in further)
+        found = None if self.found is None else self.found.at(places)
+        minus_infinity = None if self.has_minus_infinity is None else self.has_minus_infinity[places]
         each = (self.row_ids[places], self.numbers[places], self.log_normalizers[places])
-        return NormalizedRows(self.logits, *each, entropies, self.readable, likely, minus_infinity, common)
+        return NormalizedRows(self.logits, *each, self.readable, found, minus_infinity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +156,10 @@ def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | No
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)
     if readable is not None:
-        found = _Found.room((len(chosen),), 0)
+        found = KernelRows.room((len(chosen),), 0)
         _read(readable, chosen, size, np.empty((0, size), dtype=readable.dtype), NO_COLUMNS, found)
-        if not (np.abs(found.normalizers) > HUGE).any():
-            return NormalizedRows(rows, chosen, chosen, readable=readable, **found.columns())
+        if not found.beyond:
+            return NormalizedRows.of_kernel(rows, chosen, chosen, readable, found)
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
     if is_tensor(part) and part.device.type == "cpu":
         part = widened(part)
@@ -142,56 +175,13 @@ def entropies_of(rows: NormalizedRows, size: int) -> FloatArray:
 
     The kernel finds it while it reads the rows; of those that it cannot read it is computed here.
     """
-    if rows.entropies is not None and np.isfinite(rows.entropies).all():
-        return rows.entropies
+    if rows.found is not None and np.isfinite(rows.found.entropies).all():
+        return rows.found.entropies
     return row_entropies(rows.logits[rows.row_ids.tolist()], rows.log_normalizers, size)
 
 
-class _Found(NamedTuple):
-    """What the kernel finds of some rows, in the order of its arguments; arrays of a shape [...] and more."""
-
-    common: npt.NDArray[np.float32]
-    normalizers: FloatArray
-    entropies: FloatArray
-    minus_infinity: BoolArray
-    likely_ids: IdArray
-    likely: FloatArray
-
-    @classmethod
-    def room(cls, shape: tuple[int, ...], common: int) -> _Found:
-        """Memory for it, if the logits of so many columns are taken along."""
-        return cls(
-            np.empty((*shape, common), dtype=np.float32),
-            np.zeros(shape),
-            np.zeros(shape),
-            np.zeros(shape, dtype=bool),
-            np.empty((*shape, LISTED + 1), dtype=np.int64),
-            np.empty((*shape, LISTED + 1)),
-        )
-
-    def at(self, places: Any) -> _Found:
-        """The same of some of the rows."""
-        some: list[Any] = [one[places] for one in self]
-        return _Found(*some)
-
-    def flat(self) -> _Found:
-        """The rows of all steps, one after the other, where they were laid out as [steps, count]."""
-        flat: list[Any] = [one.reshape(self.normalizers.size, *one.shape[2:]) for one in self]
-        return _Found(*flat)
-
-    def columns(self) -> dict[str, Any]:
-        """The same under the names that `NormalizedRows` has for them."""
-        return {
-            "log_normalizers": self.normalizers,
-            "entropies": self.entropies,
-            "likely": Likely(self.likely_ids, self.likely),
-            "has_minus_infinity": self.minus_infinity,
-            "common": self.common,
-        }
-
-
 def _read(
-    readable: npt.NDArray[Any], row_ids: IdArray, size: int, kept: npt.NDArray[Any], common: IdArray, found: _Found
+    readable: npt.NDArray[Any], row_ids: IdArray, size: int, kept: npt.NDArray[Any], common: IdArray, found: KernelRows
 ) -> None:
     """Have the kernel read some rows, in several threads where there are many numbers."""
     from semtoken.scoring.kernel import normalize
@@ -231,7 +221,7 @@ class KeptRows:
         self._size, self._common, self._next = size, common, 0
         self._numbers = np.zeros((steps, count), dtype=np.int64)
         self._rows = np.empty((steps, count, size), dtype=dtype)
-        self._found = _Found.room((steps, count), len(common))
+        self._found = KernelRows.room((steps, count), len(common))
         self._steps = [(rows, self._found.at(place)) for place, rows in enumerate(self._rows)]
 
     def fits(self, steps: int, count: int, dtype: npt.DTypeLike) -> bool:
@@ -250,10 +240,10 @@ class KeptRows:
         """The first rows of the step at a place, without a copy: they hold until another step takes their place."""
         rows, found = self._steps[place]
         numbers = self._numbers[place, :count]
-        if (np.abs(found.normalizers[:count]) > HUGE).any():
-            return self.select([(place, range(count))])
         found = found.at(slice(count))
-        return NormalizedRows(_logits_of(rows), np.arange(count), numbers, readable=read_only(rows), **found.columns())
+        if found.beyond:
+            return self.select([(place, range(count))])
+        return NormalizedRows.of_kernel(_logits_of(rows), np.arange(count), numbers, read_only(rows), found)
 
     def select(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
         """The rows of several steps one after another, from the place of each step and the numbers of its rows."""
@@ -261,10 +251,10 @@ class KeptRows:
         at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)
         kept, numbers = self._rows.reshape(-1, self._size), self._numbers.ravel()[at]
         found = self._found.flat().at(at)
-        if (np.abs(found.normalizers) > HUGE).any():
+        if found.beyond:
             again = normalized_rows(_logits_of(kept), self._size, at)
             return replace(again, numbers=numbers, has_minus_infinity=found.minus_infinity)
-        return NormalizedRows(_logits_of(kept), at, numbers, readable=read_only(kept), **found.columns())
+        return NormalizedRows.of_kernel(_logits_of(kept), at, numbers, read_only(kept), found)
 
 
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:

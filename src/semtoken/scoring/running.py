@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.mass_flags import CONFIDENT, borrowed_flags
+from semtoken.scoring.flags import CONFIDENT, borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
 from semtoken.tokens.scored_token import Flag

@@ -143,6 +143,7 @@ class Scorer:
         """Whether what a step counts depends on the tokens that follow it."""
         self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(vocabulary))
         """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
+        self.knows_neutral = bool(self.neutral_masks.any())
 
     @cached_property
     def identity(self) -> str:

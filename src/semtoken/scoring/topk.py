@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from semtoken.choices import Preset
-from semtoken.engine_tokens import as_top_steps
+from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.errors import InvalidInput
-from semtoken.results import Distribution, ScoredResponse
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.scoring.flags import text_flags
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.scoring.topk_answer import ListedAnswer, TopkAnswer
-from semtoken.scoring.topk_records import text_flags
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
 from semtoken.tokens.rules import ScoringRules, as_rules
@@ -121,3 +121,37 @@ def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None =
 def new_answer(scorer: Scorer) -> TopkAnswer:
     """Begin an answer that is scored from lists of best tokens, with the scorer's vocabulary or without one."""
     return ListedAnswer(scorer) if scorer.open_ended else TopkAnswer(scorer)
+
+
+class TopLogprobsStream:
+    """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_top_logprobs`.
+
+    It takes the vocabulary and the preset that `score_top_logprobs` takes.
+    """
+
+    def __init__(self, vocabulary: Any = None, preset: Preset | ScoringRules = "default") -> None:
+        rules = as_rules(preset)
+        self._answer = new_answer(scorer_for(tokens_or_none(vocabulary, rules), rules))
+        self._names = BorrowedNames()
+
+    def add(self, step: Any) -> Running:
+        """Add one step, in any form that `score_top_logprobs` reads.
+
+        Raises
+        ------
+        InvalidInput, InvalidLogits, VocabularyMismatch, BackendError
+            As `score_top_logprobs`.
+        """
+        [read] = self._names.without(as_top_steps([step]))
+        self._answer.add(read)
+        return self._answer.running()
+
+    def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
+        """The score of the answer, once it is complete.
+
+        Raises
+        ------
+        BackendError
+            All log-probabilities are zero, or names lack the blanks that tokens begin with.
+        """
+        return self._answer.finish(distribution, proxy_for=proxy_for)

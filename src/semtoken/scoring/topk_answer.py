@@ -1,4 +1,4 @@
-"""One answer in progress of which only the best tokens of each step are known.
+"""One answer in progress of which only the best tokens of each step are known, and the records of its tokens.
 
 `ListedAnswer` does without a vocabulary: spellings are read from the lists, which is enough for the rules `surface`
 (the preset `default`) and `exact`. What is not listed may be spelled in any way, so all of it may agree, and the
@@ -7,27 +7,184 @@ interval is as wide as the list is short.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import ListReader, not_in_vocabulary
 from semtoken.engine_tokens.listed_names import ListedNames, NameReader
-from semtoken.engine_tokens.precision import Precision
+from semtoken.engine_tokens.precision import Precision, Rounding
 from semtoken.engine_tokens.spellings import without_copied_list
-from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
+from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, TokensLater, ValueEnds
+from semtoken.scoring.flags import RIVAL, listed_flags, silent_zeros
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
-from semtoken.scoring.rows import LEAST_LISTED
+from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
-from semtoken.scoring.scorer import ANY_NUMBER, Scorer
-from semtoken.scoring.topk_bounds import PlacedStep
-from semtoken.scoring.topk_records import FEW, ListedSteps, listed_flags, silent_zeros
+from semtoken.scoring.scorer import ANY_NUMBER, SOURCES, Scorer
+from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.rules import ScoringRules
+from semtoken.tokens.rules import SAME_LETTERS, ScoringRules
 from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
+
+FEW = 64
+"""Up to this many steps are scored one by one, more of them in arrays."""
+
+
+@dataclass(eq=False)
+class ListedSteps:
+    """Some steps of an answer that is scored from lists, with the scorer and their prefix sets."""
+
+    scorer: Scorer
+    steps: Sequence[PlacedStep]
+    prefixes: Sequence[IdArray]
+    """The prefix set of each step; without ids where the rules do not ask for it."""
+    neutrality: bool
+    """Whether neutral tokens count as consistent."""
+    rounding: Rounding
+    """How far each log-probability may be off."""
+
+    @cached_property
+    def lists(self) -> StepLists:
+        """The lists of the steps in columns."""
+        return step_lists(self.steps, self.prefixes, self.scorer.vocabulary.size)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The bounds of the steps' masses under the rules of the scorer."""
+        return self._bounds_under(self.scorer, neutrality=self.neutrality)
+
+    def _bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
+        return step_bounds(
+            scorer,
+            self.steps,
+            self.prefixes,
+            self.lists,
+            neutrality=neutrality,
+            rounding=self.rounding,
+        )
+
+    def without_numbers(self, positions: Sequence[int]) -> ListedSteps:
+        """The same steps, some of which do not tell the probability of their token."""
+        steps = list(self.steps)
+        for i in positions:
+            listed = steps[i].listed._replace(log_prob=-math.inf, ids=[], probabilities=[], total=0.0)
+            steps[i] = steps[i]._replace(listed=listed)
+        return replace(self, steps=steps)
+
+    def masses(self) -> list[LogMass]:
+        """The agreeing probabilities, equal to those of `bounds` but faster for few steps."""
+        few = self.usual_masses() if len(self.steps) <= FEW else None
+        if few is not None:
+            return few
+        found = self.bounds
+        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
+
+    def usual_masses(self) -> list[LogMass] | None:
+        """The masses of the steps one by one; None if one of them needs the `bounds`."""
+        if not self.rounding.even:
+            return None
+        return usual_masses(self.scorer, self.steps, self.prefixes, neutrality=self.neutrality, off=self.rounding.off)
+
+    @property
+    def any_rival(self) -> bool:
+        """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
+        if not self.scorer.rules.clustering:
+            return False
+        return any(self._rivals(step) for step in self.steps if not (step.neutral and self.neutrality))
+
+    def _rivals(self, step: PlacedStep) -> list[int]:
+        token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
+        likely = [one for one, probability in listed if probability >= RIVAL and one != token]
+        if not likely:
+            return []
+        texts, related = self.scorer.vocabulary.normalized, self.scorer.related_kinds(token)
+        neutral = self.scorer.neutral_mask(step.opening)
+        return [
+            one
+            for one in likely
+            if SOURCES[related.get(one, 0)] == "cluster"
+            and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
+            and not (self.neutrality and neutral[one])
+        ]
+
+    def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
+        """The records of all tokens of an answer with these `ids`, made column by column."""
+        if self.scorer.looks_ahead and not self.scorer.rules.prefix_matching:
+            return replace(self, prefixes=self.scorer.index.prefix_sets(ids))._records(ids)
+        return self._records(ids)
+
+    def _records(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
+        lists, bounds, vocabulary = self.lists, self.bounds, self.scorer.vocabulary
+        surface = self._bounds_under(self.scorer.surface, neutrality=False)
+        paper = self.scorer.paper
+        meaning = None if paper is None else self._bounds_under(paper, neutrality=True)
+        starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
+        columns: dict[str, Iterable[Any]] = {
+            "id": self.scorer.engine_ids(ids),
+            "text": [vocabulary.texts[token] for token in ids],
+            "start": starts,
+            "end": ends,
+            "log_probability": lists.log_probs.tolist(),
+            "log_agreeing_probability": bounds.estimate.tolist(),
+            "log_surface_probability": surface.estimate.tolist(),
+            "log_meaning_probability": itertools.repeat(None) if meaning is None else meaning.estimate.tolist(),
+            "neutral": bounds.certain.tolist(),
+            "cluster_probability": bounds.cluster.tolist(),
+            "prefix_probability": bounds.prefix.tolist(),
+            "neutral_probability": bounds.neutral.tolist(),
+            "alternatives": self.alternatives(),
+            "value_ends": self._value_ends(),
+            "log_agreeing_bounds": bounds.intervals(),
+            "log_surface_bounds": surface.intervals(),
+            "log_meaning_bounds": itertools.repeat(None) if meaning is None else meaning.intervals(),
+            "ambiguous_probability": bounds.ambiguous.tolist(),
+            "unmapped_probability": lists.unmapped.tolist(),
+            "function_word": vocabulary.neutral[lists.tokens].tolist(),
+        }
+        return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
+
+    def _value_ends(self) -> list[ValueEnds | None]:
+        """What values may end at each step."""
+        endings, lists = self.scorer.endings, self.lists
+        before = np.concatenate([[-1], lists.tokens[:-1]])
+        found: list[ValueEnds | None] = [None] * lists.size
+        asked = endings.what_may_end(before, lists.tokens)
+        for i in np.flatnonzero(asked).tolist():
+            step = self.steps[i].listed
+            probabilities = np.array(step.probabilities)
+            unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
+            found[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
+        return found
+
+    def at(self, places: Sequence[int]) -> ListedSteps:
+        """Some of the steps."""
+        steps, prefixes = [self.steps[place] for place in places], [self.prefixes[place] for place in places]
+        return replace(self, steps=steps, prefixes=prefixes)
+
+    def alternatives(self) -> list[tuple[Alternative, ...]]:
+        """The most probable other tokens of each step."""
+        lists = self.lists
+        steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
+        likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
+        likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
+        places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
+        likely = likely[places < LISTED]
+        found = self.scorer.alternatives(
+            lists.tokens[steps[likely]],
+            list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
+            lists.begins[likely],
+            opening=lists.opening[steps[likely]],
+            neutrality=self.neutrality,
+        )
+        ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
+        return [found[first:last] for first, last in itertools.pairwise(ends)]
 
 
 class TopkAnswer(RunningAnswer[OpenStep]):
@@ -182,13 +339,6 @@ def _proxy_flags(proxy_for: str | None) -> list[Flag]:
     return [Flag("shared_vocabulary", message)]
 
 
-class _NoneNeutral(bytes):
-    """Stands for `Scorer.neutral_bytes` of any number of tokens."""
-
-    def __getitem__(self, place: object) -> int:  # type: ignore[override]
-        return 0
-
-
 class ListedScorer(Scorer):
     """The scorer of an answer without a vocabulary: its tokens are those that the lists have named."""
 
@@ -226,11 +376,6 @@ class GrowingScorer(ListedScorer):
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
         """Any number, unless its spelling stands alone."""
         return 1 if self._is_alone(token) or self.rules.spelling is None else ANY_NUMBER
-
-    @cached_property
-    def neutral_bytes(self) -> tuple[bytes, bytes]:
-        """The neutral tokens, as in `Scorer`: without a vocabulary there are none."""
-        return _NoneNeutral(), _NoneNeutral()
 
 
 class ListedAnswer(TopkAnswer):

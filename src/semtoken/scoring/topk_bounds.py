@@ -15,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.engine_tokens.checked_list import ListedStep
-from semtoken.engine_tokens.precision import ROUNDING, Rounding
+from semtoken.engine_tokens.precision import IN_FULL, ROUNDING, Rounding
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 VERY_FEW = 8
-IN_FULL = Rounding()
 
 
 class PlacedStep(NamedTuple):
@@ -211,6 +210,7 @@ def usual_masses(
     each log-probability may be off.
     """
     found: list[tuple[float, float, float]] = []
+    neutrality = neutrality and scorer.knows_neutral
     for step, prefix_set in zip(steps, prefixes, strict=True):
         listed = step.listed
         if listed.ambiguous or listed.unmapped or listed.stands_for or listed.alike or listed.doubtful:

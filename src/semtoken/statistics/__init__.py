@@ -21,10 +21,16 @@ Every model is called in batches, on different pairs of texts only. `Timings` ke
 
 from __future__ import annotations
 
-from semtoken.statistics.encoders import EntailmentModel, SimilarityModel, entailment_matrices, similarity_matrices
-from semtoken.statistics.generations import SHARED_PREFIX, AnswerSettings, record_greedy, record_samples
-from semtoken.statistics.pairs import UniquePairs, alternative_classes, token_similarities
-from semtoken.statistics.recording import record
+from semtoken.statistics.pairs import (
+    EntailmentModel,
+    SimilarityModel,
+    UniquePairs,
+    alternative_classes,
+    entailment_matrices,
+    similarity_matrices,
+    token_similarities,
+)
+from semtoken.statistics.recording import SHARED_PREFIX, AnswerSettings, record, record_greedy, record_samples
 from semtoken.statistics.timings import Timings
 
 __all__ = [

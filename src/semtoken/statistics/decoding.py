@@ -11,12 +11,13 @@ from semtoken.backends.base import Backend, Prompt
 from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.errors import InvalidLogits
 from semtoken.observers import Statistic
-from semtoken.observers.steps import LOG_PROBABILITY, LOGITS, Completion, Observer, Step, best
+from semtoken.observers.steps import LOG_PROBABILITY, LOGITS, Best, Completion, Observer, Step, best
+from semtoken.observers.table import PerStep
 from semtoken.results import ScoredResponse
 from semtoken.scoring import AnswerBatch, Scorer
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
-from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.support.arrays import FloatArray
 
 READING = "reading"
 """The name under which `Timings` keeps the seconds of a pass over answers that exist."""
@@ -64,35 +65,31 @@ def read_by_length(
     return order
 
 
-class LogProbabilities(Observer):
+class LogProbabilities(PerStep):
     """Records the log-probability of every chosen token, from the raw distribution."""
 
     reads = frozenset({LOG_PROBABILITY})
 
-    def __init__(self) -> None:
-        self._found: dict[int, list[float]] = {}
-
-    def observe(self, step: Step) -> None:
-        """Record the log-probabilities of one decoding step.
+    def values(self, step: Step) -> list[float]:
+        """The log-probabilities of one decoding step.
 
         Raises
         ------
         InvalidLogits
             A row holds NaN or +inf, or has no finite value; the message names the step.
         """
-        values = step.log_probabilities()
-        for answer, value in zip(step.answers, values.tolist(), strict=True):
-            steps = self._found.setdefault(answer, [])
+        found: list[float] = step.log_probabilities().tolist()
+        for answer, value in zip(step.answers, found, strict=True):
             if not np.isfinite(value) and not (value == -np.inf and _is_sound(step, answer)):
                 raise InvalidLogits(
-                    f"The logits of step {len(steps)} hold NaN or +inf, or not one finite value: "
+                    f"The logits of step {len(self.recorded(answer))} hold NaN or +inf, or not one finite value: "
                     "there is no distribution to record."
                 )
-            steps.append(value)
+        return found
 
     def of(self, answer: int) -> FloatArray:
         """[n] log-probabilities of the tokens of an answer."""
-        return np.array(self._found.get(answer, []))
+        return np.array(self.recorded(answer), dtype=np.float64)
 
 
 def _is_sound(step: Step, answer: int) -> bool:
@@ -100,7 +97,7 @@ def _is_sound(step: Step, answer: int) -> bool:
     return step.logits is None or bool(np.isfinite(step.log_normalizers[list(step.answers).index(answer)]))
 
 
-class BestTokens(Observer):
+class BestTokens(PerStep):
     """Records the k best tokens of every step.
 
     Parameters
@@ -110,18 +107,17 @@ class BestTokens(Observer):
     """
 
     def __init__(self, k: int) -> None:
+        super().__init__()
         self.reads = frozenset({best(k)})
         self._k = k
-        self._found: dict[int, list[tuple[IdArray, FloatArray]]] = {}
 
-    def observe(self, step: Step) -> None:
-        """Record the k best tokens of one decoding step."""
-        for answer, found in zip(step.answers, step.best_of(self._k), strict=True):
-            self._found.setdefault(answer, []).append(found)
+    def values(self, step: Step) -> list[Best]:
+        """The k best tokens of each answer in a step."""
+        return step.best_of(self._k)
 
-    def of(self, answer: int) -> list[tuple[IdArray, FloatArray]]:
+    def of(self, answer: int) -> list[Best]:
         """Ids and log-probabilities of the best tokens of each step, best first."""
-        return self._found.get(answer, [])
+        return self.recorded(answer)
 
 
 class TimedObserver(Observer):

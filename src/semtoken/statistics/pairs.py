@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import permutations
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from semtoken.backends.prompts import in_batches_by_length, pad
+from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.files.artifacts import HUB_ID
 from semtoken.methods import token_text
+from semtoken.models.sources import check_folder
 from semtoken.support.arrays import FloatArray, IntArray
+from semtoken.support.extras import require
 
 Pair: TypeAlias = tuple[str, str]
 AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
@@ -156,4 +168,261 @@ def _pairs(
         (whole, with_question(question, decode(listed[:t] + listed[t + 1 :])))
         for t, token in enumerate(listed)
         if token not in special
+    ]
+
+
+@contextmanager
+def model_errors(kind: str, model_or_path: str) -> Iterator[None]:
+    """Turn errors of transformers and torch about a model into `ModelError`; our own errors pass unchanged.
+
+    Parameters
+    ----------
+    kind
+        For the message: "NLI model".
+    model_or_path
+        Directory or hub id.
+
+    Raises
+    ------
+    ModelError
+        There is no such model, it cannot be read, or its folder is one that `check_folder` refuses.
+    """
+    if not Path(model_or_path).exists() and not HUB_ID.fullmatch(model_or_path):
+        raise ModelError(f"The {kind} cannot be loaded: there is no directory {model_or_path}.")
+    if Path(model_or_path).is_dir():
+        check_folder(Path(model_or_path))
+    try:
+        yield
+    except SemtokenError:
+        raise
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"The {kind} {model_or_path} cannot be loaded: {one_line_of(error)}") from error
+
+
+DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"
+
+
+class SimilarityModel:
+    """A cross-encoder for text similarity, with one output through a sigmoid.
+
+    Parameters
+    ----------
+    cross_encoder
+        A `sentence_transformers.CrossEncoder`.
+    batch_size
+        Pairs read together.
+
+    Raises
+    ------
+    ModelError
+        The model has more outputs than one.
+    """
+
+    def __init__(self, cross_encoder: Any, *, batch_size: int = 64) -> None:
+        if batch_size < 1:
+            raise InvalidInput(f"batch_size must be positive, got {batch_size}.")
+        if cross_encoder.num_labels != 1:
+            raise ModelError(
+                f"The similarity model has {cross_encoder.num_labels} outputs; it must be a cross-encoder with one, "
+                f"as {DEFAULT_SIMILARITY} is."
+            )
+        self.cross_encoder = cross_encoder
+        self.batch_size = batch_size
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_or_path: str = DEFAULT_SIMILARITY,
+        *,
+        device: str | None = None,
+        revision: str | None = None,
+        batch_size: int = 64,
+    ) -> SimilarityModel:
+        """Load from a directory or the hub; "almanac" is the small one inside the package.
+
+        Raises
+        ------
+        ModelError
+            There is no such model, it cannot be read, or it has more outputs than one.
+        """
+        library = require("sentence_transformers", extra="similarity")
+        if model_or_path == "almanac":
+            from semtoken.almanac import almanac_sts_path
+
+            model_or_path = str(almanac_sts_path())
+        with model_errors("similarity model", model_or_path):
+            return cls(library.CrossEncoder(model_or_path, device=device, revision=revision), batch_size=batch_size)
+
+    def similarities(self, pairs: Sequence[Pair]) -> FloatArray:
+        """Similarity of each pair, [n] in [0, 1]."""
+        if not pairs:
+            return np.empty(0)
+        import torch
+
+        # Checkpoints disagree on whether the sigmoid is in their config: it is said here, and so applied once.
+        found = self.cross_encoder.predict(
+            list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False
+        )
+        return np.asarray(found, dtype=np.float64).reshape(len(pairs))
+
+
+def similarity_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Sequence[str]]]) -> list[FloatArray]:
+    """Similarity of every two samples, the mean of both directions, for each of several questions.
+
+    Parameters
+    ----------
+    ask
+        `SimilarityModel.similarities`, or `UniquePairs` of it.
+    samples
+        Question and M texts. The question is put before both texts, one blank between; None leaves the texts bare.
+        Samples with equal texts keep the value that the model gives to a text and itself.
+
+    Returns
+    -------
+    list of float arrays of shape (M, M)
+        Symmetric, 1 on the diagonal.
+    """
+    full = [[with_question(question, text) for text in texts] for question, texts in samples]
+    answers = iter(ask([(a, b) for texts in full for a, b in permutations(texts, 2)]))
+    matrices = []
+    for texts in full:
+        matrix = np.eye(len(texts))
+        for i, j in permutations(range(len(texts)), 2):
+            matrix[i, j] = next(answers)
+        matrices.append(0.5 * (matrix + matrix.T))
+    return matrices
+
+
+require("torch", extra="transformers")
+require("transformers", extra="transformers")
+
+
+DEFAULT_NLI = "microsoft/deberta-large-mnli"
+_SPELLINGS = (("contra",), ("neutral",), ("entail",))
+IDENTICAL = (-math.inf, -math.inf, 0.0)
+"""Logits of a text with itself, which is never asked: entailment for certain, at any temperature."""
+
+
+class EntailmentModel:
+    """A sequence classifier with the classes contradiction, neutral and entailment, whatever their order.
+
+    Parameters
+    ----------
+    model, tokenizer
+        A model and a tokenizer of transformers.
+    batch_size
+        Pairs read together.
+
+    Raises
+    ------
+    ModelError
+        The model's config does not name three such classes.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, batch_size: int = 64) -> None:
+        if batch_size < 1:
+            raise InvalidInput(f"batch_size must be positive, got {batch_size}.")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+        self._columns = label_columns(model.config)
+        self._max_length = longest_input(model, tokenizer)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_or_path: str = DEFAULT_NLI,
+        *,
+        device: str | None = None,
+        revision: str | None = None,
+        batch_size: int = 64,
+    ) -> EntailmentModel:
+        """Load from a directory or the hub; "almanac" is the small one inside the package.
+
+        Raises
+        ------
+        ModelError
+            There is no such model, it cannot be read, or it names no three such classes.
+        """
+        if model_or_path == "almanac":
+            from semtoken.almanac import almanac_nli_path
+
+            model_or_path = str(almanac_nli_path())
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        with model_errors("NLI model", model_or_path):
+            tokenizer = AutoTokenizer.from_pretrained(model_or_path, revision=revision)
+            model = AutoModelForSequenceClassification.from_pretrained(
+                model_or_path, revision=revision, dtype=torch.float32
+            )
+            return cls(model.to(device).eval(), tokenizer, batch_size=batch_size)
+
+    @torch.inference_mode()
+    def logits(self, pairs: Sequence[Pair]) -> FloatArray:
+        """Logits [n, 3] in the order contradiction, neutral, entailment; the first text of a pair is the premise."""
+        found = np.empty((len(pairs), 3))
+        if not pairs:
+            return found
+        first, second = zip(*pairs, strict=True)
+        encoded = self.tokenizer(list(first), list(second), truncation=True, max_length=self._max_length)
+        for batch in in_batches_by_length([len(ids) for ids in encoded["input_ids"]], self.batch_size):
+            inputs = {name: self._padded(name, [rows[i] for i in batch]) for name, rows in encoded.items()}
+            found[batch] = self.model(**inputs).logits[:, self._columns].double().cpu().numpy()
+        return found
+
+    def _padded(self, name: str, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """One of the tokenizer's outputs, filled up on the right: encoders count positions from the left."""
+        padding = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": self.tokenizer.pad_token_type_id}
+        return torch.from_numpy(pad(rows, padding.get(name, 0), left=False).ids).to(self.model.device)
+
+
+def label_columns(config: Any) -> list[int]:
+    """Columns of contradiction, neutral and entailment, from the names in the model's config.
+
+    Raises
+    ------
+    ModelError
+        There are not exactly three classes, one name for each.
+    """
+    names = {int(column): str(name) for column, name in (config.id2label or {}).items()}
+    columns = [
+        [column for column, name in names.items() if name.strip().lower().startswith(spellings)]
+        for spellings in _SPELLINGS
+    ]
+    if len(names) != 3 or [len(found) for found in columns] != [1, 1, 1]:
+        raise ModelError(
+            f"The NLI model's classes are {names}; they must be named contradiction, neutral and entailment. "
+            "If they are these under other names, set id2label in the model's config.json."
+        )
+    return [found[0] for found in columns]
+
+
+def longest_input(model: Any, tokenizer: Any) -> int | None:
+    """Tokens that an encoder reads at most; None if neither config nor tokenizer says so."""
+    limits = [getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length]
+    sensible = [int(limit) for limit in limits if limit is not None and 0 < limit < 1_000_000]
+    return min(sensible, default=None)
+
+
+def entailment_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Sequence[str]]]) -> list[FloatArray]:
+    """NLI logits of every ordered pair of samples, for each of several questions.
+
+    Parameters
+    ----------
+    ask
+        `EntailmentModel.logits`, or `UniquePairs` of it.
+    samples
+        Question and M texts. The question is put before both texts, one blank between; None leaves the texts bare.
+
+    Returns
+    -------
+    list of float arrays of shape (M, M, 3)
+        Contradiction, neutral, entailment; row: premise, column: hypothesis. Texts that are equal once stripped,
+        the diagonal among them, are `IDENTICAL`.
+    """
+    full = [[with_question(question, text) for text in texts] for question, texts in samples]
+    pairs = [(a, b) for texts in full for a in texts for b in texts if a != b]
+    answers = iter(ask(pairs) if pairs else ())
+    return [
+        np.array([[IDENTICAL if a == b else next(answers) for b in texts] for a in texts], dtype=np.float64)
+        for texts in full
     ]

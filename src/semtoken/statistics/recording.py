@@ -1,34 +1,289 @@
-"""All statistics of some questions, each recorded once and shared by every method that needs it."""
+"""All statistics of some questions, each recorded once and shared by every method that needs it.
+
+One greedy answer to each prompt and its samples come first, with what is read of them in the same pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
+import numpy as np
+
+from semtoken.backends import base
 from semtoken.backends.base import Backend, Prompt
-from semtoken.backends.prompts import encode_prompts, prompt_text
+from semtoken.backends.prompts import encode_prompts, in_batches_by_length, prompt_text
+from semtoken.backends.scores import AnswerScores
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
+from semtoken.observers.steps import Best, Completion, Observer
+from semtoken.observers.table import LastStates
 from semtoken.probing.p_true import p_true_log_probs
 from semtoken.results.generation import Generation
-from semtoken.statistics.decoding import backend_of
-from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY, EntailmentModel, SimilarityModel
-from semtoken.statistics.generations import AnswerSettings, Progress, record_greedy, record_samples
-from semtoken.statistics.pairs import AskPairs, UniquePairs, special_token_ids
+from semtoken.statistics.decoding import BestTokens, LogProbabilities, TimedObserver, backend_of
+from semtoken.statistics.pairs import (
+    DEFAULT_NLI,
+    DEFAULT_SIMILARITY,
+    AskPairs,
+    EntailmentModel,
+    SimilarityModel,
+    UniquePairs,
+    special_token_ids,
+)
 from semtoken.statistics.steps import (
     EVERYTHING,
     PAIR_STEPS,
+    STC_STEPS,
     STEP_OF_FIELD,
     Fields,
     RecordingStep,
     Tokens,
     add_statistics,
     steps_for,
+    watch_steps,
 )
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
-from semtoken.support.inputs import instance, listed, text
+from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.support.inputs import flag, instance, listed, real, text, whole
+
+SHARED_PREFIX = "shared_prefix"
+"""The name under which `Timings` keeps the seconds of reading the common beginning of all prompts."""
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a step, how many questions are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    """How the answers that are recorded are generated. The defaults are the paper's."""
+
+    max_new_tokens: int = 256
+    """The most tokens of an answer."""
+    stop_at_newline: bool = True
+    """End an answer at the first token with a newline, besides end-of-sequence tokens."""
+    n_samples: int = 5
+    """How many answers to each prompt are sampled."""
+    temperature: float = 0.5
+    """The temperature of the samples; no top-k, no top-p. Their log-probabilities are recorded at temperature 1."""
+    seed: int = 0
+    """The seed of the samples. Each has its own stream, made from the seed, the prompt and the number of the sample."""
+    batch_size: int = 32
+    """How many prompts are decoded together. All samples of a prompt are decoded in its batch."""
+    top_k: int = 10
+    """How many of the best tokens of each step of the greedy answer are recorded, the chosen one included."""
+    share_prefix: bool = False
+    """Read what all prompts begin with once; see `semtoken.backends.base.Decoding`. Leave it off where the time that a
+    method takes is measured."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_new_tokens", "n_samples", "batch_size", "top_k"):
+            whole(getattr(self, name), name, low=1)
+        for name in ("stop_at_newline", "share_prefix"):
+            flag(getattr(self, name), name)
+        real(self.temperature, "temperature", low=0.0)
+        whole(self.seed, "seed")
+
+    def greedy(self) -> base.Decoding:
+        """The decoding settings of greedy answers."""
+        return base.Decoding(
+            max_new_tokens=self.max_new_tokens,
+            stop_at_newline=self.stop_at_newline,
+            batch_size=self.batch_size,
+            share_prefix=self.share_prefix,
+        )
+
+    def samples(self) -> base.Decoding:
+        """The decoding settings of sampled answers."""
+        return replace(self.greedy(), n=self.n_samples, temperature=self.temperature, seed=self.seed)
+
+
+def record_greedy(
+    model: STC | Backend,
+    prompts: Sequence[base.Prompt],
+    needs: Collection[str],
+    decoding: AnswerSettings,
+    timings: Timings,
+    progress: Progress | None = None,
+    questions: Sequence[str] | None = None,
+) -> list[Generation]:
+    """Answer each prompt greedily, with log-probabilities, alternatives and STC scores from the same pass.
+
+    Parameters
+    ----------
+    model
+        A backend; with clusters and rules (`STC`) if STC scores are needed.
+    prompts
+        Text, chat messages or token ids.
+    needs
+        Fields of `Generation` to fill, of those that the greedy pass can give.
+    decoding, timings, progress
+        How to generate; where the seconds of `shared_prefix`, `greedy`, `likelihoods`, `alternatives`, `stc`,
+        `stc_no_clustering` and `stc_no_prefix` go; called with the progress.
+    questions
+        One for each prompt: their words do not count as new in an answer.
+
+    Raises
+    ------
+    InvalidInput
+        STC scores are needed, and the model is a backend without rules.
+    """
+    backend = backend_of(model)
+    likelihoods = LogProbabilities()
+    observers: list[Observer] = [TimedObserver(likelihoods, "likelihoods", timings)]
+    best = BestTokens(decoding.top_k) if {"top_ids", "top_texts", "top_log_probs"} & set(needs) else None
+    if best is not None:
+        observers.append(TimedObserver(best, "alternatives", timings))
+    scores = [(step, _scores(model, step, timings)) for step in STC_STEPS if set(step.fills) & set(needs)]
+    watches = [
+        (step, step.watch()) for step in watch_steps() if step.watch is not None and set(step.fills) & set(needs)
+    ]
+    observers += [TimedObserver(observer, step.name, timings) for step, observer in (*scores, *watches)]
+    encoded, order = _by_length(backend, prompts, decoding.batch_size)
+    completions = _decode(backend, encoded, decoding.greedy(), observers, "greedy", timings, progress)
+    records: dict[int, Generation] = {}
+    for place, (i, completion) in enumerate(zip(order, completions, strict=True)):
+        fields: dict[str, Any] = {}
+        for step, observer in scores:
+            with timings.measure(step.name):
+                fields |= step.of_answer(observer.result(place), questions[i] if questions else "")
+        fields |= {watch.field: watch.of(place) for _, watch in watches}
+        found = None if best is None else best.of(place)
+        greedy = _greedy_record(backend, completion.token_ids, likelihoods.of(place), found)
+        records[i] = greedy.with_fields(fields)
+    return [records[i] for i in range(len(prompts))]
+
+
+def _by_length(backend: Backend, prompts: Sequence[base.Prompt], batch_size: int) -> tuple[list[list[int]], list[int]]:
+    """The prompts as token ids, those of similar length beside each other, and the place that each had."""
+    encoded = encode_prompts(backend.tokenizer, prompts)
+    order = [i for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size) for i in batch]
+    return [encoded[i] for i in order], order
+
+
+def _scores(model: STC | Backend, step: RecordingStep, timings: Timings) -> AnswerScores:
+    if not isinstance(model, STC):
+        raise InvalidInput(f"{step.fills[0]} needs rules, and perhaps clusters: give an STC instead of its backend.")
+    with timings.measure("loading"):  # the index of the vocabulary is made once
+        return AnswerScores(model.scorer_of(replace(model.rules, **(step.rules or {}))))
+
+
+def _decode(
+    backend: Backend,
+    prompts: Sequence[base.Prompt],
+    decoding: base.Decoding,
+    observers: list[Observer],
+    step: str,
+    timings: Timings,
+    progress: Progress | None,
+) -> list[Completion]:
+    """Run `Backend.generate` and note how long it took."""
+    if progress is not None:
+        observers = [*observers, _Count(progress, step, len(prompts), decoding.n)]
+    if decoding.share_prefix and hasattr(backend, "read_prefix"):
+        with timings.measure(SHARED_PREFIX):
+            backend.read_prefix(prompts)
+    with timings.measure(step):
+        return backend.generate(prompts, decoding, observers)
+
+
+class _Count(Observer):
+    """Reports how many prompts have their answers."""
+
+    reads = frozenset()
+
+    def __init__(self, progress: Progress, step: str, prompts: int, n: int) -> None:
+        self._progress = progress
+        self._step = step
+        self._prompts = prompts
+        self._n = n
+        self._done = 0
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Count an answer that is complete."""
+        self._done += 1
+        if self._done % self._n == 0:
+            self._progress(self._step, self._done // self._n, self._prompts)
+
+
+def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best: list[Best] | None) -> Generation:
+    vocabulary = backend.vocabulary
+    generation = Generation(
+        text=vocabulary.decode(ids),
+        token_ids=ids,
+        distribution="raw",
+        token_texts=[vocabulary.texts[token] for token in ids],
+        log_probs=log_probs,
+    )
+    if best is None:
+        return generation
+    top = [
+        chosen_first(token, float(log_prob), found, values)
+        for token, log_prob, (found, values) in zip(ids, log_probs, best, strict=True)
+    ]
+    return replace(
+        generation,
+        top_ids=[found for found, _ in top],
+        top_texts=[[vocabulary.texts[token] for token in found] for found, _ in top],
+        top_log_probs=[values for _, values in top],
+    )
+
+
+def chosen_first(token: int, log_prob: float, best: IdArray, log_probs: FloatArray) -> tuple[IdArray, FloatArray]:
+    """The best tokens of one step with the chosen one in front, moved there or put in place of the last."""
+    others = best != token
+    others[np.flatnonzero(others)[len(best) - 1 :]] = False
+    return np.append(token, best[others]), np.append(log_prob, log_probs[others])
+
+
+def record_samples(
+    model: STC | Backend,
+    prompts: Sequence[base.Prompt],
+    generations: Sequence[Generation],
+    needs: Collection[str],
+    decoding: AnswerSettings,
+    timings: Timings,
+    progress: Progress | None = None,
+) -> list[Generation]:
+    """Add `decoding.n_samples` sampled answers to each generation.
+
+    The arguments are those of `record_greedy`. Of `needs` only "hidden_states" matters: texts, ids and
+    log-probabilities are always recorded. Seconds go to `sampling`, `sample_likelihoods` and `hidden_states`.
+
+    Raises
+    ------
+    BackendError
+        Hidden states are needed, and the backend gives none.
+    """
+    backend = backend_of(model)
+    likelihoods = LogProbabilities()
+    observers: list[Observer] = [TimedObserver(likelihoods, "sample_likelihoods", timings)]
+    states = LastStates() if "hidden_states" in needs else None
+    if states is not None:
+        observers.append(TimedObserver(states, "hidden_states", timings))
+    encoded, order = _by_length(backend, prompts, decoding.batch_size)
+    completions = _decode(backend, encoded, decoding.samples(), observers, "sampling", timings, progress)
+    n = decoding.n_samples
+    found = list(generations)
+    for place, i in enumerate(order):
+        answers = range(place * n, place * n + n)
+        ids = [completions[answer].token_ids for answer in answers]
+        found[i] = replace(
+            generations[i],
+            sample_texts=[backend.vocabulary.decode(one) for one in ids],
+            sample_token_ids=ids,
+            sample_log_probs=[likelihoods.of(answer) for answer in answers],
+            hidden_states=None if states is None else _together([states.of(answer) for answer in answers]),
+        )
+    return found
+
+
+def _together(states: Sequence[FloatArray | None]) -> FloatArray | None:
+    """[answers, H] the states of several answers; None unless all have one."""
+    found = [state for state in states if state is not None]
+    return np.stack(found) if len(found) == len(states) else None
+
 
 QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
 Statistics = Callable[[list[Generation]], list[Fields]]

@@ -14,12 +14,17 @@ from typing import Any, Literal, TypeAlias
 
 from semtoken.methods import METHODS
 from semtoken.observers import STATISTICS, Statistic
-from semtoken.observers.method_scores import new_phrase_log_probs, new_word_log_probs, phrase_log_probs
+from semtoken.observers.method_scores import BOUNDED, log_score
 from semtoken.observers.steps import Readable
 from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
-from semtoken.statistics.encoders import entailment_matrices, similarity_matrices
-from semtoken.statistics.pairs import AskPairs, alternative_classes, token_similarities
+from semtoken.statistics.pairs import (
+    AskPairs,
+    alternative_classes,
+    entailment_matrices,
+    similarity_matrices,
+    token_similarities,
+)
 from semtoken.support.text import did_you_mean
 from semtoken.tokens.rules import ScoringRules
 
@@ -39,19 +44,8 @@ class Tokens:
     """Ids of special tokens."""
 
 
-OfAnswer: TypeAlias = Callable[[ScoredResponse, str], Fields]
-"""A scored answer and its question -> the fields that it adds to the generation."""
 PairRecorder: TypeAlias = Callable[[AskPairs, Sequence[Generation], Tokens], list[Fields]]
 """A model's answers to pairs of texts (`AskPairs`) -> the fields that it adds to each generation."""
-
-
-def _words(answer: ScoredResponse, question: str) -> Fields:
-    return {
-        "default_log_score": answer.log_score,
-        "new_word_log_probs": new_word_log_probs(answer, question)[0],
-        "phrase_log_probs": phrase_log_probs(answer, question)[0],
-        "new_phrase_log_probs": new_phrase_log_probs(answer, question)[0],
-    }
 
 
 @dataclass(frozen=True)
@@ -73,11 +67,12 @@ class RecordingStep:
     rules: Mapping[str, Any] | None = None
     """For a step that reads a scored answer: the fields of `ScoringRules` in which its rules differ from those of the
     run. None for other steps."""
-    of_answer: OfAnswer = lambda answer, question: {"stc_log_score": answer.log_score}
-    """For a step with `rules`: a scored answer and its question -> the fields that the step fills."""
-
     inside: frozenset[Readable] = frozenset()
     """For a step without `watch`: the data that it reads and that not every backend gives."""
+
+    def of_answer(self, answer: ScoredResponse, question: str) -> Fields:
+        """For a step with `rules`: the fields that a scored answer and its question fill."""
+        return {name: BOUNDED.get(name, log_score)(answer, question)[0] for name in self.fills}
 
     @property
     def reads(self) -> frozenset[Readable]:
@@ -136,21 +131,18 @@ _OWN: tuple[RecordingStep, ...] = (
         fills=("stc_no_clustering_log_score",),
         needs=("token_ids",),
         rules={"clustering": False},
-        of_answer=lambda answer, question: {"stc_no_clustering_log_score": answer.log_score},
     ),
     RecordingStep(
         "stc_no_prefix",
         fills=("stc_no_prefix_log_score",),
         needs=("token_ids",),
         rules={"prefix_matching": False},
-        of_answer=lambda answer, question: {"stc_no_prefix_log_score": answer.log_score},
     ),
     RecordingStep(
         "words",
         fills=("new_word_log_probs", "phrase_log_probs", "new_phrase_log_probs", "default_log_score"),
         needs=("token_ids",),
         rules=vars(ScoringRules("default")),  # whatever the rules of the run
-        of_answer=_words,
     ),
     RecordingStep("p_true", fills=("p_true_log_probs",), needs=("text",)),
     RecordingStep("entailment", fills=("nli_logits",), asks="nli", needs=("sample_texts",), pairs=_entailment),

@@ -175,19 +175,15 @@ def score_block(
 
 def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
     """What every block says of an answer: its numbers, how they were found, and its flags."""
-    lower, upper = result.uncertainty_bounds
+    facts = result.facts()
     block: dict[str, Any] = {
         "version": VERSION,
         "headline": result.numbers_to_dict()["headline"],
-        "uncertainty": result.uncertainty,
-        "lower": lower,
-        "upper": upper,
+        "uncertainty": facts["uncertainty"],
+        "lower": facts["uncertainty_low"],
+        "upper": facts["uncertainty_high"],
         "width": result.uncertainty_width,
-        "method": "exact" if result.log_score_bounds is None else "top-k",
-        "preset": result.preset,
-        "distribution": result.distribution,
-        "signature": result.signature,
-        "n_tokens": result.n_tokens,
+        **{name: facts[name] for name in ("method", "preset", "distribution", "signature", "n_tokens")},
     }
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:

@@ -29,7 +29,7 @@ from semtoken.integrations.lm_polygraph import (
     SemanticTokenClusteringFromArrays,
     stc_calculator,
 )
-from semtoken.observers.inside import AttentionToPrevious
+from semtoken.observers.table import AttentionToPrevious
 
 STATS = ["greedy_tokens", "greedy_texts", "greedy_log_likelihoods"]
 

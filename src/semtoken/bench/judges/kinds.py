@@ -127,7 +127,7 @@ class SimilarityJudge:
 
     @property
     def _model(self) -> str:
-        from semtoken.statistics.encoders import DEFAULT_SIMILARITY
+        from semtoken.statistics.pairs import DEFAULT_SIMILARITY
 
         return self.model or DEFAULT_SIMILARITY
 
