@@ -13,6 +13,7 @@ from semtoken.parts.answers import CONSTRAINED, marked_tokens
 from semtoken.parts.fields import allowed_values
 from semtoken.parts.json_values import find_json
 from semtoken.parts.part import level_of
+from semtoken.tokens.scored_token import TokenMark
 from tests.parts.answers import answer_of
 
 SCHEMA = {
@@ -228,11 +229,12 @@ def test_a_string_of_three_words_is_a_name_and_one_of_four_a_text(text: str, equ
 
 @pytest.mark.parametrize(("log_prob", "forced"), [(-0.9e-7, True), (-1.1e-7, False)])
 def test_a_token_was_the_only_one_allowed_within_rounding(log_prob: float, forced: bool) -> None:
-    answer: Any = SimpleNamespace(flags=[SimpleNamespace(code=CONSTRAINED)], signature="preset:default|words:paper")
-    mark: Any = (0, 2, log_prob, log_prob, None)
-    assert marked_tokens("ja", [mark], answer).forced.tolist() == [forced]
+    flags = [SimpleNamespace(code=CONSTRAINED)]
+    answer: Any = SimpleNamespace(text="ja", flags=flags, signature="preset:default|words:paper")
+    mark = TokenMark(0, 2, log_prob, log_prob, None)
+    assert marked_tokens(answer, [mark]).forced.tolist() == [forced]
     answer.flags = []
-    assert marked_tokens("ja", [mark], answer).forced.tolist() == [False]
+    assert marked_tokens(answer, [mark]).forced.tolist() == [False]
 
 
 def test_json_behind_a_fence_is_preferred_to_brackets_before_it() -> None:

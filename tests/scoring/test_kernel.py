@@ -199,7 +199,7 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
             kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.tables.neutral_ids)
             read = kept.select([(kept.read(read_only(logits), np.arange(len(logits))), range(len(logits)))])
             logits[:] = 0
-        batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
+        batch.add([(running, [answers[k][1][done[k]] for k in running])], read.of(places))
         for k in running:
             done[k] += 1
         if random.random() < 0.3 and running:
@@ -215,7 +215,7 @@ def test_a_number_can_be_used_again() -> None:
     logits, ids = draw_answer(kind, 1)
     for turn in range(2):
         for row, token in zip(logits, ids, strict=True):
-            batch.add([70], normalized_rows(row[None], kind.twin.size), [0], [token])
+            batch.add([([70], [token])], normalized_rows(row[None], kind.twin.size))
         assert batch[70].finish() == score_logits(logits, ids, kind.clusters), turn
         del batch[70]
     assert batch[70].ids == []
@@ -225,10 +225,10 @@ def test_a_row_without_a_distribution_is_named() -> None:
     kind = small_kind("byte-level")
     batch = AnswerBatch(scorer_for(kind.clusters, ScoringRules()))
     logits = random_logits(1, 3, kind.twin.size)
-    batch.add([0, 1, 2], normalized_rows(logits, kind.twin.size), [0, 1, 2], [5, 6, 7])
+    batch.add([([0, 1, 2], [5, 6, 7])], normalized_rows(logits, kind.twin.size))
     logits[1, 2] = np.nan
     with pytest.raises(InvalidLogits, match=r"^Sequence 1 of the batch: The logits of step 1 hold NaN"):
-        batch.add([0, 1, 2], normalized_rows(logits, kind.twin.size), [0, 1, 2], [5, 6, 7])
+        batch.add([([0, 1, 2], [5, 6, 7])], normalized_rows(logits, kind.twin.size))
 
 
 ROW_TYPES = (torch.bfloat16, np.uint16, np.float32)

@@ -42,7 +42,7 @@ class AnswerScores(Observer):
                 found.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
         self.scorer.vocabulary.check_ids(step.tokens)
-        self._exact.add(step.answers, step.normalized, range(len(step.answers)), step.tokens)
+        self._exact.add([(step.answers, step.tokens)], step.normalized)
         return None
 
     def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
@@ -56,7 +56,7 @@ class AnswerScores(Observer):
                     Step(answers, tokens, self.scorer.vocabulary.size, own.logits, own.row_ids.tolist(), read=own)
                 )
             first += len(answers)
-        self._exact.add_steps(steps, rows)
+        self._exact.add(steps, rows)
 
     def _answer(self, answer: int) -> LogitsAnswer | TopkAnswer:
         return self._top[answer] if answer in self._top else self._exact[answer]

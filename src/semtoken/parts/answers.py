@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -55,54 +56,59 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         Whether a grammar shaped it. Default: what the answer's flags say.
     """
     tokens = answer.tokens
-    if constrained is None:
-        constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
-    exact = _floats(token.log_probability for token in tokens)
-    return AnswerTokens(
-        text=answer.text,
-        starts=np.array([token.start for token in tokens], dtype=np.int64),
-        ends=np.array([token.end for token in tokens], dtype=np.int64),
-        exact=exact,
+    found = replace(
+        marked_tokens(answer, tokens, constrained),
         surface=_floats(token.log_surface_probability for token in tokens),
         meaning=_floats(
             math.nan if token.log_meaning_probability is None else token.log_meaning_probability for token in tokens
         ),
         neutral=np.array([token.neutral or token.function_word for token in tokens], dtype=bool),
-        digits=np.array([any(map(str.isdigit, token.text)) for token in tokens], dtype=bool),
-        forced=(exact >= CERTAIN) & constrained,
-        prose=recorded_equality(answer.signature),
-        bounds=_bounds(tokens),
+        digits=np.array([_has_digit(token.text) for token in tokens], dtype=bool),
         endings=_endings(tokens),
     )
+    points = {"surface": found.surface, "meaning": found.meaning}
+    pairs = {
+        "surface": [token.log_surface_bounds for token in tokens],
+        "meaning": [token.log_meaning_bounds for token in tokens],
+    }
+    return replace(found, bounds={name: _bounds(pairs[name], points[name]) for name in points if any(pairs[name])})
 
 
-def marked_tokens(text: str, marks: Sequence[TokenMark | ScoredToken], answer: AnswerWithTokens) -> AnswerTokens:
+def marked_tokens(
+    answer: AnswerWithTokens, marks: Sequence[TokenMark | ScoredToken], constrained: bool | None = None
+) -> AnswerTokens:
     """The same from the marks of an answer that was scored by spelling, for parts of prose: without the ends of values.
 
-    Parameters
-    ----------
-    text, marks
-        The text of the answer and the marks of its tokens.
-    answer
-        The answer; its tokens are not read.
+    The tokens of the answer are not read.
     """
-    starts, ends, exact, own, bounds = zip(*marks, strict=True) if marks else ((),) * 5
-    pairs = [pair or (log, log) for pair, log in zip(bounds, own, strict=True)]
-    given = any(bounds)
-    chosen = _floats(exact)
+    if constrained is None:
+        constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
+    exact = _floats(mark.log_probability for mark in marks)
+    own = _floats(mark.log_agreeing_probability for mark in marks)
+    pairs = [mark.log_agreeing_bounds for mark in marks]
     return AnswerTokens(
-        text=text,
-        starts=np.array(starts, dtype=np.int64),
-        ends=np.array(ends, dtype=np.int64),
-        exact=chosen,
-        surface=_floats(own),
+        text=answer.text,
+        starts=np.array([mark.start for mark in marks], dtype=np.int64),
+        ends=np.array([mark.end for mark in marks], dtype=np.int64),
+        exact=exact,
+        surface=own,
         meaning=np.full(len(marks), math.nan),
         neutral=np.zeros(len(marks), dtype=bool),
-        digits=np.array([any(map(str.isdigit, text[a:b])) for a, b in zip(starts, ends, strict=True)], dtype=bool),
-        forced=(chosen >= CERTAIN) & any(flag.code == CONSTRAINED for flag in answer.flags),
+        digits=np.array([_has_digit(answer.text[mark.start : mark.end]) for mark in marks], dtype=bool),
+        forced=(exact >= CERTAIN) & constrained,
         prose=recorded_equality(answer.signature),
-        bounds={"surface": (_floats(low for low, _ in pairs), _floats(high for _, high in pairs))} if given else {},
+        bounds={"surface": _bounds(pairs, own)} if any(pairs) else {},
     )
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _bounds(pairs: Sequence[tuple[float, float] | None], points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends of intervals around masses, where only the best tokens are known; else the masses."""
+    told = [pair or (point, point) for pair, point in zip(pairs, points.tolist(), strict=True)]
+    return _floats(low for low, _ in told), _floats(high for _, high in told)
 
 
 def tokens_touching(
@@ -122,22 +128,6 @@ def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float
 
 def _floats(values: Iterable[float]) -> FloatArray:
     return np.fromiter(values, dtype=np.float64)
-
-
-def _bounds(tokens: Sequence[ScoredToken]) -> dict[PartEquality, tuple[FloatArray, FloatArray]]:
-    """Intervals around the masses where only the best tokens are known."""
-    known: dict[PartEquality, list[tuple[float, float] | None]] = {
-        "surface": [token.log_surface_bounds for token in tokens],
-        "meaning": [token.log_meaning_bounds for token in tokens],
-    }
-    values = {"surface": "log_surface_probability", "meaning": "log_meaning_probability"}
-    found: dict[PartEquality, tuple[FloatArray, FloatArray]] = {}
-    for name, pairs in known.items():
-        if any(pairs):
-            points = ((getattr(token, values[name]),) * 2 for token in tokens)
-            told = [pair or point for pair, point in zip(pairs, points, strict=True)]
-            found[name] = _floats(low for low, _ in told), _floats(high for _, high in told)
-    return found
 
 
 def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, tuple[float, float]]]:

@@ -375,7 +375,7 @@ class ScoredResponse:
         found = vars(self)["tokens"]
         marked = isinstance(found, TokensLater) and found.by_spelling and found.marks is not None
         if marked and by in OF_PROSE and options.get("constrained") is None:
-            return parts_of(marked_tokens(self.text, self.marks, self), by, **options)
+            return parts_of(marked_tokens(self, self.marks), by, **options)
         return parts_of(self, by, **options)
 
     def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,10 @@ step."""
 MOST_ROWS = 64
 """The most whole rows that are kept for these steps, where a token does not decide what the text begins with: 40 MB of
 a large vocabulary."""
+
+
+AnswersStep: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""One decoding step of several answers: their numbers, and the tokens that were chosen."""
 
 
 class AnswerBatch:
@@ -65,54 +70,35 @@ class AnswerBatch:
         self[number] = LogitsAnswer(self.scorer)
         del self._answers[number]
 
-    def add(self, numbers: Sequence[int], rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int]) -> None:
-        """Add the next decoding step of some answers.
+    def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
+        """Add one decoding step of some answers, or several.
 
         Parameters
         ----------
-        numbers
-            The numbers of the answers.
+        steps
+            The numbers of the answers of each step, and the tokens that were chosen.
         rows
-            The rows of logits of this step.
-        places, tokens
-            The place of each answer among the rows, and the token that was chosen from it.
+            The rows of logits of the answers of the first step, then those of the second one, and so on.
 
         Raises
         ------
         InvalidLogits
             A row holds no distribution; the message names the answer by its row.
         """
-        if not numbers:
-            return
-        if not np.isfinite(rows.log_normalizers).all():
-            steps = [len(self[number].ids) for number in numbers]
-            check_normalizers(rows.log_normalizers[places], steps, rows.numbers[places] if len(numbers) > 1 else None)
-        self._reserve(max(numbers))
-        self._reduce([(numbers, tokens)], rows, places)
-
-    def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
-        """Add several decoding steps, given the numbers of the answers and the chosen tokens of each.
-
-        The rows are those of the answers of the first step, then those of the second one, and so on.
-
-        Raises
-        ------
-        InvalidLogits
-            As `add`.
-        """
         if not len(rows.row_ids):
             return
+        self._reserve(max(number for numbers, _ in steps for number in numbers))
         if np.isfinite(rows.log_normalizers).all():
-            self._reserve(max(number for numbers, _ in steps for number in numbers))
             self._reduce(steps, rows, range(len(rows.row_ids)))
             return
         firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
         for (numbers, tokens), first in zip(steps, firsts, strict=False):
-            self.add(numbers, rows, range(first, first + len(numbers)), tokens)
+            own, places = slice(first, first + len(numbers)), range(first, first + len(numbers))
+            lengths = [len(self[number].ids) for number in numbers]
+            check_normalizers(rows.log_normalizers[own], lengths, rows.numbers[own] if len(numbers) > 1 else None)
+            self._reduce([(numbers, tokens)], rows, places)
 
-    def _reduce(
-        self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows, places: Sequence[int]
-    ) -> None:
+    def _reduce(self, steps: Sequence[AnswersStep], rows: NormalizedRows, places: Sequence[int]) -> None:
         """Reduce some steps, which then wait; `places` are those of their answers among the rows."""
         columns = []
         for numbers, tokens in steps:

@@ -18,7 +18,7 @@ from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import normalize
 
 if TYPE_CHECKING:
-    from semtoken.scoring.topk_answer import ListedSteps
+    from semtoken.scoring.topk_bounds import ListedSteps
 
 DECIDES = 0.5
 """An answer is flagged if at least this share of its confidence comes from one source other than its own tokens."""

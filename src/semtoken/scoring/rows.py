@@ -114,7 +114,7 @@ class NormalizedRows:
         """Rows that the kernel has read."""
         return cls(logits, row_ids, numbers, found.normalizers, readable, found, found.minus_infinity)
 
-    def of(self, places: slice) -> NormalizedRows:
+    def of(self, places: slice | IdArray) -> NormalizedRows:
         """The rows at these places, in this order."""
         found = None if self.found is None else self.found.at(places)
         minus_infinity = None if self.has_minus_infinity is None else self.has_minus_infinity[places]

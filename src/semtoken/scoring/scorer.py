@@ -190,10 +190,8 @@ class Scorer:
         """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
         return np.asarray(self.neutral_masks[0 if opening else 1])
 
-    def are_neutral(self, ids: IdArray, opening: BoolArray | bool) -> BoolArray:
-        """Which of `ids` are neutral at steps that open the answer or not, one for all or one for each."""
-        if isinstance(opening, bool):
-            return self.neutral_mask(opening)[ids]
+    def are_neutral(self, ids: IdArray, opening: BoolArray) -> BoolArray:
+        """Which of `ids` are neutral at steps that open the answer or not."""
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
 
     def neutral_ids(self, opening: bool) -> IdArray:
@@ -259,11 +257,11 @@ class Scorer:
 
     def kinds(
         self,
-        token: int | IdArray,
+        token: IdArray,
         ids: IdArray,
         begins: BoolArray,
         *,
-        opening: bool | BoolArray,
+        opening: BoolArray,
         neutrality: bool | BoolArray,
     ) -> npt.NDArray[np.intp]:
         """Why each of `ids` counts as agreeing with the chosen `token`: indices into `SOURCES`, 0 for not at all.
@@ -271,7 +269,7 @@ class Scorer:
         Parameters
         ----------
         token
-            The chosen token, one for all or one for each; it counts as one of its cluster, even if it is neutral.
+            The token that was chosen in place of each; it counts as one of its cluster, even if it is neutral.
         ids
             The tokens to classify.
         begins
@@ -295,11 +293,11 @@ class Scorer:
 
     def alternatives(
         self,
-        token: int | IdArray,
-        probabilities: Mapping[int, float] | Sequence[tuple[int, float]],
+        token: IdArray,
+        probabilities: Sequence[tuple[int, float]],
         begins: BoolArray,
         *,
-        opening: bool | BoolArray,
+        opening: BoolArray,
         neutrality: bool | BoolArray,
     ) -> tuple[Alternative, ...]:
         """Other tokens with their probabilities, in the given order, and how each relates to the chosen `token`.
@@ -308,8 +306,7 @@ class Scorer:
         as clusters are at hand.
         The parameters are those of `kinds`.
         """
-        pairs = list(probabilities.items() if isinstance(probabilities, Mapping) else probabilities)
-        tokens = [token for token, _ in pairs]
+        tokens = [token for token, _ in probabilities]
         ids = np.array(tokens, dtype=np.int64)
         counted = self.kinds(token, ids, begins, opening=opening, neutrality=neutrality)
         described = 3 * self.vocabulary.neutral[ids]
@@ -320,7 +317,7 @@ class Scorer:
         columns = (
             self.engine_ids(tokens),
             [texts[i] for i in tokens],
-            [probability for _, probability in pairs],
+            [probability for _, probability in probabilities],
             [SOURCES[source] for source in sources],
             (counted > 0).tolist(),
         )

@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,172 +18,109 @@ import numpy as np
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import ListReader, not_in_vocabulary
 from semtoken.engine_tokens.listed_names import ListedNames, NameReader
-from semtoken.engine_tokens.precision import Precision, Rounding
+from semtoken.engine_tokens.precision import Precision
 from semtoken.engine_tokens.spellings import without_copied_list
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, TokensLater, ValueEnds
 from semtoken.scoring.flags import RIVAL, listed_flags, silent_zeros
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
-from semtoken.scoring.scorer import ANY_NUMBER, SOURCES, Scorer
-from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
+from semtoken.scoring.scorer import SOURCES, Scorer
+from semtoken.scoring.topk_bounds import FEW, ListedSteps, PlacedStep
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.rules import SAME_LETTERS, ScoringRules
 from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
 
-FEW = 64
-"""Up to this many steps are scored one by one, more of them in arrays."""
+
+def any_rival(answer: ListedSteps) -> bool:
+    """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
+    if not answer.scorer.rules.clustering:
+        return False
+    return any(_rivals(answer, step) for step in answer.steps if not (step.neutral and answer.neutrality))
 
 
-@dataclass(eq=False)
-class ListedSteps:
-    """Some steps of an answer that is scored from lists, with the scorer and their prefix sets."""
+def _rivals(answer: ListedSteps, step: PlacedStep) -> list[int]:
+    token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
+    likely = [one for one, probability in listed if probability >= RIVAL and one != token]
+    if not likely:
+        return []
+    texts, related = answer.scorer.vocabulary.normalized, answer.scorer.related_kinds(token)
+    neutral = answer.scorer.neutral_mask(step.opening)
+    return [
+        one
+        for one in likely
+        if SOURCES[related.get(one, 0)] == "cluster"
+        and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
+        and not (answer.neutrality and neutral[one])
+    ]
 
-    scorer: Scorer
-    steps: Sequence[PlacedStep]
-    prefixes: Sequence[IdArray]
-    """The prefix set of each step; without ids where the rules do not ask for it."""
-    neutrality: bool
-    """Whether neutral tokens count as consistent."""
-    rounding: Rounding
-    """How far each log-probability may be off."""
 
-    @cached_property
-    def lists(self) -> StepLists:
-        """The lists of the steps in columns."""
-        return step_lists(self.steps, self.prefixes, self.scorer.vocabulary.size)
+def token_records(answer: ListedSteps, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
+    """The records of all tokens of an answer with these `ids`, made column by column."""
+    if answer.scorer.looks_ahead and not answer.scorer.rules.prefix_matching:
+        answer = replace(answer, prefixes=answer.scorer.index.prefix_sets(ids))
+    lists, bounds, vocabulary = answer.lists, answer.bounds, answer.scorer.vocabulary
+    surface = answer.bounds_under(answer.scorer.surface, neutrality=False)
+    paper = answer.scorer.paper
+    meaning = None if paper is None else answer.bounds_under(paper, neutrality=True)
+    starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
+    columns: dict[str, Iterable[Any]] = {
+        "id": answer.scorer.engine_ids(ids),
+        "text": [vocabulary.texts[token] for token in ids],
+        "start": starts,
+        "end": ends,
+        "log_probability": lists.log_probs.tolist(),
+        "log_agreeing_probability": bounds.estimate.tolist(),
+        "log_surface_probability": surface.estimate.tolist(),
+        "log_meaning_probability": itertools.repeat(None) if meaning is None else meaning.estimate.tolist(),
+        "neutral": bounds.certain.tolist(),
+        "cluster_probability": bounds.cluster.tolist(),
+        "prefix_probability": bounds.prefix.tolist(),
+        "neutral_probability": bounds.neutral.tolist(),
+        "alternatives": alternatives(answer),
+        "value_ends": _value_ends(answer),
+        "log_agreeing_bounds": bounds.intervals(),
+        "log_surface_bounds": surface.intervals(),
+        "log_meaning_bounds": itertools.repeat(None) if meaning is None else meaning.intervals(),
+        "ambiguous_probability": bounds.ambiguous.tolist(),
+        "unmapped_probability": lists.unmapped.tolist(),
+        "function_word": vocabulary.neutral[lists.tokens].tolist(),
+    }
+    return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
 
-    @cached_property
-    def bounds(self) -> Bounds:
-        """The bounds of the steps' masses under the rules of the scorer."""
-        return self._bounds_under(self.scorer, neutrality=self.neutrality)
 
-    def _bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
-        return step_bounds(
-            scorer,
-            self.steps,
-            self.prefixes,
-            self.lists,
-            neutrality=neutrality,
-            rounding=self.rounding,
-        )
+def _value_ends(answer: ListedSteps) -> list[ValueEnds | None]:
+    """What values may end at each step."""
+    endings, lists = answer.scorer.endings, answer.lists
+    before = np.concatenate([[-1], lists.tokens[:-1]])
+    found: list[ValueEnds | None] = [None] * lists.size
+    asked = endings.what_may_end(before, lists.tokens)
+    for i in np.flatnonzero(asked).tolist():
+        step = answer.steps[i].listed
+        probabilities = np.array(step.probabilities)
+        unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
+        found[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
+    return found
 
-    def without_numbers(self, positions: Sequence[int]) -> ListedSteps:
-        """The same steps, some of which do not tell the probability of their token."""
-        steps = list(self.steps)
-        for i in positions:
-            listed = steps[i].listed._replace(log_prob=-math.inf, ids=[], probabilities=[], total=0.0)
-            steps[i] = steps[i]._replace(listed=listed)
-        return replace(self, steps=steps)
 
-    def masses(self) -> list[LogMass]:
-        """The agreeing probabilities, equal to those of `bounds` but faster for few steps."""
-        few = self.usual_masses() if len(self.steps) <= FEW else None
-        if few is not None:
-            return few
-        found = self.bounds
-        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
-
-    def usual_masses(self) -> list[LogMass] | None:
-        """The masses of the steps one by one; None if one of them needs the `bounds`."""
-        if not self.rounding.even:
-            return None
-        return usual_masses(self.scorer, self.steps, self.prefixes, neutrality=self.neutrality, off=self.rounding.off)
-
-    @property
-    def any_rival(self) -> bool:
-        """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
-        if not self.scorer.rules.clustering:
-            return False
-        return any(self._rivals(step) for step in self.steps if not (step.neutral and self.neutrality))
-
-    def _rivals(self, step: PlacedStep) -> list[int]:
-        token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
-        likely = [one for one, probability in listed if probability >= RIVAL and one != token]
-        if not likely:
-            return []
-        texts, related = self.scorer.vocabulary.normalized, self.scorer.related_kinds(token)
-        neutral = self.scorer.neutral_mask(step.opening)
-        return [
-            one
-            for one in likely
-            if SOURCES[related.get(one, 0)] == "cluster"
-            and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
-            and not (self.neutrality and neutral[one])
-        ]
-
-    def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
-        """The records of all tokens of an answer with these `ids`, made column by column."""
-        if self.scorer.looks_ahead and not self.scorer.rules.prefix_matching:
-            return replace(self, prefixes=self.scorer.index.prefix_sets(ids))._records(ids)
-        return self._records(ids)
-
-    def _records(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
-        lists, bounds, vocabulary = self.lists, self.bounds, self.scorer.vocabulary
-        surface = self._bounds_under(self.scorer.surface, neutrality=False)
-        paper = self.scorer.paper
-        meaning = None if paper is None else self._bounds_under(paper, neutrality=True)
-        starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
-        columns: dict[str, Iterable[Any]] = {
-            "id": self.scorer.engine_ids(ids),
-            "text": [vocabulary.texts[token] for token in ids],
-            "start": starts,
-            "end": ends,
-            "log_probability": lists.log_probs.tolist(),
-            "log_agreeing_probability": bounds.estimate.tolist(),
-            "log_surface_probability": surface.estimate.tolist(),
-            "log_meaning_probability": itertools.repeat(None) if meaning is None else meaning.estimate.tolist(),
-            "neutral": bounds.certain.tolist(),
-            "cluster_probability": bounds.cluster.tolist(),
-            "prefix_probability": bounds.prefix.tolist(),
-            "neutral_probability": bounds.neutral.tolist(),
-            "alternatives": self.alternatives(),
-            "value_ends": self._value_ends(),
-            "log_agreeing_bounds": bounds.intervals(),
-            "log_surface_bounds": surface.intervals(),
-            "log_meaning_bounds": itertools.repeat(None) if meaning is None else meaning.intervals(),
-            "ambiguous_probability": bounds.ambiguous.tolist(),
-            "unmapped_probability": lists.unmapped.tolist(),
-            "function_word": vocabulary.neutral[lists.tokens].tolist(),
-        }
-        return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
-
-    def _value_ends(self) -> list[ValueEnds | None]:
-        """What values may end at each step."""
-        endings, lists = self.scorer.endings, self.lists
-        before = np.concatenate([[-1], lists.tokens[:-1]])
-        found: list[ValueEnds | None] = [None] * lists.size
-        asked = endings.what_may_end(before, lists.tokens)
-        for i in np.flatnonzero(asked).tolist():
-            step = self.steps[i].listed
-            probabilities = np.array(step.probabilities)
-            unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
-            found[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
-        return found
-
-    def at(self, places: Sequence[int]) -> ListedSteps:
-        """Some of the steps."""
-        steps, prefixes = [self.steps[place] for place in places], [self.prefixes[place] for place in places]
-        return replace(self, steps=steps, prefixes=prefixes)
-
-    def alternatives(self) -> list[tuple[Alternative, ...]]:
-        """The most probable other tokens of each step."""
-        lists = self.lists
-        steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
-        likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
-        likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
-        places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
-        likely = likely[places < LISTED]
-        found = self.scorer.alternatives(
-            lists.tokens[steps[likely]],
-            list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
-            lists.begins[likely],
-            opening=lists.opening[steps[likely]],
-            neutrality=self.neutrality,
-        )
-        ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
-        return [found[first:last] for first, last in itertools.pairwise(ends)]
+def alternatives(answer: ListedSteps) -> list[tuple[Alternative, ...]]:
+    """The most probable other tokens of each step."""
+    lists = answer.lists
+    steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
+    likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
+    likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
+    places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
+    likely = likely[places < LISTED]
+    found = answer.scorer.alternatives(
+        lists.tokens[steps[likely]],
+        list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
+        lists.begins[likely],
+        opening=lists.opening[steps[likely]],
+        neutrality=answer.neutrality,
+    )
+    ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
+    return [found[first:last] for first, last in itertools.pairwise(ends)]
 
 
 class TopkAnswer(RunningAnswer[OpenStep]):
@@ -194,9 +130,9 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     asks: at the end, or while the answer is being written.
     """
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, reader: ListReader | NameReader | None = None) -> None:
         super().__init__(scorer)
-        self._reader = ListReader(scorer.vocabulary)
+        self._reader = reader or ListReader(scorer.vocabulary)
         self._precision = Precision()
         self._steps: list[PlacedStep] = []
         self._prefixes: list[IdArray] = []
@@ -218,27 +154,22 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             See `score_top_logprobs`.
         """
         position = len(self.ids)
-        step = self._with_own_list(step, position)
-        listed = self._reader.read(step, position)
+        own_list = without_copied_list(step, self._last)
+        self._last = step
+        if own_list is not step:
+            self._copied.append(position)
+        listed = self._reader.read(own_list, position)
         if self._ended_by is not None and not self.scorer.vocabulary.blank[listed.token]:
             raise not_in_vocabulary(*self._ended_by)
         if listed.stands_for and self._ended_by is None:
-            self._ended_by = step.chosen, position
+            self._ended_by = own_list.chosen, position
         opening = self._opens(position)
-        neutral = bool(self.scorer.neutral_masks[0 if opening else 1, listed.token])
-        self._precision.add(step.log_probs)
+        neutral = self.scorer.knows_neutral and bool(self.scorer.neutral_mask(opening)[listed.token])
+        self._precision.add(own_list.log_probs)
         self._prefixes.append(NO_IDS)
         self._steps.append(PlacedStep(listed, opening, neutral))
         waiting = [OpenStep(position, position + 2)] if self.scorer.rules.prefix_matching else []
         self._take_in([listed.token], [neutral], waiting)
-
-    def _with_own_list(self, step: TopStep, position: int) -> TopStep:
-        """The step without its list if that is a copy of the last one's."""
-        own = without_copied_list(step, self._last)
-        self._last = step
-        if own is not step:
-            self._copied.append(position)
-        return own
 
     def running(self) -> Running:
         """The score from the tokens so far, as `RunningAnswer.running` gives it. Prefix sets are brought up to date
@@ -310,12 +241,12 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             flags=(*listed_flags(steps, silent, self._copied), *_proxy_flags(proxy_for)),
             tokens=TokensLater(
                 len(ids),
-                lambda: with_others(steps).tokens(ids),
+                lambda: token_records(with_others(steps), ids),
                 lambda: _marks(vocabulary, steps, ids, masses),
                 by_spelling=by_spelling,
-                alternatives=(lambda places: likely(steps.at(places)).alternatives()) if by_spelling else None,
+                alternatives=(lambda places: alternatives(likely(steps.at(places)))) if by_spelling else None,
             ),
-            rivals=steps.any_rival,
+            rivals=any_rival(steps),
             log_score_bounds=(low, high),
             proxy_for=proxy_for,
         )
@@ -373,34 +304,13 @@ class GrowingScorer(ListedScorer):
         alike = self._names.alike(token) if self.rules.spelling else ()
         return dict.fromkeys(alike, 2) | {token: 1}
 
-    def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
-        """Any number, unless its spelling stands alone."""
-        return 1 if self._is_alone(token) or self.rules.spelling is None else ANY_NUMBER
-
 
 class ListedAnswer(TopkAnswer):
     """An unfinished answer scored from the best tokens of each step, without a vocabulary."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._names = ListedNames(scorer.rules.spelling)
-        super().__init__(GrowingScorer(scorer.vocabulary, scorer.rules, self._names))
-        self._named = NameReader(self._names)
-
-    def add(self, step: TopStep) -> None:
-        """Add the next decoding step.
-
-        Raises
-        ------
-        InvalidInput, InvalidLogits
-            See `score_top_logprobs`.
-        """
-        position = len(self.ids)
-        step = self._with_own_list(step, position)
-        listed = self._named.read(step, position)
-        self._precision.add(step.log_probs)
-        self._prefixes.append(NO_IDS)
-        self._steps.append(PlacedStep(listed, self._opens(position), False))
-        self._take_in([listed.token], [False], [])
+        super().__init__(GrowingScorer(scorer.vocabulary, scorer.rules, self._names), NameReader(self._names))
 
     def _is_blank(self, token: int) -> bool:
         return self._names.spellings[token].blank

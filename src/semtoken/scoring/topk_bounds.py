@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -15,13 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.engine_tokens.checked_list import ListedStep
-from semtoken.engine_tokens.precision import IN_FULL, ROUNDING, Rounding
+from semtoken.engine_tokens.precision import ROUNDING, Rounding
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 VERY_FEW = 8
+FEW = 64
+"""Up to this many steps are scored one by one, more of them in arrays."""
 
 
 class PlacedStep(NamedTuple):
@@ -126,17 +129,7 @@ class StepLists:
 
 
 def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int) -> StepLists:
-    """Put the lists of some steps into columns.
-
-    Parameters
-    ----------
-    steps
-        The lists.
-    prefixes
-        The prefix set of each; without ids while it is open, which leaves the upper bound too low.
-    size
-        V.
-    """
+    """The lists of some steps in columns, with the prefix set of each; `size` is V."""
     found = [step.listed for step in steps]
     listed, beginnings = Entries.of([one.ids for one in found]), Entries.of_arrays(prefixes)
     columns = np.array(
@@ -164,62 +157,85 @@ def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: i
     )
 
 
-def step_bounds(
-    scorer: Scorer,
-    steps: Sequence[PlacedStep],
-    prefixes: Sequence[IdArray],
-    lists: StepLists,
-    *,
-    neutrality: bool,
-    rounding: Rounding = IN_FULL,
-) -> Bounds:
-    """Compute the bounds of the masses of some steps.
+@dataclass(eq=False)
+class ListedSteps:
+    """Some steps of an answer that is scored from lists, with the scorer and their prefix sets."""
 
-    Parameters
-    ----------
-    scorer
-        Clusters and rules.
-    steps, prefixes, lists
-        See `step_lists`.
-    neutrality
-        Whether neutral tokens count as consistent.
-    rounding
-        By how much each log-probability may be off. A complete list in full precision is taken as exact.
-    """
-    bounds = _bounds(scorer, lists, neutrality=neutrality, rounding=rounding)
-    for i, step in enumerate(steps):
-        if step.listed.stands_for and not bounds.certain[i]:
-            each = [step._replace(listed=_as_if(step.listed, token)) for token in _one_a_cluster(scorer, step.listed)]
-            sets = [prefixes[i]] * len(each)
-            columns = step_lists(each, sets, scorer.vocabulary.size)
-            found = _bounds(scorer, columns, neutrality=neutrality, rounding=rounding)
-            cautious = int(found.estimate.argmin())
-            for values, others in zip(bounds, found, strict=True):
-                values[i] = others[cautious]
-            bounds.lower[i], bounds.upper[i] = found.lower.min(), found.upper.max()
-    return bounds
+    scorer: Scorer
+    steps: Sequence[PlacedStep]
+    prefixes: Sequence[IdArray]
+    """The prefix set of each step; without ids while it is open, which leaves the upper bound too low, and where the
+    rules do not ask for it."""
+    neutrality: bool
+    """Whether neutral tokens count as consistent."""
+    rounding: Rounding
+    """How far each log-probability may be off. A complete list in full precision is taken as exact."""
 
+    @cached_property
+    def lists(self) -> StepLists:
+        """The lists of the steps in columns."""
+        return step_lists(self.steps, self.prefixes, self.scorer.vocabulary.size)
 
-def usual_masses(
-    scorer: Scorer, steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], *, neutrality: bool, off: float = ROUNDING
-) -> list[LogMass] | None:
-    """The agreeing probabilities of some steps, computed one by one; None if a name in them is unclear.
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The bounds of the steps' masses under the rules of the scorer."""
+        return self.bounds_under(self.scorer, neutrality=self.neutrality)
 
-    The results are those of `step_bounds`, which also takes names that fit several tokens or none. For few steps at a
-    time, such as those of answers in progress, the arrays of that function cost ten times as much. `off` is how far
-    each log-probability may be off.
-    """
-    found: list[tuple[float, float, float]] = []
-    neutrality = neutrality and scorer.knows_neutral
-    for step, prefix_set in zip(steps, prefixes, strict=True):
-        listed = step.listed
-        if listed.ambiguous or listed.unmapped or listed.stands_for or listed.alike or listed.doubtful:
+    def bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
+        """The bounds of the steps' masses under the rules of another scorer of the same vocabulary."""
+        bounds = _bounds(scorer, self.lists, neutrality=neutrality, rounding=self.rounding)
+        for i, step in enumerate(self.steps):
+            if step.listed.stands_for and not bounds.certain[i]:
+                may_be = _one_a_cluster(scorer, step.listed)
+                each = [step._replace(listed=_as_if(step.listed, token)) for token in may_be]
+                columns = step_lists(each, [self.prefixes[i]] * len(each), scorer.vocabulary.size)
+                found = _bounds(scorer, columns, neutrality=neutrality, rounding=self.rounding)
+                cautious = int(found.estimate.argmin())
+                for values, others in zip(bounds, found, strict=True):
+                    values[i] = others[cautious]
+                bounds.lower[i], bounds.upper[i] = found.lower.min(), found.upper.max()
+        return bounds
+
+    def without_numbers(self, positions: Sequence[int]) -> ListedSteps:
+        """The same steps, some of which do not tell the probability of their token."""
+        steps = list(self.steps)
+        for i in positions:
+            listed = steps[i].listed._replace(log_prob=-math.inf, ids=[], probabilities=[], total=0.0)
+            steps[i] = steps[i]._replace(listed=listed)
+        return replace(self, steps=steps)
+
+    def at(self, places: Sequence[int]) -> ListedSteps:
+        """Some of the steps."""
+        steps, prefixes = [self.steps[place] for place in places], [self.prefixes[place] for place in places]
+        return replace(self, steps=steps, prefixes=prefixes)
+
+    def masses(self) -> list[LogMass]:
+        """The agreeing probabilities, equal to those of `bounds` but faster for few steps."""
+        few = self.usual_masses() if len(self.steps) <= FEW else None
+        if few is not None:
+            return few
+        found = self.bounds
+        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
+
+    def usual_masses(self) -> list[LogMass] | None:
+        """The same computed one by one; None if the name of a token is unclear, or errors depend on the numbers.
+
+        For few steps at a time, such as those of answers in progress, arrays would cost ten times as much.
+        """
+        if not self.rounding.even:
             return None
-        certain = step.neutral and neutrality
-        found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
-    logs = _logs_of([bound for lower, upper, _ in found for bound in (lower, upper)])
-    bounds = zip(logs[::2], logs[1::2], found, strict=True)
-    return [LogMass(low - slack, low, min(high + slack, 0.0)) for low, high, (_, _, slack) in bounds]
+        scorer, off = self.scorer, self.rounding.off
+        found: list[tuple[float, float, float]] = []
+        neutrality = self.neutrality and scorer.knows_neutral
+        for step, prefix_set in zip(self.steps, self.prefixes, strict=True):
+            listed = step.listed
+            if listed.ambiguous or listed.unmapped or listed.stands_for or listed.alike or listed.doubtful:
+                return None
+            certain = step.neutral and neutrality
+            found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
+        logs = _logs_of([bound for lower, upper, _ in found for bound in (lower, upper)])
+        bounds = zip(logs[::2], logs[1::2], found, strict=True)
+        return [LogMass(low - slack, low, min(high + slack, 0.0)) for low, high, (_, _, slack) in bounds]
 
 
 def _usual_sums(

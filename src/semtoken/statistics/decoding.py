@@ -251,4 +251,4 @@ class _ClusterScores(Observer):
             rows = step.normalized
         for name, answers in self.open.items():
             with self._timings.measure(name):
-                answers.add(step.answers, rows, range(len(step.answers)), step.tokens)
+                answers.add([(step.answers, step.tokens)], rows)

@@ -104,7 +104,7 @@ class Watch:
     def _warm_up(self) -> None:
         """Take in a step of nobody's: to compile or load the code at the first request would make it seem idle."""
         rows, answers = np.zeros((1, self.scorer.vocabulary.size), dtype=np.float32), AnswerBatch(self.scorer)
-        answers.add([0], self._copied(rows, [0]), [0], [0])
+        answers.add([([0], [0])], self._copied(rows, [0]))
 
     def enter(self, request_id: str, distribution: Distribution, output_ids: list[int] | None) -> WatchedRequest:
         """Begin or go on to score a request that has entered the engine's batch."""
@@ -224,8 +224,9 @@ class Watch:
             if not np.isfinite(rows.log_normalizers[watched.held_row]):
                 self.fail(watched, f"the logits of its step {watched.length} hold NaN, +inf or no finite value")
         sound = [(watched, token) for watched, token in due if watched.error is None]
-        numbers, places = [watched.number for watched, _ in sound], [watched.held_row for watched, _ in sound]
-        self._answers.add(numbers, rows, places, [token for _, token in sound])
+        places = np.array([watched.held_row for watched, _ in sound], dtype=np.int64)
+        step = [watched.number for watched, _ in sound], [token for _, token in sound]
+        self._answers.add([step], rows.of(places))
         for watched, _ in sound:
             watched.held = None
             watched.length += 1
