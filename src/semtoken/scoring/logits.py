@@ -27,7 +27,7 @@ from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import LISTED, NormalizedRows, WholeRow, normalized_rows
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.steps import KeptSteps, Masses, PrefixSet, PrefixSets, ReducedSteps, joined, masses
+from semtoken.scoring.steps import KeptSteps, PrefixSet, PrefixSets, ReducedSteps, joined, masses
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.support.arrays import (
     BoolArray,
@@ -218,18 +218,12 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         candidates = self.scorer.candidates(heads)
         return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
 
-    def _masses(self, first: int, last: int) -> Masses:
-        steps, decided = self._steps.part(first, last), self._decided(range(first, last))
-        neutrality = np.full(len(steps), self._neutrality)
-        return masses(self.scorer, steps, _prefix_sets(self.scorer, steps, decided), neutrality)
-
     def _decided(self, span: range, first: int = 0) -> dict[int, PrefixSet]:
         """The prefix sets of some steps that are not among their candidates, by places: `first` is the first step's."""
         return {position - span.start + first: found for position, found in self._prefixes.items() if position in span}
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        found = self._masses(positions.start, positions.stop).agreeing.tolist()
-        return [LogMass(mass, mass, mass) for mass in found]
+        return _agreeing([self], [positions])[1]
 
     def truncate(self, length: int) -> None:
         """Forget all steps from `length` on, which are special tokens that pad a finished answer."""
@@ -304,13 +298,18 @@ def running_answers(answers: Sequence[LogitsAnswer]) -> list[Running]:
     """The running scores of answers with the same scorer, computed together to save time."""
     if not answers:
         return []
-    bounds, steps, prefixes, neutrality = _lined_up(answers, [answer._unsettled() for answer in answers])
-    logs = masses(answers[0].scorer, steps, prefixes, neutrality).agreeing.tolist()
-    new = [LogMass(mass, mass, mass) for mass in logs]
+    bounds, new = _agreeing(answers, [answer._unsettled() for answer in answers])
     return [
         answer._running_with(new[low:high])
         for answer, (low, high) in zip(answers, itertools.pairwise(bounds), strict=True)
     ]
+
+
+def _agreeing(answers: Sequence[LogitsAnswer], spans: Sequence[range]) -> tuple[list[int], list[LogMass]]:
+    """The masses of steps of several answers as one row: where those of each begin, and the masses."""
+    bounds, steps, prefixes, neutrality = _lined_up(answers, spans)
+    logs = masses(answers[0].scorer, steps, prefixes, neutrality).agreeing.tolist()
+    return bounds, [LogMass(mass, mass, mass) for mass in logs]
 
 
 def _lined_up(

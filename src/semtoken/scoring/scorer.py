@@ -143,7 +143,8 @@ class Scorer:
         """Whether what a step counts depends on the tokens that follow it."""
         self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(vocabulary))
         """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
-        self.knows_neutral = bool(self.neutral_masks.any())
+        self._neutral_counts: list[int] = self.neutral_masks.sum(axis=1).tolist()
+        self.knows_neutral = any(self._neutral_counts)
 
     @cached_property
     def identity(self) -> str:
@@ -182,10 +183,6 @@ class Scorer:
         """The tokens that are spelled as each token is, if they count."""
         return self.rules.alike(self.vocabulary)
 
-    @cached_property
-    def _neutral_ids(self) -> tuple[IdArray, ...]:
-        return tuple(np.flatnonzero(mask) for mask in self.neutral_masks)
-
     def neutral_mask(self, opening: bool) -> BoolArray:
         """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
         return np.asarray(self.neutral_masks[0 if opening else 1])
@@ -193,10 +190,6 @@ class Scorer:
     def are_neutral(self, ids: IdArray, opening: BoolArray) -> BoolArray:
         """Which of `ids` are neutral at steps that open the answer or not."""
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
-
-    def neutral_ids(self, opening: bool) -> IdArray:
-        """The ids of neutral tokens, at the beginning of an answer (`opening`) or later."""
-        return self._neutral_ids[0 if opening else 1]
 
     @cached_property
     def neutral_columns(self) -> IdArray:
@@ -232,7 +225,7 @@ class Scorer:
         related = np.array(list(self.related_kinds(token)), dtype=np.int64)
         if not neutrality:
             return len(related)
-        return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + len(self.neutral_ids(opening))
+        return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + self._neutral_counts[0 if opening else 1]
 
     def _is_alone(self, token: int) -> bool:
         """Whether no other token can be spelled as one is."""
