@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 from semtoken.choices import Distribution, Equality, PartKind
 from semtoken.errors import InvalidInput, MissingExtra, OverBudget
+from semtoken.files.safe_files import finite
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.answers import marked_tokens
 from semtoken.parts.part import confidence_text, level_of
@@ -445,8 +446,8 @@ class ScoredResponse:
         if self.chance is not None or self.decision is not None:
             decision = None if self.decision is None else asdict(self.decision)
             summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
-        finite: dict[str, Any] = _without_infinity(summary | {"tokens": tokens})
-        return finite
+        plain: dict[str, Any] = finite(summary | {"tokens": tokens})
+        return plain
 
     def facts(self) -> dict[str, Any]:
         """The numbers of the answer and how they were found, one plain value each; logs and `headline_value` may be
@@ -479,8 +480,8 @@ class ScoredResponse:
         """The headline and the scores by further methods, as plain values without infinities."""
         bounds = {name: list(pair) for name, pair in self.score_bounds.items()}
         told = {"headline": asdict(self.headline), "scores": dict(self.scores), "score_bounds": bounds}
-        finite: dict[str, Any] = _without_infinity(told)
-        return finite
+        plain: dict[str, Any] = finite(told)
+        return plain
 
     def to_summary(self) -> dict[str, Any]:
         """All but the tokens and the state as plain values, which may be infinite; `from_summary` reads them back."""
@@ -588,13 +589,3 @@ def _with_tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_tuples(item) for key, item in value.items()}
     return tuple(_with_tuples(item) for item in value) if isinstance(value, list | tuple) else value
-
-
-def _without_infinity(value: Any) -> Any:
-    if isinstance(value, float):
-        return None if math.isinf(value) else value
-    if isinstance(value, dict):
-        return {key: _without_infinity(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_infinity(item) for item in value]
-    return value
