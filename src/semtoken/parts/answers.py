@@ -66,12 +66,12 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         digits=np.array([_has_digit(token.text) for token in tokens], dtype=bool),
         endings=_endings(tokens),
     )
-    points = {"surface": found.surface, "meaning": found.meaning}
-    pairs = {
-        "surface": [token.log_surface_bounds for token in tokens],
-        "meaning": [token.log_meaning_bounds for token in tokens],
-    }
-    return replace(found, bounds={name: _bounds(pairs[name], points[name]) for name in points if any(pairs[name])})
+    bounds: dict[PartEquality, tuple[FloatArray, FloatArray]] = {}
+    if any(pairs := [token.log_surface_bounds for token in tokens]):
+        bounds["surface"] = _bounds(pairs, found.surface)
+    if any(pairs := [token.log_meaning_bounds for token in tokens]):
+        bounds["meaning"] = _bounds(pairs, found.meaning)
+    return replace(found, bounds=bounds)
 
 
 def marked_tokens(

@@ -33,96 +33,6 @@ from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.vocabulary import Vocabulary
 
 
-def any_rival(answer: ListedSteps) -> bool:
-    """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
-    if not answer.scorer.rules.clustering:
-        return False
-    return any(_rivals(answer, step) for step in answer.steps if not (step.neutral and answer.neutrality))
-
-
-def _rivals(answer: ListedSteps, step: PlacedStep) -> list[int]:
-    token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
-    likely = [one for one, probability in listed if probability >= RIVAL and one != token]
-    if not likely:
-        return []
-    texts, related = answer.scorer.vocabulary.normalized, answer.scorer.related_kinds(token)
-    neutral = answer.scorer.neutral_mask(step.opening)
-    return [
-        one
-        for one in likely
-        if SOURCES[related.get(one, 0)] == "cluster"
-        and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
-        and not (answer.neutrality and neutral[one])
-    ]
-
-
-def token_records(answer: ListedSteps, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
-    """The records of all tokens of an answer with these `ids`, made column by column."""
-    if answer.scorer.looks_ahead and not answer.scorer.rules.prefix_matching:
-        answer = replace(answer, prefixes=answer.scorer.index.prefix_sets(ids))
-    lists, bounds, vocabulary = answer.lists, answer.bounds, answer.scorer.vocabulary
-    surface = answer.bounds_under(answer.scorer.surface, neutrality=False)
-    paper = answer.scorer.paper
-    meaning = None if paper is None else answer.bounds_under(paper, neutrality=True)
-    starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
-    columns: dict[str, Iterable[Any]] = {
-        "id": answer.scorer.engine_ids(ids),
-        "text": [vocabulary.texts[token] for token in ids],
-        "start": starts,
-        "end": ends,
-        "log_probability": lists.log_probs.tolist(),
-        "log_agreeing_probability": bounds.estimate.tolist(),
-        "log_surface_probability": surface.estimate.tolist(),
-        "log_meaning_probability": itertools.repeat(None) if meaning is None else meaning.estimate.tolist(),
-        "neutral": bounds.certain.tolist(),
-        "cluster_probability": bounds.cluster.tolist(),
-        "prefix_probability": bounds.prefix.tolist(),
-        "neutral_probability": bounds.neutral.tolist(),
-        "alternatives": alternatives(answer),
-        "value_ends": _value_ends(answer),
-        "log_agreeing_bounds": bounds.intervals(),
-        "log_surface_bounds": surface.intervals(),
-        "log_meaning_bounds": itertools.repeat(None) if meaning is None else meaning.intervals(),
-        "ambiguous_probability": bounds.ambiguous.tolist(),
-        "unmapped_probability": lists.unmapped.tolist(),
-        "function_word": vocabulary.neutral[lists.tokens].tolist(),
-    }
-    return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
-
-
-def _value_ends(answer: ListedSteps) -> list[ValueEnds | None]:
-    """What values may end at each step."""
-    endings, lists = answer.scorer.endings, answer.lists
-    before = np.concatenate([[-1], lists.tokens[:-1]])
-    found: list[ValueEnds | None] = [None] * lists.size
-    asked = endings.what_may_end(before, lists.tokens)
-    for i in np.flatnonzero(asked).tolist():
-        step = answer.steps[i].listed
-        probabilities = np.array(step.probabilities)
-        unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
-        found[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
-    return found
-
-
-def alternatives(answer: ListedSteps) -> list[tuple[Alternative, ...]]:
-    """The most probable other tokens of each step."""
-    lists = answer.lists
-    steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
-    likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
-    likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
-    places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
-    likely = likely[places < LISTED]
-    found = answer.scorer.alternatives(
-        lists.tokens[steps[likely]],
-        list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
-        lists.begins[likely],
-        opening=lists.opening[steps[likely]],
-        neutrality=answer.neutrality,
-    )
-    ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
-    return [found[first:last] for first, last in itertools.pairwise(ends)]
-
-
 class TopkAnswer(RunningAnswer[OpenStep]):
     """An unfinished answer scored from the best tokens of each step.
 
@@ -352,3 +262,93 @@ class ListedAnswer(TopkAnswer):
 
 def _with_others(steps: Sequence[PlacedStep], names: ListedNames, least: float = 0.0) -> list[PlacedStep]:
     return [step._replace(listed=names.with_others(step.listed, least)) for step in steps]
+
+
+def any_rival(answer: ListedSteps) -> bool:
+    """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
+    if not answer.scorer.rules.clustering:
+        return False
+    return any(_rivals(answer, step) for step in answer.steps if not (step.neutral and answer.neutrality))
+
+
+def _rivals(answer: ListedSteps, step: PlacedStep) -> list[int]:
+    token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
+    likely = [one for one, probability in listed if probability >= RIVAL and one != token]
+    if not likely:
+        return []
+    texts, related = answer.scorer.vocabulary.normalized, answer.scorer.related_kinds(token)
+    neutral = answer.scorer.neutral_mask(step.opening)
+    return [
+        one
+        for one in likely
+        if SOURCES[related.get(one, 0)] == "cluster"
+        and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
+        and not (answer.neutrality and neutral[one])
+    ]
+
+
+def token_records(answer: ListedSteps, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
+    """The records of all tokens of an answer with these `ids`, made column by column."""
+    if answer.scorer.looks_ahead and not answer.scorer.rules.prefix_matching:
+        answer = replace(answer, prefixes=answer.scorer.index.prefix_sets(ids))
+    lists, bounds, vocabulary = answer.lists, answer.bounds, answer.scorer.vocabulary
+    surface = answer.bounds_under(answer.scorer.surface, neutrality=False)
+    paper = answer.scorer.paper
+    meaning = None if paper is None else answer.bounds_under(paper, neutrality=True)
+    starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
+    columns: dict[str, Iterable[Any]] = {
+        "id": answer.scorer.engine_ids(ids),
+        "text": [vocabulary.texts[token] for token in ids],
+        "start": starts,
+        "end": ends,
+        "log_probability": lists.log_probs.tolist(),
+        "log_agreeing_probability": bounds.estimate.tolist(),
+        "log_surface_probability": surface.estimate.tolist(),
+        "log_meaning_probability": itertools.repeat(None) if meaning is None else meaning.estimate.tolist(),
+        "neutral": bounds.certain.tolist(),
+        "cluster_probability": bounds.cluster.tolist(),
+        "prefix_probability": bounds.prefix.tolist(),
+        "neutral_probability": bounds.neutral.tolist(),
+        "alternatives": alternatives(answer),
+        "value_ends": _value_ends(answer),
+        "log_agreeing_bounds": bounds.intervals(),
+        "log_surface_bounds": surface.intervals(),
+        "log_meaning_bounds": itertools.repeat(None) if meaning is None else meaning.intervals(),
+        "ambiguous_probability": bounds.ambiguous.tolist(),
+        "unmapped_probability": lists.unmapped.tolist(),
+        "function_word": vocabulary.neutral[lists.tokens].tolist(),
+    }
+    return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
+
+
+def _value_ends(answer: ListedSteps) -> list[ValueEnds | None]:
+    """What values may end at each step."""
+    endings, lists = answer.scorer.endings, answer.lists
+    before = np.concatenate([[-1], lists.tokens[:-1]])
+    found: list[ValueEnds | None] = [None] * lists.size
+    asked = endings.what_may_end(before, lists.tokens)
+    for i in np.flatnonzero(asked).tolist():
+        step = answer.steps[i].listed
+        probabilities = np.array(step.probabilities)
+        unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
+        found[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
+    return found
+
+
+def alternatives(answer: ListedSteps) -> list[tuple[Alternative, ...]]:
+    """The most probable other tokens of each step."""
+    lists = answer.lists
+    steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
+    likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
+    likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
+    places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
+    likely = likely[places < LISTED]
+    found = answer.scorer.alternatives(
+        lists.tokens[steps[likely]],
+        list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
+        lists.begins[likely],
+        opening=lists.opening[steps[likely]],
+        neutrality=answer.neutrality,
+    )
+    ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
+    return [found[first:last] for first, last in itertools.pairwise(ends)]
