@@ -30,8 +30,7 @@ import numpy as np
 from semtoken.decisions.questions import plain_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import OVERFULL, check_number, overfull
-from semtoken.engine_tokens.spellings import spelling
-from semtoken.engine_tokens.top_steps import is_given
+from semtoken.engine_tokens.top_steps import is_given, spelling
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.tokens.vocabulary import Vocabulary, normalize

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
-from semtoken.engine_tokens.spellings import spelling
 from semtoken.engine_tokens.token_names import MARKUP
-from semtoken.engine_tokens.top_steps import Name, TopStep
+from semtoken.engine_tokens.top_steps import Name, TopStep, spelling
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 Span: TypeAlias = tuple[int, int]

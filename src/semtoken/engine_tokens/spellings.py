@@ -108,14 +108,6 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def spelling(name: Name) -> bytes | None:
-    """The bytes that a token spells; None if its engine does not give them."""
-    _, text, spelled = name
-    if spelled is not None:
-        return spelled
-    return None if not text or REPLACEMENT in text else _encoded(text)
-
-
 # --- lists of steps --------------------------------------------------------------------------------------------------
 
 
@@ -441,12 +433,8 @@ def _name_in_files(name: Name) -> Name:
         or (is_markup(text) and not BYTE_TOKEN.match(text))
     ):
         return name
-    blank = SENTENCEPIECE_BLANK in text
-    piece = _encoded(text.replace(SENTENCEPIECE_BLANK, " ")) if blank else bytes_in_files(text)
-    if piece is None:
-        return name
-    decoded = piece.decode("utf-8", "replace")
-    return token_id, decoded, piece
+    piece = bytes_in_files(text)
+    return name if piece is None else (token_id, piece.decode("utf-8", "replace"), piece)
 
 
 class BorrowedNames:

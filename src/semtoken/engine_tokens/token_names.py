@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from semtoken.engine_tokens.top_steps import TopStep, TopToken
+from semtoken.engine_tokens.top_steps import TopStep, TopToken, spelling
 from semtoken.errors import VocabularyMismatch
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.tokens.vocabulary import Vocabulary
@@ -33,10 +33,9 @@ def is_markup(name: str | bytes | None) -> bool:
 
 
 def bytes_in_files(text: str) -> bytes | None:
-    """The bytes of a token by its name in a tokenizer's files, such as `<0x0A>` or `Ġthe`; None for other names.
-
-    SentencePiece's names with a blank are left to the caller.
-    """
+    """The bytes of a token by its name in a tokenizer's files, such as `▁the`, `<0x0A>` or `Ġthe`; None for others."""
+    if SENTENCEPIECE_BLANK in text:
+        return text.replace(SENTENCEPIECE_BLANK, " ").encode("utf-8", "surrogatepass")
     byte = BYTE_TOKEN.fullmatch(text)
     return bytes([int(byte[1], 16)]) if byte else spelled_bytes(text)
 
@@ -184,10 +183,10 @@ class TokenNames:
         found = self._of_bytes(text.encode("utf-8", "surrogatepass"))
         if found:
             return found
-        if SENTENCEPIECE_BLANK in text:
-            return self._of_bytes(text.replace(SENTENCEPIECE_BLANK, " ").encode("utf-8", "surrogatepass"))
         piece = bytes_in_files(text)
-        return () if piece is None else self._by_piece.get(piece, ())
+        if piece is None:
+            return ()
+        return self._of_bytes(piece) if SENTENCEPIECE_BLANK in text else self._by_piece.get(piece, ())
 
     def shares(self, text: str | None) -> bool:
         """Whether several tokens are spelled like this, alone or inside a text."""
@@ -317,10 +316,4 @@ def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) ->
 
 def _spelled(token: TopToken) -> bytes | None:
     """Bytes of a token that both names can be compared by; None for special tokens and pieces without bytes."""
-    if is_markup(token.bytes or token.text):
-        return None
-    if token.bytes is not None:
-        return token.bytes or None
-    if token.text is None or "\N{REPLACEMENT CHARACTER}" in token.text:
-        return None
-    return token.text.encode("utf-8", "surrogatepass") or None
+    return None if is_markup(token.bytes or token.text) else spelling(token[1:]) or None

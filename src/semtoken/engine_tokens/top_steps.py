@@ -46,6 +46,14 @@ def is_unnamed(name: Name) -> bool:
     return not spelled and (text is None or REPLACEMENT in text)
 
 
+def spelling(name: Name) -> bytes | None:
+    """The bytes that a token spells; None if its engine does not give them."""
+    _, text, spelled = name
+    if spelled is not None:
+        return spelled
+    return None if not text or REPLACEMENT in text else text.encode("utf-8", "surrogatepass")
+
+
 def may_be_one(chosen: Name, entry: Name) -> bool | None:
     """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would tell."""
     if chosen[0] is not None and entry[0] is not None:

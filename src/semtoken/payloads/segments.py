@@ -18,11 +18,10 @@ from semtoken.engine_tokens.spellings import (
     BorrowedNames,
     has_twice,
     merged_steps,
-    spelling,
     steps_in_files,
     without_doubles,
 )
-from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed
+from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
 from semtoken.results import Distribution
 from semtoken.support.thinking import thinking_end
 from semtoken.tokens.tokenizers import REPLACEMENT
