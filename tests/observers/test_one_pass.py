@@ -191,17 +191,17 @@ def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
     exact = MethodScores([*BOUNDED, "epr", "lowest_group_confidence", "first_content_entropy"])
     for row, token in zip(rows, chosen, strict=True):
         exact.observe(Step([0], [int(token)], size, row[None].astype(np.float64), [0]))
-    records = exact._records(0, Answer(logs), "").middle  # type: ignore[arg-type]
+    records, _ = exact._records(0, Answer(logs), "")  # type: ignore[arg-type]
     steps = [listed(row, int(token), k) for row, token in zip(rows, chosen, strict=True)]
     top = MethodScores(exact.names)
-    from semtoken.observers.method_scores import _as_step
+    from semtoken.observers.method_scores import _as_step, _bounds
 
     for step in steps:
         top.observe(_as_step(step, size))
-    found = top._records(0, Answer(logs), "")  # type: ignore[arg-type]
+    middle, corners = top._records(0, Answer(logs), "")  # type: ignore[arg-type]
     for name in exact.names:
         value = methods.score(name, records)
-        low, high = top._bounds(name, found) or (methods.score(name, found.middle),) * 2
+        low, high = _bounds(name, middle, corners) or (methods.score(name, middle),) * 2
         assert low - 1e-6 <= value <= high + 1e-6, name
         assert name in BOUNDED or low == high, name
 

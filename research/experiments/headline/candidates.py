@@ -66,13 +66,6 @@ class Answer:
         ]
 
 
-@dataclass(frozen=True)
-class _Text:
-    """What `new_words` reads of an answer."""
-
-    text: str
-
-
 def of_tokens(answer: Answer) -> dict[str, float]:
     """Candidates that know no words: lines 1, 2, 3, 5 and 8 of the protocol."""
     logs, h = answer.log_probs, answer.entropies
@@ -103,7 +96,7 @@ def of_tokens(answer: Answer) -> dict[str, float]:
 def of_words(answer: Answer) -> dict[str, float | bool]:
     """Mean and worst of the answer's phrases and of the words that its question does not hold: line 6."""
     phrases = answer.surprises([(found.start, found.end) for found in find_phrases(answer.text)])
-    words = answer.surprises(new_words(_Text(answer.text), answer.question))  # type: ignore[arg-type]
+    words = answer.surprises(new_words(answer.text, answer.question))
     typical, worst = -math.fsum(answer.log_probs) / len(answer.log_probs), -float(answer.log_probs.min())
     return {
         "weakest_phrase": max(phrases, default=worst),

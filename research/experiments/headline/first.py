@@ -12,7 +12,6 @@ import math
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,9 +36,8 @@ Spans = list[tuple[int, int]]
 
 def spans_of(text: str, question: str) -> tuple[Spans, Spans, Spans]:
     """Phrases, new phrases and new words of an answer; all phrases and content words where none is new."""
-    answer: Any = SimpleNamespace(text=text)  # `new_words` reads nothing else of one
     phrases = [(found.start, found.end) for found in find_phrases(text)]
-    words = new_words(answer, question) or new_words(answer, "")
+    words = new_words(text, question) or new_words(text, "")
     new = [(a, b) for a, b in phrases if any(a <= start < b for start, _ in words)]
     return phrases, new or phrases, words
 

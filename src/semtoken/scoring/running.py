@@ -11,29 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.flags import CONFIDENT, borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
+from semtoken.scoring.steps import LogMass
 from semtoken.tokens.scored_token import Flag
-
-
-class LogMass(NamedTuple):
-    """The natural log of a step's agreeing probability: lower bound, estimate and upper bound."""
-
-    lower: float
-    estimate: float
-    upper: float
-
-    @staticmethod
-    def total(masses: Sequence[LogMass]) -> LogMass:
-        """The log-probabilities of one step or more added up, each end of the interval and the estimate by itself."""
-        if len(masses) == 2:  # an answer goes on; the sum of two is the same, rounded once
-            (low, estimate, high), (more_low, more, more_high) = masses
-            return LogMass(low + more_low, estimate + more, high + more_high)
-        return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,9 @@ from semtoken.results import Alternative, Distribution, Running, ScoredResponse,
 from semtoken.scoring.flags import RIVAL, listed_flags, silent_zeros
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
-from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
+from semtoken.scoring.running import OpenStep, RunningAnswer
 from semtoken.scoring.scorer import SOURCES, Scorer
+from semtoken.scoring.steps import LogMass
 from semtoken.scoring.topk_bounds import FEW, ListedSteps, PlacedStep
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.rules import SAME_LETTERS, ScoringRules
