@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.scoring.mass_flags import borrowed_flags
-from semtoken.scoring.topk_records import text_flags
+from semtoken.scoring.flags import borrowed_flags, text_flags
 
 
 def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: tuple[Any, ...] = ()) -> Any:

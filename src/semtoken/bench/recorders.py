@@ -59,8 +59,8 @@ from semtoken.results.generation import Generation
 from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
 from semtoken.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
-from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import special_token_ids
+from semtoken.statistics.recording import Progress
 from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
