@@ -184,7 +184,7 @@ BOUNDED = ["mean_token_entropy", "max_token_entropy", "window_entropy", "trace",
 
 
 @settings(max_examples=80, deadline=None)
-@given(distributions(), st.integers(20, 30))
+@given(distributions(), st.integers(21, 30))  # a chosen token that is listed last may not be the next best
 def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
     rows, chosen = drawn
     size, logs = rows.shape[1], rows[np.arange(len(chosen)), chosen]
