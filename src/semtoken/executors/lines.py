@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from semtoken.errors import InvalidInput
-from semtoken.executors import Executor
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # Python 3.10 has none of its own
+from semtoken.executors import Executor, Work
 
 T = TypeVar("T")
 
@@ -26,8 +22,10 @@ LINES_IN_SHARD = 256
 
 
 @dataclass(frozen=True)
-class LinesWork(ABC):
-    """The shards of a file of lines; see `semtoken.executors.Work`."""
+class LinesWork(Work):
+    """The shards of a file of lines; a subclass has `resolved` and `open`, whose function makes the lines of one shard
+    and writes them to its `file`.
+    """
 
     folder: Path
     """Where the files of shards lie until their lines are appended."""
@@ -40,19 +38,9 @@ class LinesWork(ABC):
         """The path of the file that holds the lines of a shard."""
         return self.folder / f"{shard:08}.jsonl"
 
-    @abstractmethod
-    def resolved(self) -> Self:
-        """A copy with absolute paths, so that another process can do the work."""
-
     def loader(self) -> Callable[[], Any]:
         """The function that loads the model."""
         return self.load
-
-    @abstractmethod
-    def open(
-        self, loader: Callable[[], Any], answered: Callable[[int], None] = lambda count: None
-    ) -> Callable[[int], None]:
-        """Load the model; returns the function that makes the lines of one shard and writes them to its `file`."""
 
 
 def append_in_order(

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -236,23 +237,15 @@ def _group_numbers(scorer: Scorer, token_ids: list[int], step: int) -> tuple[IdA
     return groups, n_groups
 
 
-_PLAIN: dict[int, tuple[Scorer, IdArray, int]] = {}
-
-
+@lru_cache(maxsize=1)
 def _plain_groups(scorer: Scorer) -> tuple[IdArray, int]:
     """Clusters or spellings with function words together and numerals alone; computed once for a scorer."""
-    known = _PLAIN.get(id(scorer))
-    if known is None:
-        vocabulary = scorer.vocabulary
-        clusters = scorer.clusters
-        labels = scorer.surface.alike.has if clusters is None else np.asarray(clusters.labels, dtype=np.int64)
-        first = int(labels.max(initial=0)) + 2
-        groups = np.where(vocabulary.numeral, first + np.arange(len(labels)), labels)
-        groups[vocabulary.neutral] = first - 1
-        known = scorer, groups, first + len(labels)
-        _PLAIN.clear()
-        _PLAIN[id(scorer)] = known
-    return known[1], known[2]
+    vocabulary, clusters = scorer.vocabulary, scorer.clusters
+    labels = scorer.surface.alike.has if clusters is None else np.asarray(clusters.labels, dtype=np.int64)
+    first = int(labels.max(initial=0)) + 2
+    groups = np.where(vocabulary.numeral, first + np.arange(len(labels)), labels)
+    groups[vocabulary.neutral] = first - 1
+    return groups, first + len(labels)
 
 
 DOUBTFUL = 0.9

@@ -1,4 +1,6 @@
-"""What is asked about pairs of texts: whether alternatives say the same, and how much each token matters."""
+"""What is asked about pairs of texts, and the two models that answer: whether one text entails the other (NLI), and how
+alike they are (a cross-encoder).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.files.artifacts import HUB_ID
 from semtoken.methods import token_text
+from semtoken.methods.checks import ENTAILMENT
 from semtoken.models.sources import check_folder
 from semtoken.support.arrays import FloatArray, IntArray
 from semtoken.support.extras import require
@@ -61,9 +64,6 @@ class UniquePairs:
 def with_question(question: str | None, text: str) -> str:
     """An answer as similarity and NLI models read it: "question answer", one blank between, both stripped."""
     return f"{question.strip()} {text.strip()}".strip() if question is not None else text.strip()
-
-
-ENTAILMENT = 2
 
 
 def alternative_classes(
@@ -257,8 +257,6 @@ class SimilarityModel:
         """Similarity of each pair, [n] in [0, 1]."""
         if not pairs:
             return np.empty(0)
-        import torch
-
         # Checkpoints disagree on whether the sigmoid is in their config: it is said here, and so applied once.
         found = self.cross_encoder.predict(
             list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False
@@ -291,10 +289,6 @@ def similarity_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Seque
             matrix[i, j] = next(answers)
         matrices.append(0.5 * (matrix + matrix.T))
     return matrices
-
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
 
 
 DEFAULT_NLI = "microsoft/deberta-large-mnli"
