@@ -23,7 +23,7 @@ from semtoken.engine_tokens.precision import BFLOAT16, FLOAT16, ROUNDING, Precis
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.results import TokensLater
 from semtoken.scoring import ScoringRules, TopkAnswer, scorer_for
-from semtoken.scoring.flags import borrowed_flags
+from semtoken.scoring.running import borrowed_flags
 from semtoken.tokens.scored_token import TokenMark
 from tests import tiny
 from tests.scoring.test_scoring import Kind, small_kind

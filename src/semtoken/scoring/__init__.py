@@ -2,7 +2,7 @@
 
 prefixes.py        which tokens spell the beginning of the text that follows
 scorer.py          clusters and rules, prepared for scoring as tables; shared by all answers
-running.py         the lifecycle of an answer in progress, for all logits and for the best tokens alike
+running.py         the lifecycle of an answer in progress, for all logits and for the best tokens alike, and its flags
 rows.py            rows of logits that were read once: normalisers, probable tokens
 reduction.py       rows and chosen tokens -> the masses of each step: the sums in numpy, and which rows the kernel takes
 kernel.py          the same compiled: one pass over a row, then the columns of the chosen token
@@ -13,7 +13,7 @@ batches.py         answers that are written together
 topk.py            the best tokens of each step -> an interval; `score_top_logprobs`, also one token at a time
 topk_answer.py     one such answer in progress with the records of its tokens, also where no vocabulary is known
 token_sources.py   a vocabulary, a tokenizer, clusters or a name -> what scoring takes
-flags.py           what the reader of a score should know of it
+topk_flags.py      what its reader should know of the lists
 endings.py         how probable it was that a number, a string or an array ends where it does
 topk_bounds.py     the mass of such a step, at least and at most
 

@@ -25,9 +25,9 @@ from semtoken.results import Alternative, Distribution, Running, ScoredResponse,
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import LISTED, NormalizedRows, WholeRow, normalized_rows
-from semtoken.scoring.running import OpenStep, RunningAnswer
+from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.steps import KeptSteps, LogMass, PrefixSet, PrefixSets, ReducedSteps, joined, masses
+from semtoken.scoring.steps import KeptSteps, PrefixSet, PrefixSets, ReducedSteps, joined, masses
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.support.arrays import (
     BoolArray,

@@ -4,7 +4,6 @@ follows is known.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -293,19 +292,3 @@ def _log_sums(log_probs: FloatArray, counted: BoolArray, starts: IdArray) -> Flo
     shifted = some - np.repeat(highest, np.diff(starts, append=len(some)))
     with np.errstate(divide="ignore"):
         return np.asarray(highest + np.log(np.add.reduceat(np.exp(shifted), starts)))
-
-
-class LogMass(NamedTuple):
-    """The natural log of a step's agreeing probability: lower bound, estimate and upper bound."""
-
-    lower: float
-    estimate: float
-    upper: float
-
-    @staticmethod
-    def total(masses: Sequence[LogMass]) -> LogMass:
-        """The log-probabilities of one step or more added up, each end of the interval and the estimate by itself."""
-        if len(masses) == 2:  # an answer goes on; the sum of two is the same, rounded once
-            (low, estimate, high), (more_low, more, more_high) = masses
-            return LogMass(low + more_low, estimate + more, high + more_high)
-        return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))

@@ -16,10 +16,10 @@ from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.flags import text_flags
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.scoring.topk_answer import ListedAnswer, TopkAnswer
+from semtoken.scoring.topk_flags import text_flags
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
 from semtoken.tokens.rules import ScoringRules, as_rules

@@ -21,13 +21,12 @@ from semtoken.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.engine_tokens.precision import Precision
 from semtoken.engine_tokens.spellings import without_copied_list
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, TokensLater, ValueEnds
-from semtoken.scoring.flags import RIVAL, listed_flags, silent_zeros
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
-from semtoken.scoring.running import OpenStep, RunningAnswer
+from semtoken.scoring.running import RIVAL, LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import SOURCES, Scorer
-from semtoken.scoring.steps import LogMass
 from semtoken.scoring.topk_bounds import FEW, ListedSteps, PlacedStep
+from semtoken.scoring.topk_flags import listed_flags, silent_zeros
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.rules import SAME_LETTERS, ScoringRules
 from semtoken.tokens.scored_token import Flag, TokenMark

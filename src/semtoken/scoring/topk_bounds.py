@@ -18,8 +18,8 @@ import numpy.typing as npt
 from semtoken.engine_tokens.checked_list import ListedStep
 from semtoken.engine_tokens.precision import ROUNDING, Rounding
 from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
-from semtoken.scoring.steps import LogMass
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 VERY_FEW = 8
