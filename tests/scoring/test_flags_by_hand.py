@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from semtoken.scoring.running import borrowed_flags, text_flags
+from semtoken.scoring.running import borrowed_flags
+from semtoken.scoring.topk_flags import text_flags
 
 
 def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: tuple[Any, ...] = ()) -> Any:
