@@ -15,7 +15,7 @@ import typer
 from semtoken.cli.bench_run import run
 from semtoken.cli.calibration_options import CalibratorOption, use_calibrator
 from semtoken.cli.commands import CommandGroup, ShortHelp
-from semtoken.cli.console import counting, err, out, plain_table, tell, untrusted
+from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, ForceOption, OverwriteOption, ScoresOption, output_file
 from semtoken.errors import InvalidInput
@@ -134,10 +134,7 @@ def _show(made: BenchReport) -> None:
     """Headline and overview, and with the paper beside it what came of that."""
     from rich.text import Text
 
-    for section in made.sections:
-        if section.name in ("headline", "calibrator", "controls", "paper"):
-            for line in section.lines:
-                out.print(Text(f"- {line}"), soft_wrap=True)
+    print_findings(made)
     overview = next(table for table in made.tables if table.name == "overview")
     wanted = [i for i, name in enumerate(overview.header) if name not in NARROW]
     numbers = overview.header[overview.left :]

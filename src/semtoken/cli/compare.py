@@ -15,7 +15,7 @@ import typer
 from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.calibration_options import CalibratorOption
-from semtoken.cli.console import out, tell
+from semtoken.cli.console import out, print_findings, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import (
     BatchSizeOption,
@@ -213,10 +213,7 @@ def _show(made: BenchReport) -> None:
 
     (cell,) = made.cells
     out.print(Text(_summary(cell)), soft_wrap=True)
-    for section in made.sections:
-        if section.name in ("headline", "calibrator", "controls"):
-            for line in section.lines:
-                out.print(Text(f"- {line}"), soft_wrap=True)
+    print_findings(made)
     if cell.fewest < TOO_FEW:
         tell("No table is shown for so few answers: ask more questions.", style="yellow")
         return

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
+    from semtoken.bench.report.content import BenchReport
     from semtoken.probing import Dispute
     from semtoken.results import ScoredResponse
 
@@ -49,6 +50,14 @@ def json_line(value: Any) -> str:
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
     err.print(visible(message), style=style, markup=False, soft_wrap=True)
+
+
+def print_findings(made: BenchReport) -> None:
+    """The sentences of a report that say what came of a run."""
+    for section in made.sections:
+        if section.name in ("headline", "calibrator", "controls", "paper"):
+            for line in section.lines:
+                out.print(Text(f"- {line}"), soft_wrap=True)
 
 
 def print_scores(answer: ScoredResponse) -> None:

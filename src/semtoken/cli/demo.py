@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -220,20 +220,18 @@ def spread(questions: Sequence[Question], count: int) -> list[Question]:
     return [questions[i * len(questions) // count] for i in range(count)]
 
 
-def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> list[MarkedAnswer]:
+def answer(
+    stc: STC, questions: Sequence[Question], progress: Callable[[int], None] = lambda done: None
+) -> list[MarkedAnswer]:
     """Ask the questions and mark the answers."""
     from semtoken.almanac import is_correct
-
-    def report(number: int, result: ScoredResponse) -> None:
-        if callable(progress):
-            progress(number + 1)
 
     results = stc.generate(
         [question.prompt() for question in questions],
         MAX_NEW_TOKENS,
         batch_size=BATCH_SIZE,
         stop_at_newline=True,
-        on_result=report,
+        on_result=lambda number, result: progress(number + 1),
     )
     return [MarkedAnswer(q, r, is_correct(r.text, q)) for q, r in zip(questions, results, strict=True)]
 

@@ -124,13 +124,6 @@ def same_length(first: FloatArray, second: FloatArray, first_name: str, second_n
         )
 
 
-def require_within_unit(labels: FloatArray, name: str) -> None:
-    """Raise `InvalidInput` for labels outside [0, 1]."""
-    outside = (labels < 0) | (labels > 1)
-    if outside.any():
-        raise InvalidInput(f"'{name}' must lie in [0, 1], got {labels[outside][0]:g}.")
-
-
 def require_binary(labels: FloatArray, name: str) -> None:
     """Raise `InvalidInput` for labels other than 0 and 1."""
     other = (labels != 0) & (labels != 1)

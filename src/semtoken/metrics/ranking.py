@@ -14,7 +14,6 @@ from semtoken.metrics.inputs import (
     evaluate,
     judged_answers,
     require_binary,
-    require_within_unit,
 )
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import one_of, real
@@ -321,7 +320,9 @@ def _shuffled_area(quality: FloatArray, max_rejection: float) -> float:
 
 def _graded(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, non_finite: str) -> JudgedAnswers:
     answers = judged_answers(uncertainty, correct, target_name="correct", non_finite=non_finite)
-    require_within_unit(answers.target, "correct")
+    outside = (answers.target < 0) | (answers.target > 1)
+    if outside.any():
+        raise InvalidInput(f"'correct' must lie in [0, 1], got {answers.target[outside][0]:g}.")
     return answers
 
 
