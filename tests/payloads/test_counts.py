@@ -11,8 +11,9 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.spellings import has_twice, merged_steps, steps_in_files, without_copied_list
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadStream, read_payload, score_payload
-from semtoken.payloads.formats.base import Place
+from semtoken.payloads.formats.base import ALL, Place
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
+from semtoken.payloads.formats.registry import shape_at
 
 WORDS = ["The", " best", " town", " is", " Oslo"]
 
@@ -223,3 +224,31 @@ def test_where_the_one_choice_of_a_response_stands() -> None:
         event = {"type": "response.output_text.delta", "delta": delta}
         assert OpenAIResponses.places(event) == [Place(0, (), goes_on=goes_on)]
     assert OpenAIResponses.places({"status": "completed"}) is None and OpenAIResponses.places([done]) is None
+
+
+def test_how_many_log_probabilities_a_request_asks_for() -> None:
+    chat, completions, responses = (
+        shape_at(f"/v1/{name}") for name in ("chat/completions", "completions", "responses")
+    )
+    assert chat is not None and completions is not None and responses is not None
+    said: dict[str, Any] = {"messages": []}
+    included = {"input": "x", "include": ["message.output_text.logprobs"]}
+    for shape, body, number in (
+        (chat, said, None),
+        (chat, said | {"logprobs": False}, None),
+        (chat, said | {"logprobs": True}, 0),
+        (chat, said | {"logprobs": True, "top_logprobs": 5}, 5),
+        (chat, said | {"logprobs": True, "top_logprobs": -1}, ALL),
+        (completions, {"prompt": "x", "logprobs": 3}, 3),
+        (completions, {"prompt": "x"}, None),
+        (responses, {"input": "x", "top_logprobs": 3}, None),
+        (responses, included, 0),
+        (responses, included | {"top_logprobs": 3}, 3),
+    ):
+        assert shape.requested(body) == number, (shape, body)
+    for own, asked in ((None, 5), (3, 5), (7, 7), (-1, -1)):
+        given = {} if own is None else {"logprobs": True, "top_logprobs": own}
+        assert chat.asking(said | given, 5) == {"logprobs": True, "top_logprobs": asked}
+    assert chat.asking(said, -1)["top_logprobs"] == -1 and chat.asking(said, 0)["top_logprobs"] == 0
+    assert chat.asking(said, 5, token_ids=True)["return_token_ids"] is True
+    assert responses.asking(included, 5) == {"include": included["include"], "top_logprobs": 5}
