@@ -15,7 +15,7 @@ from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.auditing import SetAudit, Share, SideAudit, exceeded
 from semtoken.decisions.calibrating import DecisionSide
-from semtoken.decisions.deciding import _of_list, _Size, shared_size
+from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens
 from semtoken.decisions.remote import asked_texts
@@ -24,7 +24,7 @@ from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import DecisionRequest, answers_in
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG, wants_another_shape
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, InvalidLogits
 from semtoken.payloads.formats import served_shapes
 from tests.tiny import byte_level_bpe
 
@@ -204,3 +204,61 @@ def test_a_promise_holds_or_not_by_exact_bounds_on_its_own_side_of_the_share(
     wrong: int, of: int, alpha: float, delta: float | None, verdict: str
 ) -> None:
     assert audited(wrong, of, alpha, delta).verdict == verdict
+
+
+def logs(*probabilities: float) -> np.ndarray[Any, Any]:
+    with np.errstate(divide="ignore"):
+        return np.log(np.array(probabilities))
+
+
+def at(path: tuple[int, ...], **known: tuple[float, float]) -> dict[Any, Any]:
+    """Least and greatest log-probability of tokens behind a path."""
+    return {path: {int(token[1:]): (math.log(low), math.log(high)) for token, (low, high) in known.items()}}
+
+
+def test_masses_of_options_are_sums_over_their_spellings() -> None:
+    none = np.empty(0, dtype=np.int64)
+    one = OptionSpelling(np.array([1, 2]), ((3, 4),), none)
+    other = OptionSpelling(np.array([5]), ((6, 7, 8), (9, 4, 2)), none)
+    reader = OptionReader([one, other])
+    assert reader.first_tokens.tolist() == [1, 2, 3, 5, 6, 9]
+    start = logs(0.2, 0.1, 0.05, 0.3, 0.001, 0.1)  # 6 has less than a hundredth of what 5 has: it is not read on
+    wanted = reader.first((start, start))
+    assert {path: ids.tolist() for path, ids in wanted.items()} == {(3,): [4], (9,): [4], (9, 4): [2]}
+    further = at((3,), t4=(0.5, 0.5)) | at((9,), t4=(0.25, 0.25)) | at((9, 4), t2=(0.5, 0.8))
+    low, high = reader.masses(further)
+    assert low == pytest.approx([0.3 + 0.05 * 0.5, 0.3 + 0.1 * 0.25 * 0.5])
+    assert high == pytest.approx([0.3 + 0.05 * 0.5, 0.3 + 0.1 * 0.25 * 0.8 + 0.001])
+
+
+def test_an_option_that_others_go_on_from_counts_as_far_as_the_model_stops_there() -> None:
+    york = OptionSpelling(np.array([1, 4]), ((2, 3),), np.array([5, 6]))
+    reader = OptionReader([york])
+    start = logs(0.4, 0.2, 0.002)  # of 1, 2 and 4, the last of which is not read on
+    wanted = reader.first((start, start))
+    assert {path: ids.tolist() for path, ids in wanted.items()} == {(1,): [5, 6], (2,): [3], (2, 3): [5, 6]}
+    further = (
+        at((1,), t5=(0.1, 0.2), t6=(0.3, 0.3)) | at((2,), t3=(0.5, 0.5)) | at((2, 3), t5=(0.6, 0.7), t6=(0.3, 0.6))
+    )
+    low, high = reader.masses(further)
+    assert low == pytest.approx([0.4 * (1 - 0.5)])  # behind 2 and 3 all may go on
+    assert high == pytest.approx([0.4 * (1 - 0.4) + 0.2 * 0.5 * (1 - 0.9) + 0.002])
+
+
+def test_log_probabilities_of_a_row_leave_its_padding_out() -> None:
+    torch = pytest.importorskip("torch")
+    row = np.array([800.0, 801.0, 799.0, 5000.0])
+    wanted = np.log(np.exp([1.0, -1.0]) / np.exp([0.0, 1.0, -1.0]).sum())
+    for given in (row, torch.tensor(row, dtype=torch.float32)):
+        low, high = _of_row(given, np.array([1, 2]), 3)
+        assert low == pytest.approx(wanted, abs=1e-4) and high == pytest.approx(wanted, abs=1e-4)
+    for bad in (math.nan, math.inf):
+        with pytest.raises(InvalidLogits), np.errstate(invalid="ignore"):
+            _of_row(np.array([0.0, bad]), np.array([0, 1]), 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 33, 64, 65])
+def test_thirty_two_places_are_read_together_by_engines_without_trees(count: int) -> None:
+    groups = _groups(object(), [[0]] * count)  # type: ignore[arg-type]
+    assert [place for group in groups for place in group] == list(range(count))
+    assert [len(group) for group in groups] == [32] * (count // 32) + [count % 32] * bool(count % 32)
