@@ -29,13 +29,7 @@ INTERVAL = 0.2
 
 
 class Monitor:
-    """Measures the time of a run, and calls the user's progress function.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        See `Progress`.
-    """
+    """Measures the time of a run, and calls the user's progress function, if there is one."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.seconds: dict[str, float] = {}

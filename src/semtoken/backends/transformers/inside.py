@@ -124,13 +124,7 @@ def gives_attention(model: Any) -> bool:
 
 @dataclass
 class Inside:
-    """The hidden states and attention weights of a model's newest forward pass, as far as observers need them.
-
-    Parameters
-    ----------
-    observers
-        The observers, whose readings say what is kept.
-    """
+    """The hidden states and attention weights of a model's newest forward pass, as far as observers' readings ask."""
 
     observers: Sequence[Observer]
     depths: Collection[float] = field(init=False)

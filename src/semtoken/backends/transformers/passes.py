@@ -143,10 +143,7 @@ class SharedPrefix:
     def begun(self, mask: npt.NDArray[np.int64]) -> Any:
         """A copy of the cache for a batch of prompts whose first `known_columns` columns it holds.
 
-        Parameters
-        ----------
-        mask
-            [B, columns] of the known columns, 0 where padded at the left.
+        The mask [B, columns] of these is 0 where padded at the left.
         """
         return rows_of(self.cache, np.maximum(mask.cumsum(axis=1) - 1, 0))
 
@@ -166,14 +163,8 @@ def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:
     """Make a shared prefix of the first prompt in a repeatable cache, for prompts that begin in the same way.
 
-    Parameters
-    ----------
-    cache
-        Of a batch that was padded at the left.
-    token_ids
-        The token ids of its first prompt.
-    columns
-        Of the batch. None is returned where a layer holds the last of them only.
+    The cache is that of a batch of so many columns, padded at the left. None is returned where a layer holds the last
+    of them only.
     """
     if any(layer.keys.shape[2] < columns for layer in _layers_with_keys(cache)):
         return None

@@ -273,19 +273,9 @@ def write_plainly(
 class StepWatch(StoppingCriteria):  # type: ignore[misc]
     """Shows every step of one `model.generate` call to observers. Generate inside `with watch.watching(model):`.
 
-    Parameters
-    ----------
-    vocabulary
-        Of the model. Columns of a padded head beyond it are no tokens.
-    rows
-        What each row of the batch answers.
-    observers
-        See every step of the rows that go on.
-    criteria
-        Further stopping criteria, whose verdict ends an answer too.
-    shrinks
-        End `generate` when half of the rows are complete, so that the others can go on in a smaller batch, if the
-        model's cache allows that.
+    Observers see every step of the rows that go on; the verdict of further stopping `criteria` ends an answer, too.
+    With `shrinks`, `generate` ends when half of the rows are complete, so that the others can go on in a smaller batch,
+    if the model's cache allows that.
     """
 
     def __init__(

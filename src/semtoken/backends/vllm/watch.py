@@ -73,14 +73,8 @@ class Watch:
     """Scores requests inside the engine, step by step, and writes the record of each.
 
     Steps come from the engine's thread. A second thread writes the record of every request that has left the batch or
-    was not stepped for a moment: nothing else tells an idle engine that an answer is complete.
-
-    Parameters
-    ----------
-    scorer
-        Clusters and rules.
-    folder
-        Where the records go; see `semtoken.backends.vllm.channel`.
+    was not stepped for a moment: nothing else tells an idle engine that an answer is complete. Records go to a folder;
+    see `semtoken.backends.vllm.channel`.
     """
 
     def __init__(self, scorer: Scorer, folder: Path) -> None:
