@@ -35,7 +35,7 @@ from semtoken.calibration import Fingerprint
 from semtoken.journal.store import Journal
 from semtoken.tokens.rules import ScoringRules
 from tests.engines.held.requests import CHAT
-from tests.engines.held.starting import ENGINES, SERVED, started
+from tests.engines.held.starting import ENGINES, KEY, SERVED, started
 from tests.engines.servers import running
 
 WITHHELD = "I do not know."
@@ -66,8 +66,8 @@ class Relay:
         body = await asked.read()
         user = json.loads(body).get("user", "") if body else ""
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
-            kind = {"content-type": asked.headers.get("content-type", "application/json")}
-            async with session.request(asked.method, self._engine + asked.path_qs, data=body, headers=kind) as answer:
+            sent = KEY | {"content-type": asked.headers.get("content-type", "application/json")}
+            async with session.request(asked.method, self._engine + asked.path_qs, data=body, headers=sent) as answer:
                 passed = web.StreamResponse(status=answer.status)
                 passed.content_type = answer.content_type
                 await passed.prepare(asked)
@@ -205,12 +205,13 @@ def main(
     engine: Annotated[str, typer.Argument(help=f"One of {', '.join(ENGINES)}.")],
     model: Annotated[Path, typer.Option(help="What the engine serves.")],
     program: Annotated[Path | None, typer.Option(help="What starts the engine.")] = None,
+    behind: Annotated[Path | None, typer.Option(help="llama-server, for a gateway in front of it.")] = None,
     clients: Annotated[int, typer.Option(min=60, help="How many ask at once.")] = 200,
 ) -> None:
     """Ask an engine through the proxy many times at once and print what held."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with started(ENGINES[engine], model, program, folder / "engine.log") as url:
+        with started(ENGINES[engine], model, program, folder / "engine.log", behind) as url:
             reads = engine == "transformers-serve"  # which gives no log-probabilities
             reader = STC.from_pretrained(str(model), dtype="float32") if reads else None
             found = asyncio.run(crowd(url, folder, clients, str(model) if reads else SERVED, reader))

@@ -37,6 +37,7 @@ LLAMA = ["-t", "1", "-np", "2", "-c", "2048", "--jinja", "--alias", SERVED]
 LLAMA_EXACT = [*LLAMA, "-ctk", "f32", "-ctv", "f32", "-fa", "off"]
 LLAMA_CPP_PYTHON = ["--model_alias", SERVED, "--n_ctx", "512", "--logits_all", "true", "--n_threads", "1"]
 LLAMA_CPP_PYTHON += ["--type_k", "0", "--type_v", "0"]  # keys and values in float32
+LLAMA_CPP_PYTHON += ["--interrupt_requests", "false"]  # else each request ends the stream before it
 SERVE = ["--device", "cpu", "--dtype", "float32"]
 ENGINES = {
     engine.name: engine
