@@ -115,13 +115,16 @@ LEFT_OUT = {
     **dict.fromkeys(("examine", "static_page", "extension_of", "check_shape", "normalized_rows"), STEP),
     **dict.fromkeys(("check_shared_vocabulary", "shapes_at"), STEP),
     **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "STC.results", "use_learned", "fingerprint"), STEP),
-    **dict.fromkeys(("neutral_masks", "with_learned", "call_confidences"), "takes objects of this library alone"),
+    **dict.fromkeys(
+        ("neutral_masks", "alike", "in_cluster", "with_learned", "call_confidences"),
+        "takes objects of this library alone",
+    ),
     "alternatives_at": "takes the places of tokens that the answer has",
     "ScoredResponse.with_fields": "replaces fields, as `dataclasses.replace` does",
     "from_summary": "takes what `to_summary` made in another process of the same run",
     "without_tokens": "keeps the text of a message, which it does not look at",
     **dict.fromkeys(
-        ("reset", "to_dict", "to_summary", "numbers_to_dict", "to_pandas"), "takes nothing that can be odd"
+        ("reset", "to_dict", "to_summary", "facts", "numbers_to_dict", "to_pandas"), "takes nothing that can be odd"
     ),
 }
 """Names of functions and methods, with the reason."""
