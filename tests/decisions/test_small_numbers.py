@@ -18,7 +18,7 @@ from semtoken.decisions.calibrating import DecisionSide
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens
-from semtoken.decisions.remote import asked_texts
+from semtoken.decisions.remote import asked_texts, asker_of_endpoint
 from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
@@ -262,3 +262,12 @@ def test_thirty_two_places_are_read_together_by_engines_without_trees(count: int
     groups = _groups(object(), [[0]] * count)  # type: ignore[arg-type]
     assert [place for group in groups for place in group] == list(range(count))
     assert [len(group) for group in groups] == [32] * (count // 32) + [count % 32] * bool(count % 32)
+
+
+def test_how_long_and_for_how_much_a_server_is_asked() -> None:
+    """For 20 log-probabilities of each token, at most 16 tokens, and ten minutes."""
+    ask: Any = asker_of_endpoint("http://localhost:1/v1/chat/completions")
+    assert ask.top == 20 and ask.server._client.timeout.read == 600
+    for longest, length in ((15, 15), (16, 16), (17, 16)):
+        [text] = asked_texts("x", [Choice("Which?", ["b", "a" * longest])], ReadingOptions("words")).texts
+        assert text.request(ask.shape, "a state", top=ask.top)["max_tokens"] == length
