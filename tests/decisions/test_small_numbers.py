@@ -271,3 +271,13 @@ def test_how_long_and_for_how_much_a_server_is_asked() -> None:
     for longest, length in ((15, 15), (16, 16), (17, 16)):
         [text] = asked_texts("x", [Choice("Which?", ["b", "a" * longest])], ReadingOptions("words")).texts
         assert text.request(ask.shape, "a state", top=ask.top)["max_tokens"] == length
+
+
+def test_a_question_none_of_whose_options_was_listed_has_no_answer_but_a_reason() -> None:
+    questions = [Predicate("So?"), Predicate("And?")]
+    found = asked_texts("x", questions, ReadingOptions()).answers(
+        [(np.zeros(2), np.array([0.1, 0.1])), (np.array([0.6, 0.2]), np.array([0.6, 0.2]))]
+    )
+    assert [one.question for one in found] == questions
+    assert found[0].refusal is not None and found[0].refusal.startswith("None of its options is surely among")
+    assert found[0].probabilities == () and found[1].probabilities == pytest.approx((0.75, 0.25))

@@ -9,7 +9,7 @@ import pytest
 
 from semtoken import score_logits
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
 from semtoken.scoring import LogitsAnswer, ScoringRules, score_top_logprobs, scorer_for
 from tests import tiny
 from tests.scoring.test_scoring import small_kind
@@ -67,3 +67,13 @@ def test_ids_outside_the_vocabulary_are_no_tokens(token: int) -> None:
     one = TopToken(-1.0, token, clusters.vocabulary.texts[-1])
     with pytest.raises((SemtokenError, InvalidInput)):
         score_top_logprobs([TopStep(one, [one])], clusters)
+
+
+@pytest.mark.parametrize("place", [0, 1, 17, 39])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_row_without_a_distribution_is_named_by_its_step(place: int, bad: float) -> None:
+    clusters = small_kind("byte-level").clusters
+    logits = np.zeros((40, clusters.vocabulary.size), dtype=np.float32)
+    logits[place, 3] = bad
+    with pytest.raises(InvalidLogits, match=rf"The logits of step {place} hold NaN or \+inf"):
+        score_logits(logits, [5] * 40, clusters)
