@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 import tracemalloc
@@ -163,3 +164,12 @@ def test_the_number_of_parts_is_bounded() -> None:
         parts_of(answer, "number", max_parts=29)
     with pytest.raises(InvalidInput, match="max_parts"):
         parts_of(answer, "number", max_parts=-1)
+
+
+def test_the_usual_limits_are_those_that_the_manual_names() -> None:
+    """docs: half a million characters, ten seconds, a hundred thousand parts."""
+    usual = {name: one.default for name, one in inspect.signature(parts_of).parameters.items() if "max_" in name}
+    assert usual == {"max_characters": 500_000, "max_seconds": 10.0, "max_parts": 100_000}
+    with pytest.raises(OverBudget, match="500,001 characters"):
+        Budget("x" * 500_001)
+    Budget("x" * 500_000)
