@@ -105,6 +105,8 @@ class ListedNames:
 
     def __init__(self, rule: SpellingRule | None = None) -> None:
         self.rule = rule
+        self.plain = rule in (None, normalize)
+        """Whether tokens that are spelled alike have the same letters."""
         self.spelled_by = _spellings(rule or normalize)
         """The spelling of each name, looked up as in a dictionary."""
         self.spellings: list[Spelling] = [_NOBODYS]
@@ -334,8 +336,7 @@ class NameReader:
         if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or one.nameless:
             return None
         others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
-        perhaps = self._names.rule not in (None, normalize) or one.read[0] in _lower(others)
-        if not one.alone and perhaps:
+        if not one.alone and (not self._names.plain or one.read[0] in _lower(others)):
             entries = (name for i, name in enumerate(names) if i not in (0, again))
             if one.read in [self._names.spelled_by[name].read for name in entries]:
                 return None

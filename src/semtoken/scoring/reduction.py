@@ -117,7 +117,7 @@ def _sums(scorer: Scorer, tokens: IdArray, opening: BoolArray, asked: IdArray, c
         neutral = tables.neutral[place[some.steps], some.ids]
         return [(some, counted & ~neutral), (some, counted & neutral)]
 
-    beyond_cluster = others(alike) & ~tables.cluster.agree(tokens[alike.steps], alike.ids)
+    beyond_cluster = others(alike) & ~scorer.cluster.agree(tokens[alike.steps], alike.ids)
     every = np.ones(len(neutrals.ids), dtype=bool)
     counted = {
         **dict(zip(("cluster", "cluster_neutral"), by_neutrality(cluster, others(cluster)), strict=True)),

@@ -18,20 +18,20 @@ from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import KINDS, Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, Candidates, PrefixIndex
 from semtoken.support.arrays import BoolArray, IdArray
-from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
+from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, Companions, CompanionTable, ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 
 
 class StepTables(NamedTuple):
     """The tables of V tokens, their clusters and the rules that `semtoken.scoring.kernel` reads."""
 
-    cluster: Companions
+    cluster: CompanionTable
     """The tokens of each token's cluster that count."""
-    alike: Companions
+    alike: CompanionTable
     """The tokens of the same spelling, if they count."""
-    paper: Companions
+    paper: CompanionTable
     """The tokens of the same cluster under the paper's rules; none where there are no clusters."""
-    surface: Companions
+    surface: CompanionTable
     """The tokens of the same spelling under the equality `surface`, whatever the rules."""
     neutral: BoolArray
     """[2, V] which tokens are neutral under the rules where they open an answer, and elsewhere."""
@@ -143,8 +143,8 @@ class Scorer:
         """Whether what a step counts depends on the tokens that follow it."""
         self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(vocabulary))
         """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
-        self._neutral_counts: list[int] = self.neutral_masks.sum(axis=1).tolist()
-        self.knows_neutral = any(self._neutral_counts)
+        self.knows_neutral = rules.effective_function_words != "off"
+        """Whether some token may be neutral."""
 
     @cached_property
     def identity(self) -> str:
@@ -222,10 +222,15 @@ class Scorer:
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
         if self.open_ended and self.rules.spelling is not None and not self._is_alone(token):
             return ANY_NUMBER
-        related = np.array(list(self.related_kinds(token)), dtype=np.int64)
+        related = list(self.related_kinds(token))
         if not neutrality:
             return len(related)
         return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + self._neutral_counts[0 if opening else 1]
+
+    @cached_property
+    def _neutral_counts(self) -> list[int]:
+        """How many tokens are neutral, as in `neutral_masks`."""
+        return self.neutral_masks.sum(axis=1).tolist()  # type: ignore[no-any-return]
 
     def _is_alone(self, token: int) -> bool:
         """Whether no other token can be spelled as one is."""
@@ -339,10 +344,10 @@ def _step_tables(scorer: Scorer) -> StepTables:
     end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
     neutral, neutral_ids = scorer.neutral_masks, scorer.neutral_columns
     return StepTables(
-        cluster=scorer.cluster,
-        alike=scorer.alike,
-        paper=Companions.none(size) if scorer.paper is None else scorer.paper.cluster,
-        surface=scorer.surface.alike,
+        cluster=scorer.cluster.table,
+        alike=scorer.alike.table,
+        paper=(Companions.none(size) if scorer.paper is None else scorer.paper.cluster).table,
+        surface=scorer.surface.alike.table,
         neutral=neutral,
         paper_neutral=scorer.vocabulary.neutral,
         neutral_ids=neutral_ids,

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -53,7 +54,19 @@ SHORTEST_PREFIX = 2  # characters from which on a beginning counts where the equ
 SAME_LETTERS = 3  # members of a cluster are related in spelling if so many first characters are the same
 
 
-class Companions(NamedTuple):
+class CompanionTable(NamedTuple):
+    """`Companions` with the lists of those that agree with each token, for the sums over rows."""
+
+    asks: IdArray
+    has: IdArray
+    ids: IdArray
+    """[V] ids sorted by what they have."""
+    places: IdArray
+    """[V, 2] where those that agree with each token begin and end in `ids`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Companions:
     """Which of V tokens agree with which, since one has what the other asks for: its cluster, or its spelling.
 
     A token agrees with itself in any case.
@@ -63,25 +76,27 @@ class Companions(NamedTuple):
     """[V] what other tokens must have to agree with each token, a number; -1: none does."""
     has: IdArray
     """[V] what each token has, numbers from 0."""
-    ids: IdArray
-    """[V] ids sorted by what they have."""
-    places: IdArray
-    """[V, 2] where those that agree with each token begin and end in `ids`."""
 
     @classmethod
     def of(cls, has: npt.NDArray[np.integer[Any]], alone: BoolArray) -> Companions:
         """Tokens agree that have the same number; with those that are `alone` no other does."""
         wide = has.astype(np.int64)
-        order = np.argsort(wide, kind="stable").astype(np.int64)
-        asks = np.where(alone, -1, wide)
-        sides = [np.searchsorted(wide[order], asks, side=side) for side in ("left", "right")]
-        return cls(asks, wide, order, np.stack(sides, axis=1).astype(np.int64))
+        return cls(np.where(alone, -1, wide), wide)
 
     @classmethod
     def none(cls, size: int) -> Companions:
         """No token agrees with another."""
         zeros = np.zeros(size, dtype=np.int64)
-        return cls(zeros - 1, zeros, np.zeros(0, dtype=np.int64), np.zeros((size, 2), dtype=np.int64))
+        return cls(zeros - 1, zeros)
+
+    @cached_property
+    def table(self) -> CompanionTable:
+        """The same with lists."""
+        order = np.argsort(self.has, kind="stable")
+        ordered, places = self.has[order], np.empty((len(order), 2), dtype=np.int64)
+        places[:, 0] = np.searchsorted(ordered, self.asks)
+        places[:, 1] = np.searchsorted(ordered, self.asks, side="right")
+        return CompanionTable(self.asks, self.has, order, places)
 
     def agree(self, token: int | IdArray, ids: IdArray) -> BoolArray:
         """Which of `ids` agree with a token, one for all or one for each."""
@@ -89,8 +104,10 @@ class Companions(NamedTuple):
 
     def listed(self, token: int) -> list[int]:
         """The tokens that agree with one, ascending; it may be among them or not."""
-        first, last = self.places[token]
-        return self.ids[first:last].tolist()  # type: ignore[no-any-return]
+        if self.asks[token] < 0:
+            return []
+        first, last = self.table.places[token]
+        return self.table.ids[first:last].tolist()  # type: ignore[no-any-return]
 
 
 def numbered(texts: Sequence[str]) -> IdArray:
