@@ -66,7 +66,7 @@ def test_every_way_to_ask_has_the_numbers_of_a_plain_pass(kind: str) -> None:
 def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
     llama = backend_of("Llama").proof
     assert llama.padded and llama.continued and llama.joined and llama.trees and llama.resumes
-    assert llama.generates == "padded" and 0 < llama.noise < 1e-6
+    assert llama.generates == "padded" and llama.noise < 1e-6  # 0 on some processors
     mamba = backend_of("Mamba2").proof
     assert mamba.together and not mamba.joined
     assert not backend_of("Bart").proof.padded and backend_of("Bart").proof.generates == "equal"
@@ -97,6 +97,16 @@ def test_a_model_that_never_gives_the_same_numbers_is_refused() -> None:
     model.model.norm.register_forward_hook(lambda module, args, output: output + 0.1 * torch.randn_like(output))
     with pytest.raises(ModelError, match="other numbers when it reads the same text again"):
         _ = TransformersBackend(model, tiny.byte_level_bpe()).proof.generates
+
+
+def test_how_far_a_row_of_a_batch_is_off_is_measured() -> None:
+    model = tiny_model("Llama")
+    off_in_batches = 1e-6
+    model.model.norm.register_forward_hook(
+        lambda module, args, output: output * (1 + off_in_batches * (len(output) > 1))
+    )
+    proof = TransformersBackend(model, tiny.byte_level_bpe()).proof
+    assert proof.together and off_in_batches / 10 < proof.noise < 10 * off_in_batches
 
 
 def test_a_proof_is_kept_and_belongs_to_these_weights(tmp_path: Path) -> None:
