@@ -38,6 +38,8 @@ from tests.engines.held.requests import CHAT
 from tests.engines.held.starting import ENGINES, KEY, SERVED, started
 from tests.engines.servers import running
 
+READ_AGAIN = 1e-6
+"""By how much a number may differ when a model reads the same answer in another batch."""
 WITHHELD = "I do not know."
 ADDED = ',"semtoken":'
 TIMEOUT = aiohttp.ClientTimeout(total=3600)
@@ -176,11 +178,15 @@ def threshold_of(folder: Path) -> float:
 
 
 def shown_as_decided(reply: dict[str, Any], threshold: float) -> str:
-    """Whether the answer is shown if its number is at the threshold or above, and only then."""
+    """Whether the answer is shown if its number is at the threshold or above, and only then.
+
+    The threshold is the number of one of the answers, which may be read again with another last digit.
+    """
     [choice] = reply["choices"]
-    accepted = -math.log1p(-choice["semtoken"]["uncertainty"]) <= threshold
-    right = accepted == (choice["message"]["content"] != WITHHELD)
-    return ("accepted" if accepted else "withheld") if right else "decided wrongly"
+    number, shown = -math.log1p(-choice["semtoken"]["uncertainty"]), choice["message"]["content"] != WITHHELD
+    if not math.isclose(number, threshold, rel_tol=READ_AGAIN) and shown != (number <= threshold):
+        return "decided wrongly"
+    return "accepted" if shown else "withheld"
 
 
 async def left(session: aiohttp.ClientSession, proxy: str, model: str) -> float:
