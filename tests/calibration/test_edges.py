@@ -12,9 +12,10 @@ import pytest
 from scipy.stats import binom
 
 import semtoken as st
-from semtoken.calibration import curves
+from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.bands import GroupThresholds
+from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learning import NUMBERS
 from semtoken.calibration.threshold import _round_up
 from semtoken.errors import InvalidInput
@@ -102,3 +103,21 @@ def test_numbers_that_are_learned_from_are_a_thousand_nats_at_most(log_prob: flo
     answer: Any = response(log_prob)
     assert NUMBERS["headline"](answer) == pytest.approx(read)
     assert NUMBERS["probability"](SimpleNamespace(log_probability=log_prob)) == read
+
+
+def test_a_temperature_divides_the_log_score() -> None:
+    assert curves.Temperature(2.0)(math.log(0.25)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("bounds", "width"), [(None, 0.0), ((math.log(0.2), math.log(0.5)), 0.3)])
+def test_the_width_of_an_uncertainty(bounds: tuple[float, float] | None, width: float) -> None:
+    record: Any = SimpleNamespace(log_score_bounds=bounds)
+    assert AnswerRecord.uncertainty_width.fget(record) == pytest.approx(width)  # type: ignore[attr-defined]
+
+
+def test_intervals_of_means_leave_out_one_in_forty_on_each_side() -> None:
+    """Resampled means of 50 zeros and 50 ones are binomial."""
+    losses = {"loss": np.repeat([0.0, 1.0], 50)}
+    found = measures._means(losses, np.arange(100), 0, 40_000)["loss"]
+    assert (found.low, found.high) == (binom.ppf(0.025, 100, 0.5) / 100, binom.ppf(0.975, 100, 0.5) / 100)
+    assert found.low < binom.ppf(0.03, 100, 0.5) / 100
