@@ -157,6 +157,20 @@ def test_thresholds_outside_their_ranges_are_refused(saved: Path, name: str, val
         from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("uncertainty", 0.0), ("uncertainty", None), ("n_wrong", 0), ("n_wrong", 100), ("alpha", 1e-9), ("alpha", 0.999)],
+)
+def test_thresholds_at_the_ends_of_their_ranges_are_read(saved: Path, name: str, value: Any) -> None:
+    threshold = st.Threshold.fit(-np.arange(1, 101) / 100, [1] * 95 + [0] * 5, alpha=0.2)
+    st.Calibrator.load(saved.parent).save(saved.parent, threshold)
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["threshold"][name] = value
+    read = from_bytes(_dumped({"sha256": _digest(values), **values})).threshold
+    assert read is not None and getattr(read, name) == value
+
+
 @pytest.mark.parametrize(("place", "score"), [(-1, 0.5), (-1, 1e-9), (0, 0.0), (5, -100.0)])
 def test_scores_above_zero_or_out_of_order_are_refused(saved: Path, place: int, score: float) -> None:
     values = json.loads(saved.read_bytes())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learned_number import LearnedFrom, LearnedNumber, Readings, learned_from, learned_values
-from semtoken.calibration.learning import cross_fitted, fit, learn, learn_from, with_learned
+from semtoken.calibration.learning import CrossFitted, cross_fitted, fit, learn, learn_from, with_learned
 from semtoken.calibration.measures import drift
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics import auroc
@@ -157,6 +157,54 @@ def test_cross_fitted_risks_do_not_know_their_own_label() -> None:
         readings = Readings(generator.normal(size=(160, 1)), generator.normal(size=(160, 400)))
         found.append(auroc(cross_fitted(readings, correct).risk, correct))
     assert abs(np.mean(found) - 0.5) < 0.06
+
+
+def test_a_held_back_risk_stands_in_deviations_from_those_that_its_fit_had_seen() -> None:
+    from sklearn.model_selection import StratifiedKFold
+
+    world = draw(np.random.default_rng(13), 150, dimensions=8)
+    found = cross_fitted(world.readings, world.correct, seed=2)
+    folds = StratifiedKFold(5, shuffle=True, random_state=2)
+    for rest, held in folds.split(np.zeros(150), world.correct):
+        model = fit(["headline"], world.readings.part(rest), world.correct[rest], seed=2)
+        seen, unseen = model.risk(world.readings.part(rest)), model.risk(world.readings.part(held))
+        assert found.risk[held] == pytest.approx(unseen)
+        assert found.standing[held] == pytest.approx((unseen - np.mean(seen)) / np.std(seen))
+
+
+def test_expected_risks_have_the_mean_and_the_deviation_of_those_seen() -> None:
+    """Seen are 1 and 5, with a mean of 3 and a deviation of 2."""
+    made = CrossFitted(np.zeros(3), np.array([2.0, -1.0, 0.5]))
+    assert made.expected(np.array([1.0, 5.0])).tolist() == [1.0, 4.0, 7.0]
+
+
+@pytest.mark.parametrize(("right", "learned"), [(29, False), (30, True), (120, True), (121, False)])
+def test_150_labels_with_30_of_either_kind_are_learned_from(right: int, learned: bool) -> None:
+    world = draw(np.random.default_rng(4), 150, dimensions=8)
+    found = learn(["headline"], world.readings, world.headline, np.repeat([1.0, 0.0], [right, 150 - right]))
+    assert (found.gain is not None) == learned and found.risk.size == (150 if learned else 0)
+
+
+@pytest.mark.parametrize(("length", "shortened"), [(40, False), (41, True)])
+def test_forty_characters_of_a_form_are_shown(length: int, shortened: bool) -> None:
+    form = "".join(chr(0x4E00 + k) for k in range(length))
+    for origin, shown in ((LearnedFrom(before=form), f"...{form[-40:]}"), (LearnedFrom(after=form), f"{form[:40]}...")):
+        with pytest.raises(CalibratorMismatch) as caught:
+            origin.require_prompt("Who?")
+        assert repr(shown if shortened else form) in str(caught.value)
+
+
+def test_states_of_another_layer_or_kind_are_refused_and_the_unknown_are_not() -> None:
+    mine = LearnedFrom(depth=0.65, given=False)
+    for other in (LearnedFrom(depth=0.65, given=False), LearnedFrom(depth=0.65), LearnedFrom(given=False)):
+        mine.require_model(other)
+        other.require_model(mine)
+    with pytest.raises(CalibratorMismatch, match=r"at 0\.65 of the depth; these are those at 0\.5"):
+        mine.require_model(LearnedFrom(depth=0.5))
+    with pytest.raises(CalibratorMismatch, match="answers that were generated; this one was read from a text"):
+        mine.require_model(LearnedFrom(given=True))
+    with pytest.raises(CalibratorMismatch, match=r"were read from a text, .*; this one was generated"):
+        LearnedFrom(given=True).require_model(mine)
 
 
 @pytest.mark.parametrize("state", [0.0, 3.5, 0.1])

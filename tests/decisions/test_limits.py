@@ -198,6 +198,8 @@ def test_a_score_of_a_saved_answer_is_that_of_its_best_option() -> None:
         ((1.0, 0.0, 0.0), 0.5, "share of the model's whole vocabulary"),  # an option without any probability
         ((0.7, 0.3), 0.1187, "one minus the entropy"),  # 1 - 0.6109 / ln 2
         ((0.7, 0.3), 0.2, "not said by the server"),
+        ((1.0,), 0.8, "not said by the server"),  # no entropy and no share of one option is that
+        ((1.0,), 0.5, "share of the model's whole vocabulary"),
     ],
 )
 def test_what_the_confidence_of_few_options_means(shares: tuple[float, ...], told: float, meaning: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 import semtoken as st
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.questions import Choice
-from semtoken.journal.entries import AnswerOrigin, Recording, SamplingRule
+from semtoken.journal.entries import AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.journal.texts import TextRule
 
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
@@ -99,3 +99,21 @@ def test_the_sample_is_the_first_eight_bytes_of_a_hash_as_a_share() -> None:
         assert not SamplingRule("a seed", place).takes(name)
         made = Recording(AnswerOrigin("score"), rule, b"salt").unscored("none")
         assert not made.sampled and not made.seen_twice
+
+
+def test_a_token_without_text_is_no_part_in_doubt() -> None:
+    answer = scored()
+    first = replace(answer.tokens[2], end=answer.tokens[2].start)
+    kept = recording(AnswerOrigin("proxy")).entry(replace(answer, tokens=(*answer.tokens[:2], first)), {}).doubts
+    assert [one["confidence"] for one in kept] == [pytest.approx(0.3), pytest.approx(0.45)]
+
+
+def test_an_option_that_may_have_no_probability_has_a_log_score_without_an_end() -> None:
+    answer = AnsweredQuestion(Choice("Which?", ["a", "b"]), (1.0, 0.0), None, None, ((0.0, 1.0), (0.0, 1.0)))
+    found = recording(AnswerOrigin("decide")).decision(answer, "s", {}, question="q", identifier="i")
+    assert (found.log_score, found.log_score_low, found.log_score_high) == (0.0, -math.inf, 0.0)
+
+
+def test_half_characters_have_one_fingerprint_in_any_order() -> None:
+    one, same = {"a": "\ud800", "b": 1}, {"b": 1, "a": "\ud800"}
+    assert fingerprint_of_prompt(one, b"x") == fingerprint_of_prompt(same, b"x") != fingerprint_of_prompt(one, b"y")

@@ -16,8 +16,10 @@ from semtoken.calibration.measures import Drift
 from semtoken.choices import Promise
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
+from semtoken.journal.database import cause, engine_of, url_of
 from semtoken.journal.entries import _name
-from semtoken.journal.labels import add_label, queue, sampled_answers
+from semtoken.journal.export import records
+from semtoken.journal.labels import LabelAgreement, add_label, queue, sampled_answers
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import _compared, promise_report, watch
 from semtoken.journal.writer import JournalWriter
@@ -151,3 +153,79 @@ def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
             assert status(*words, *more, "--distance", moved.low - 0.05) == 1
     filled(journal, calibrator, [False] * 60, first=1000)
     assert status(url) == status(url, "--json") == 1
+
+
+def test_the_random_sample_is_a_share(journal: Journal) -> None:
+    assert [journal.sampling(rate)[0].rate for rate in (0.0, 1.0)] == [0.0, 1.0]
+    for rate in (-0.001, 1.001):
+        with pytest.raises(InvalidInput, match="must be from 0 to 1"):
+            journal.sampling(rate)
+
+
+@pytest.mark.parametrize(
+    ("twice", "disagreed", "said"),
+    [
+        (0, 0, "No answer has labels of two people yet"),
+        (5, 0, "People disagree on 0 of 5 answers that two of them labelled (0 %; 95 % interval 0 to 43 %)."),
+        (5, 1, "on 1 of 5 answers that two of them labelled (20 %; 95 % interval 4 to 62 %). Such an answer counts"),
+        (40, 38, "(95 %; 95 % interval 83 to 99 %). Such an answer counts as wrong."),
+    ],
+)
+def test_agreement_is_told_with_wilsons_interval(twice: int, disagreed: int, said: str) -> None:
+    told = LabelAgreement(twice, disagreed).sentence
+    assert said in told and ("counts as wrong" in told) == (disagreed > 0)
+
+
+def test_what_has_no_number_is_asked_about_first_and_then_by_chance_or_confidence(journal: Journal) -> None:
+    told = [(0.4, 0.1), (None, 0.3), (None, None), (0.2, 0.9), (None, None)]
+    journal.add(rows_of(entry(i, sampled=False, chance=c, confidence=u) for i, (c, u) in enumerate(told)))
+    assert [row["id"] for row in queue(journal, "ann", "doubtful")] == [f"entry-{i}" for i in (2, 4, 3, 1, 0)]
+
+
+def test_one_model_that_decides_one_question_in_two_ways_disagrees_with_nobody(journal: Journal) -> None:
+    made = [entry(i, sampled=False, prompt="p", model="m", decision=d) for i, d in enumerate(("answer", "abstain"))]
+    journal.add(rows_of(made))
+    assert queue(journal, "ann", "disagreement") == []
+
+
+def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journal) -> None:
+    """What the one before the newest accepted, the newest rejects, and the eldest would have rejected, too."""
+    eldest, lenient, strict = fitted(0.2), fitted(0.4), fitted(0.1)
+    for one in (eldest, lenient, strict):
+        journal.use(one.file, one.checksum)
+    old, loose = (one.calibrator.threshold.uncertainty for one in (eldest, lenient) if one.calibrator.threshold)
+    assert old is not None and loose is not None and old < loose
+    about, score = {"sampled": False, "headline": None, "decision": "abstain"}, -(old + loose) / 2
+    journal.add(
+        rows_of(
+            [
+                entry(0, log_score=score, calibrator=strict.checksum, **about),
+                entry(1, log_score=score, calibrator=lenient.checksum, **about),
+                entry(2, log_score=-9.0, calibrator=strict.checksum, **about),
+                entry(3, log_score=-9.0, calibrator=strict.checksum, **about | {"decision": "answer"}),
+            ]
+        )
+    )
+    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-3"}
+
+
+def test_an_error_is_told_on_one_line_of_300_characters() -> None:
+    assert cause(ValueError("a\n  b")) == "a b"
+    assert [len(cause(ValueError("x" * n))) for n in (299, 300, 301)] == [299, 300, 300]
+
+
+@pytest.mark.parametrize("address", ["sqlite:///journal.db", "postgresql://me@host/db"])
+def test_values_of_a_statement_never_stand_in_an_error(address: str) -> None:
+    assert engine_of(url_of(address)).hide_parameters
+
+
+def test_labels_of_the_first_and_of_the_last_entry_of_each_page_are_exported(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.journal.store.AT_ONCE", 4)
+    journal.add(rows_of(entry(i) for i in range(11)))
+    for i in range(11):
+        add_label(journal, f"entry-{i}", "ann", i % 2 == 0)
+    found = list(records(journal))
+    assert [one["correct"] for one in found] == [i % 2 == 0 for i in range(11)]
+    assert all(one["labels"] == [{"reviewer": "ann", "correct": one["correct"]}] for one in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -15,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from semtoken.journal.spool import Spool, lines_of
+from semtoken.journal.spool import Spool, check_spool, lines_of
 from semtoken.journal.store import Journal
-from semtoken.journal.writer import JournalWriter, adopt_left_behind
+from semtoken.journal.writer import PAUSE, JournalWriter, adopt_left_behind, longer_pause
 from tests.journal.databases import can_run_postgres, postgres
 from tests.journal.made_up import entry
 
@@ -312,4 +313,39 @@ def test_as_many_bytes_may_wait_as_were_allowed(tmp_path: Path) -> None:
     lines = [entry(number).line() for number in (1, 2, 3)]
     spool = Spool(tmp_path / "spool", len(lines[0]) + len(lines[1]))
     assert [spool.append(line) for line in lines] == [None, None, "full"]
+    spool.close()
+
+
+def test_every_count_is_told_as_it_grows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told: Counter[str] = Counter()
+    writer = JournalWriter(Journal.open(str(tmp_path / "journal.db")), tmp_path / "spool")
+    writer.on_change = lambda what, n: told.update({what: n})
+    assert not writer.put(entry(0))  # it is not started
+    assert vars(writer.figures) == {"acknowledged": 0, "written": 0, "dropped": 1, "waiting_bytes": 0, "problem": None}
+    writer.start()
+    put(writer, range(1, 4))
+    assert writer.put(entry(4, source="x" * 30, at=None))  # the database refuses it
+    assert writer.flush(30)
+    writer.close()
+    assert told == {"acknowledged": 4, "written": 3, "dropped": 2}
+    assert (writer.figures.acknowledged, writer.figures.written, writer.figures.dropped) == (4, 3, 2)
+    assert [one.getMessage() for one in caplog.records] == ["The journal drops entries: closed"]
+
+
+def test_pauses_double_up_to_five_seconds_while_the_database_is_away() -> None:
+    pauses = itertools.accumulate(range(6), lambda pause, _: longer_pause(pause), initial=PAUSE)
+    assert list(pauses) == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
+
+
+def test_nobody_else_may_read_a_spool(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        spool = Spool(tmp_path / "spool", 10**6)
+        spool.append(entry(1).line())
+        check_spool(tmp_path / "checked")
+    finally:
+        os.umask(before)
+    [file] = spool.path.iterdir()
+    modes = [one.stat().st_mode & 0o777 for one in (tmp_path / "spool", spool.path, file, tmp_path / "checked")]
+    assert modes == [0o700, 0o700, 0o600, 0o700]
     spool.close()

@@ -179,6 +179,11 @@ GRACE = 5.0
 """Seconds that closing may take; what waits then stays in the spool."""
 
 
+def longer_pause(pause: float) -> float:
+    """The pause after another attempt that failed: twice as long, and `LONGEST_PAUSE` at most."""
+    return min(2 * pause, LONGEST_PAUSE)
+
+
 @dataclass(frozen=True)
 class Figures:
     """How many entries of this process were acknowledged, written and dropped, and how many bytes are waiting."""
@@ -301,7 +306,7 @@ class JournalWriter:
                 told = cause(error)
                 if told != self._problem:
                     logger.warning("The journal cannot be written, entries wait: %s", told)
-                pause, self._problem = min(2 * pause, LONGEST_PAUSE), told
+                pause, self._problem = longer_pause(pause), told
             if stopping:
                 break
             self._stop.wait(pause)
