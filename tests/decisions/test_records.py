@@ -14,7 +14,7 @@ from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, records
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.settings import DecisionSettings
 from semtoken.decisions.wire import openai, sglang, systemone
-from semtoken.decisions.wire.extension import answers_in
+from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInput
 from tests.decisions.test_calibrating import world
 
@@ -193,3 +193,34 @@ def test_each_format_writes_an_answer_and_reads_it_again() -> None:
         for wire, name, found in zip((openai, sglang, systemone), wanted, written, strict=True):
             assert found == wanted[name][number], name
             assert wire.read_answer(answer.question, found) == pytest.approx(answer.probabilities)
+
+
+def test_one_message_of_the_user_is_a_state_as_a_text_and_all_else_is_json() -> None:
+    def state(*items: dict[str, Any]) -> str:
+        asked = [{"type": "predicate", "instructions": "So?"}]
+        return openai.parse({"input": list(items), "questions": asked}).state
+
+    mine, theirs = {"role": "user", "content": "late"}, {"role": "assistant", "content": "sorry"}
+    parts = [{"type": "input_text", "text": "late"}, {"type": "input_json", "data": {"days": 2}}]
+    assert state(mine) == "late" and state({**mine, "content": parts}) == 'late\n{"days": 2}'
+    assert json.loads(state(theirs)) == [theirs]
+    assert json.loads(state(mine, theirs)) == [mine, theirs]
+    call = {"type": "function_call", "call_id": "1", "name": "find", "arguments": '{"n": 3}'}
+    custom = {"type": "custom_tool_call", "call_id": "1", "name": "say", "input": "no JSON"}
+    output = {"type": "function_call_output", "call_id": "1", "output": "found"}
+    told = [{**call, "arguments": {"n": 3}}, custom, output]
+    assert json.loads(state(call, custom, output)) == told
+    for items in ((output, call), (custom, output), ({**call, "call_id": "2"}, output)):
+        with pytest.raises(WireError, match="No call before has the call_id '1'"):
+            state(*items)
+
+
+def test_a_question_of_the_openai_form_names_its_options() -> None:
+    choices = [{"value": True}, {"value": False, "description": "not so"}, {"value": "other"}]
+    found = openai.read_question({"type": "choice", "instructions": "Which?", "choices": choices}, "q")
+    options = [(one.value, one.name, one.description) for one in found.options]
+    assert options == [(True, "true", ""), (False, "false", "not so"), ("other", "other", "")]
+    levels = [{"label": "low"}, {"label": "high", "description": "much"}]
+    found = openai.read_question({"type": "score", "instructions": "How?", "levels": levels}, "q")
+    assert [(one.value, one.name, one.description) for one in found.options] == [(0, "low", ""), (1, "high", "much")]
+    assert (found.name, found.instructions) == ("q", "How?")

@@ -327,6 +327,7 @@ def test_every_count_is_told_as_it_grows(tmp_path: Path, caplog: pytest.LogCaptu
     assert writer.put(entry(4, source="x" * 30, at=None))  # the database refuses it
     assert writer.flush(30)
     writer.close()
+    assert list((tmp_path / "spool").iterdir()) == []  # nobody has to take anything over
     assert told == {"acknowledged": 4, "written": 3, "dropped": 2}
     assert (writer.figures.acknowledged, writer.figures.written, writer.figures.dropped) == (4, 3, 2)
     assert [one.getMessage() for one in caplog.records] == ["The journal drops entries: closed"]
