@@ -571,7 +571,7 @@ def exact_tree(table: np.ndarray, keep: Path | None) -> np.ndarray:
 def decision_cost(table: np.ndarray, k: list[int]) -> tuple[Any, float, float]:
     """A clustering, its processor seconds, and those of them that went into decisions in float64."""
     from semtoken.clustering import cluster_table
-    from semtoken.clustering.exact import ExactGaps
+    from semtoken.clustering.linkages import ExactGaps
 
     cluster_table(table[:2000], 1000)  # loads the compiled loops
     with counted(ExactGaps, "nearest", "heights") as spent:

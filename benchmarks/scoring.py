@@ -29,8 +29,7 @@ from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rows import normalized_rows
 from semtoken.support.arrays import log_normalizers
 from semtoken.tokens.rules import ScoringRules
-from semtoken.tokens.stopwords import english_stopwords
-from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
+from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
 
 console = Console()
 

@@ -28,7 +28,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from semtoken.almanac.questions import Question, is_correct, load_questions
+from semtoken.almanac import Question, is_correct, load_questions
 from semtoken.journal.labels import add_label, queue
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import PromiseReport, watch

@@ -13,7 +13,7 @@ import random
 import sys
 
 import semtoken as st
-from semtoken.almanac.questions import Question, is_correct, load_questions
+from semtoken.almanac import Question, is_correct, load_questions
 from semtoken.cascade import Cascade, CascadeThreshold
 
 models = [st.STC.from_pretrained(name) for name in (sys.argv[1:3] or ["almanac", "almanac"])]

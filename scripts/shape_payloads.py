@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.almanac import almanac_path
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT, almanac_path
 
 DATA = Path(__file__).parents[1] / "tests" / "payloads" / "data"
 QUESTION = "Mumbai lies in what country?"

@@ -162,7 +162,7 @@ def test_the_package_is_seen_whole() -> None:
     assert {"tokens.vocabulary", "scoring.scorer", "scoring.steps", "results"} <= imported_by(
         SOURCE / "scoring" / "logits.py"
     )
-    assert "clusters" in imported_by(SOURCE / "scoring" / "token_sources.py")
+    assert "clusters" in imported_by(SOURCE / "scoring" / "scorer.py")
     assert "clusters.tables" in imported_by(SOURCE / "clusters" / "token_clusters.py")
 
 

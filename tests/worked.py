@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.clusters import TokenClusters
-from semtoken.tokens.stopwords import english_stopwords
-from semtoken.tokens.vocabulary import Vocabulary, neutral_mask
+from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask
 
 END = ""
 GROUPS: tuple[tuple[str, ...], ...] = (

@@ -30,7 +30,7 @@ from semtoken.observers.steps import Completion, Observer
 from semtoken.results import Answers, ScoredResponse
 from semtoken.results.generation import DEPTH
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
-from semtoken.scoring.token_sources import as_clusters
+from semtoken.scoring.scorer import as_clusters
 from semtoken.support.inputs import flag, instance, listed, real, text, whole
 from semtoken.tokens.rules import as_rules
 

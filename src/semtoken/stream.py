@@ -13,8 +13,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Prompt
-from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import question_of
+from semtoken.backends.prompts import AnswerText, question_of
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.observers.steps import Completion, Observer, Step

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import Vocabulary
-from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.prompts import AnswerText
 from tests.tiny import TOKENIZERS
 
 

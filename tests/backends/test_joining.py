@@ -140,12 +140,12 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
-    from semtoken.backends import pace
+    from semtoken.backends import prompts
     from semtoken.backends.transformers import TransformersBackend
 
-    monkeypatch.setattr(pace, "WHOLE", 8)
-    monkeypatch.setattr(pace, "FEWEST", 8)
-    monkeypatch.setattr(pace, "MOST", 8)
+    monkeypatch.setattr(prompts, "WHOLE", 8)
+    monkeypatch.setattr(prompts, "FEWEST", 8)
+    monkeypatch.setattr(prompts, "MOST", 8)
     model, tokenizer = make().double(), tiny.byte_level_bpe()
     model.generation_config.eos_token_id = None
     backend, random = TransformersBackend(model, tokenizer), np.random.default_rng(5)
@@ -187,7 +187,7 @@ def test_the_pace_grows_as_long_as_reading_takes_less_than_a_step_and_a_half(
     fixed: float, each: float, waiting: int
 ) -> None:
     """A step of three answers takes 4, and a pass over prompts so much and so much more for each token."""
-    from semtoken.backends.pace import FEWEST, MOST, Pace
+    from semtoken.backends.prompts import FEWEST, MOST, Pace
 
     pace, share = Pace(), max(1, waiting / 3)
     assert pace.budget(waiting, 0) == MOST

@@ -21,13 +21,15 @@ from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, corr
 from semtoken.bench.judges.kinds import (
     ContainsJudge,
     ExactJudge,
+    ImportedJudge,
     RougeJudge,
     SimilarityJudge,
     judge_from,
     judge_settings,
+    read_answers,
+    write_verdicts,
 )
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.bench.judges.verdict_files import ImportedJudge, read_answers, write_verdicts
 from semtoken.cli.bench import app
 from semtoken.errors import InvalidInput, SemtokenError
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss
 
 import semtoken as st
-from semtoken.almanac.questions import load_questions
+from semtoken.almanac import load_questions
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets

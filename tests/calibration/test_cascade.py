@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.almanac.questions import load_questions
+from semtoken.almanac import almanac_clusters_path, almanac_path, load_questions
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.threshold import Threshold
 from semtoken.cascade import Cascade, CascadeThreshold, stop_when_rejected

@@ -14,10 +14,9 @@ from scipy.stats import binom
 import semtoken as st
 from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.bands import GroupThresholds
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learning import NUMBERS
-from semtoken.calibration.threshold import _round_up
+from semtoken.calibration.threshold import GroupThresholds, _round_up
 from semtoken.errors import InvalidInput
 from tests.calibration.test_calibrator import drawn, response
 

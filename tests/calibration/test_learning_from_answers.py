@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import semtoken as st
-from semtoken.almanac import load_questions
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT, load_questions
 from semtoken.calibration import learn_from
 from semtoken.calibration.labels import AnswerRecord, answer_record, log_scores
 from semtoken.calibration.learned_number import DISTANCE, LEARNED

@@ -18,7 +18,7 @@ from semtoken.choices import DType
 from semtoken.cli import SPINS, wait_briefly
 from semtoken.cli.app import app
 from semtoken.cli.commands import ESSENTIAL, PLACES
-from semtoken.cli.model_options import ModelChoice
+from semtoken.cli.options import ModelChoice
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
 from semtoken.models.fetch import fetch as fetch_model

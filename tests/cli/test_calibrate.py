@@ -177,7 +177,7 @@ def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Pa
 @pytest.fixture(scope="module")
 def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Log scores of the embedded model's 2,000 test answers by preset, and whether each is right."""
-    from semtoken.almanac.questions import is_correct, load_questions
+    from semtoken.almanac import is_correct, load_questions
 
     questions = load_questions("test")
     prompts = [question.prompt() for question in questions]

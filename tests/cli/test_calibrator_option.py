@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path
 from semtoken.calibration import Fingerprint
-from semtoken.cli.calibration_options import load_calibrator_for
+from semtoken.cli.options import load_calibrator_for
 from semtoken.errors import CalibratorMismatch
 from semtoken.scoring.scorer import scorer_for
 from semtoken.tokens.rules import ScoringRules

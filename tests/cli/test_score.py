@@ -236,7 +236,7 @@ def test_a_small_model_is_computed_by_one_thread_unless_somebody_wants_more(
 ) -> None:
     import torch
 
-    from semtoken.cli.model_options import ModelChoice
+    from semtoken.cli.options import ModelChoice
 
     monkeypatch.setenv("OMP_NUM_THREADS", wanted)
     before = torch.get_num_threads()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from semtoken.clustering import cluster_tokens
 from semtoken.clustering.progress import size_histogram
 from semtoken.clusters import TokenClusters
-from semtoken.clusters.card import markdown_text
 from semtoken.clusters.tables import token_table
+from semtoken.clusters.token_clusters import markdown_text
 from semtoken.errors import ArtifactError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny

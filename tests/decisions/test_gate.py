@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from semtoken.decisions.settings import DecisionLimits, DecisionSettings
+from semtoken.decisions.auditing import DecisionLimits, DecisionSettings
 from semtoken.errors import InvalidInput
 from tests.web.servers import running
 

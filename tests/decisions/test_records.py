@@ -11,8 +11,8 @@ import pytest
 
 from semtoken.decisions import Choice, Predicate, Score
 from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, records_of
+from semtoken.decisions.auditing import DecisionSettings
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.settings import DecisionSettings
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in
 from semtoken.errors import InvalidInput

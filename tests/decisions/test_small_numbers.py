@@ -13,13 +13,12 @@ from scipy.stats import binomtest
 from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.auditing import SetAudit, Share, SideAudit, exceeded
+from semtoken.decisions.auditing import DecisionLimits, DecisionSettings, SetAudit, Share, SideAudit, exceeded
 from semtoken.decisions.calibrating import DecisionSide
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens
 from semtoken.decisions.remote import asked_texts, asker_of_endpoint
-from semtoken.decisions.settings import DecisionLimits, DecisionSettings
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import DecisionRequest, answers_in

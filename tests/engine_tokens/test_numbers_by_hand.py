@@ -9,9 +9,21 @@ import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
 from semtoken.engine_tokens.placing import SpelledText, find_text, place_of_answer
-from semtoken.engine_tokens.precision import BFLOAT16, FLOAT16, Precision, Rounding, fits_half, unit_of
 from semtoken.engine_tokens.token_names import KeptByName, SharedVocabulary
-from semtoken.engine_tokens.top_steps import StepList, as_bytes, as_id, is_given, is_own, log_prob_or_none
+from semtoken.engine_tokens.top_steps import (
+    BFLOAT16,
+    FLOAT16,
+    Precision,
+    Rounding,
+    StepList,
+    as_bytes,
+    as_id,
+    fits_half,
+    is_given,
+    is_own,
+    log_prob_or_none,
+    unit_of,
+)
 from semtoken.errors import InvalidInput
 from tests.scoring.test_scoring import small_kind
 

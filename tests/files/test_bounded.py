@@ -15,13 +15,13 @@ import pytest
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.checking.fields import read_schema
+from semtoken.decisions.auditing import DecisionSettings
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import read_questions
-from semtoken.decisions.settings import DecisionSettings
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.files import artifacts
 from semtoken.files.safe_files import read_file
-from semtoken.files.yaml_files import read_yaml
+from semtoken.files.texts import read_yaml
 from semtoken.models.sources import resolve
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices in folders are those of POSIX")

@@ -23,8 +23,8 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.entries import AnswerOrigin, Recording
 from semtoken.journal.store import Journal
 from semtoken.journal.writer import JournalWriter
-from semtoken.web.access import LONGEST_BODY, Gate
 from semtoken.web.calibrators import CalibratorSlot
+from semtoken.web.limits import LONGEST_BODY, Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder

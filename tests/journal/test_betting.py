@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from semtoken.errors import InvalidInput
-from semtoken.journal.betting import LEVEL, _start_shares, change_evidence, find_change, wrong_share
+from semtoken.journal.watch import LEVEL, _start_shares, change_evidence, find_change, wrong_share
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.9])

@@ -11,8 +11,7 @@ import pytest
 import semtoken as st
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.questions import Choice
-from semtoken.journal.entries import AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
-from semtoken.journal.texts import TextRule
+from semtoken.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, fingerprint_of_prompt
 
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
 

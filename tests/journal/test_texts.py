@@ -12,8 +12,7 @@ import pytest
 
 import semtoken as st
 from semtoken.errors import InvalidInput
-from semtoken.journal.entries import AnswerOrigin, Recording, SamplingRule
-from semtoken.journal.texts import TextRule, text_rule
+from semtoken.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, text_rule
 
 
 def scored(pieces: list[str]) -> st.ScoredResponse:

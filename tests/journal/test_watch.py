@@ -15,10 +15,9 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.measures import drift
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
-from semtoken.journal.betting import wrong_share
 from semtoken.journal.labels import add_label, agreement, queue, undo
 from semtoken.journal.store import Journal
-from semtoken.journal.watch import promise_report, watch
+from semtoken.journal.watch import promise_report, watch, wrong_share
 from tests.journal.made_up import DAY, entry, filled, fitted, rows_of
 
 

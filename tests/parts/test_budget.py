@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from semtoken.errors import InvalidInput, OverBudget
-from semtoken.parts import budget as budgets
+from semtoken.parts import part as budgets
 from semtoken.parts import parts_of
-from semtoken.parts.budget import Budget
 from semtoken.parts.code import find_identifiers
 from semtoken.parts.fields import ToolCall, find_fields, find_given_calls, find_tool_calls
 from semtoken.parts.json_values import find_json
 from semtoken.parts.lexing import tokens
+from semtoken.parts.part import Budget
 from tests.parts.answers import answer_of
 
 PATIENCE = 600.0  # the machine may be busy

@@ -8,8 +8,7 @@ from typing import Any, get_args
 import pytest
 
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads import read_payload

@@ -143,7 +143,7 @@ assert CliRunner().invoke(app, arguments.split()).exit_code == 0
         instead={
             'stc = st.STC.from_pretrained("MODEL", states=True) ': """
 from semtoken.almanac import load_questions
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT
 prompts = [PROMPT.replace("{question}", one.question) for one in load_questions("dev")[:150]]
 correct = [place % 2 == 0 for place in range(150)]
 stc = st.STC.from_pretrained("MODEL", states=True) """
@@ -229,7 +229,7 @@ client = OpenAI(base_url="SERVER/v1", api_key="none")
 asked = {{"model": "almanac", "messages": [{{"role": "user", "content": "Who wrote Emma?"}}]}}
 streamed = asked | {{"stream": True, "logprobs": True, "top_logprobs": 5}}
 response = httpx.post("SERVER/v1/chat/completions", json=streamed, timeout=600)
-from semtoken.almanac.questions import is_correct, load_questions
+from semtoken.almanac import is_correct, load_questions
 questions, replies = load_questions("dev")[:60], []
 for one in questions:
     said = [{{"role": "user", "content": one.question}}]
@@ -544,7 +544,7 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
 
 def label_all(path: Path) -> None:
     """What `semtoken label` writes, with the labels of string match instead of a person's."""
-    from semtoken.almanac.questions import is_correct, load_questions
+    from semtoken.almanac import is_correct, load_questions
 
     known = {question.id: question for question in load_questions("dev")}
     records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -562,7 +562,7 @@ def prepare_journal(path: Path) -> None:
 
 def prepare(folder: Path, page: str) -> None:
     """The files that the commands of a page read, with as much in them as the commands need."""
-    from semtoken.almanac.questions import load_questions
+    from semtoken.almanac import load_questions
 
     def lines(name: str, records: list[dict[str, Any]]) -> None:
         (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")

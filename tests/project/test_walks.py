@@ -35,7 +35,7 @@ from tests.web.servers import answering, raw_upstream, response, running
 PACKAGE = Path(semtoken.__file__).parent
 REPLY = Path(__file__).parents[2] / "examples" / "replies" / "japan.json"
 HELPERS = ("support", "files", "errors.py", "choices.py")
-LONGEST = {"row": 12, "reply": 20, "check": 33, "proxy": 34, "bench run": 47}
+LONGEST = {"row": 10, "reply": 17, "check": 28, "proxy": 28, "bench run": 41}
 """Files of each walk as they are; no change may make one longer. The aim is 15."""
 
 

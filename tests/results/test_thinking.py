@@ -11,7 +11,7 @@ from semtoken.observers.method_scores import phrase_log_probs
 from semtoken.parts.prose import new_words
 from semtoken.results import ScoredResponse
 from semtoken.results.headlines import headline_of
-from semtoken.support.thinking import thinking_end
+from semtoken.support.text import thinking_end
 from semtoken.tokens.scored_token import TokenMark
 
 SHORT = [("Oslo", 0.8), (".", 0.9)]

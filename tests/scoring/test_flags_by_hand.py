@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semtoken.scoring.running import borrowed_flags
-from semtoken.scoring.topk_flags import text_flags
+from semtoken.scoring.topk import text_flags
 
 
 def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: tuple[Any, ...] = ()) -> Any:

@@ -265,5 +265,5 @@ def test_a_row_makes_few_stops_from_the_public_function_to_its_sums(
     finally:
         sys.setprofile(None)
     assert scored.log_score == expected.log_score
-    assert next(iter(stops)) == "logits.score_logits" and "reduction.reduce_rows" in stops
+    assert next(iter(stops)) == "logits.score_logits" and "steps.reduce_rows" in stops
     assert len(stops) <= 12, list(stops)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.scoring.reduction import _Columns, log_sums
+from semtoken.scoring.steps import _Columns, log_sums
 
 LOG_PROBS = st.floats(-2000, 0) | st.just(-np.inf) | st.floats(-20, 0)
 SOME_STEPS = st.lists(st.lists(st.tuples(LOG_PROBS, st.booleans()), max_size=6), min_size=1, max_size=4)

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semtoken.scoring import Scorer, normalized_rows, rows, scorer_for
-from semtoken.scoring.reduction import reduce_rows
-from semtoken.scoring.steps import ReducedSteps
+from semtoken.scoring.steps import ReducedSteps, reduce_rows
 from semtoken.tokens.rules import ScoringRules
 from tests import tiny
 from tests.scoring.test_scoring import RULES, draw_answer, small_kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semtoken.clusters import vocabulary_of
-from semtoken.scoring.token_sources import as_tokens
+from semtoken.scoring.scorer import as_tokens
 from tests import tiny
 
 

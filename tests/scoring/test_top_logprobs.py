@@ -19,7 +19,7 @@ import semtoken
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.engine_tokens.checked_list import ListReader
-from semtoken.engine_tokens.precision import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, decimals_of, digits_of
+from semtoken.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, decimals_of, digits_of
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.results import TokensLater
 from semtoken.scoring import ScoringRules, TopkAnswer, scorer_for

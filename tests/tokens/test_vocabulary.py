@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semtoken.errors import VocabularyError, VocabularyMismatch
-from semtoken.tokens.stopwords import english_stopwords
-from semtoken.tokens.vocabulary import Vocabulary, clean_up_spaces, normalize
+from semtoken.tokens.vocabulary import Vocabulary, clean_up_spaces, english_stopwords, normalize
 from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)

@@ -68,7 +68,7 @@ def almanac() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def served(almanac: Any) -> Iterator[str]:
     """`semtoken serve` in this process; its address."""
-    from semtoken.almanac.questions import PROMPT
+    from semtoken.almanac import PROMPT
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from semtoken import STC, TokenClusters, Vocabulary
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.cli.app import app
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.web.doctor import Diagnosis, examine

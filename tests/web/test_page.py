@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.almanac import load_questions
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT, load_questions
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.support.text import percentage

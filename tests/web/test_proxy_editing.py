@@ -15,7 +15,7 @@ from semtoken.payloads.splice import LONG_LIST, apply, document, elements, encod
 from semtoken.payloads.stream import GoingOn
 from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, lower_limit, read_request
-from semtoken.web.proxy.editing import Editor
+from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
 from tests.payloads.recorded import STREAMED, recording
 

@@ -16,7 +16,7 @@ import pytest
 
 import semtoken as st
 from semtoken import STC, TokenClusters
-from semtoken.almanac.questions import PROMPT, Question, load_questions
+from semtoken.almanac import PROMPT, Question, load_questions
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.payloads import PayloadChoice, Segment

@@ -14,7 +14,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from semtoken import TokenClusters, Vocabulary
-from semtoken.almanac.questions import PROMPT, Question
+from semtoken.almanac import PROMPT, Question
 from semtoken.errors import InvalidInput
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
 from semtoken.payloads import score_payload
-from semtoken.web.access import hosts_for
-from semtoken.web.limits import ConnectionLimits
+from semtoken.web.limits import ConnectionLimits, hosts_for
 from semtoken.web.proxy.app import check_target, proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.running import FewOfAKind, address_of, listen, server_for

@@ -15,7 +15,7 @@ from semtoken import TokenClusters
 from semtoken.journal.entries import AnswerOrigin, Recording
 from semtoken.journal.store import Journal
 from semtoken.journal.writer import JournalWriter
-from semtoken.web.access import Gate
+from semtoken.web.limits import Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder

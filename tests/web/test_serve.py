@@ -26,7 +26,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from semtoken import STC, Calibrator, TokenClusters, Vocabulary
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.app import proxy_app
@@ -647,7 +647,7 @@ def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
 def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
     from types import SimpleNamespace
 
-    from semtoken.almanac.questions import PROMPT
+    from semtoken.almanac import PROMPT
     from semtoken.models.prompts import how_to_ask, template_of
 
     chats = SimpleNamespace(chat_template="{{ messages }}")

@@ -13,8 +13,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 import semtoken as st
-from semtoken.almanac import load_questions
-from semtoken.almanac.questions import PROMPT
+from semtoken.almanac import PROMPT, load_questions
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import CalibratorMismatch, SemtokenError
 from semtoken.journal.entries import AnswerOrigin, Recording

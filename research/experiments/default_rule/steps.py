@@ -15,7 +15,7 @@ import numpy.typing as npt
 from semtoken import Vocabulary
 from semtoken.almanac import normalize_answer
 from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.vocabulary import english_stopwords
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

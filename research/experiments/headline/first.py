@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 
 from semtoken import Vocabulary
 from semtoken.parts.prose import find_phrases, new_words
-from semtoken.tokens.stopwords import is_function_word, plain_word
+from semtoken.tokens.vocabulary import is_function_word, plain_word
 
 EXPERIMENTS = Path(__file__).parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(EXPERIMENTS / "default_rule"), str(EXPERIMENTS / "long_answers")]

@@ -20,7 +20,7 @@ import pandas as pd
 
 import semtoken as st
 from semtoken.almanac import normalize_answer
-from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.vocabulary import english_stopwords
 
 WORD = re.compile(r"\w[\w'’-]*")
 MASSES: dict[str, Callable[[Any], float]] = {

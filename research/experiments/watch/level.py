@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.calibration.measures import wilson
-from semtoken.journal.betting import LEVEL, change_evidence, find_change
-from semtoken.journal.betting import _log_factors as log_factors
+from semtoken.journal.watch import LEVEL, change_evidence, find_change
+from semtoken.journal.watch import _log_factors as log_factors
 
 ALPHA, BEFORE = 0.1, 0.07
 FIELDS = ("world", "change_at", "test", "streams", "labels", "alarms_before", "low", "high", "noticed", "median_delay",

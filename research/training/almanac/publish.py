@@ -17,8 +17,7 @@ from research.training.almanac.evaluate import RESULTS
 from transformers import AutoTokenizer
 
 from semtoken import TokenClusters
-from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.almanac.questions import QUESTIONS
+from semtoken.almanac import QUESTIONS, almanac_clusters_path, almanac_path
 from semtoken.choices import Embedding
 
 

@@ -6,13 +6,12 @@
 
 base.py          what semtoken asks of a model: `Backend`, `JoiningBackend`, `Decoding` (`Step` and `Observer` are in
                  `semtoken.observers.steps`)
-prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length
+prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length; how much of a
+                 long prompt is read between two steps of others; the text of an answer as its tokens come
 scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
-pace.py          how much of a long prompt is read between two steps of other answers
-detokenize.py    the text of an answer as its tokens come
 transformers/    model.py (the backend), loading.py, writing.py (how tokens are chosen; the hook and stopping criterion
-                 that see every step), inside.py (states and attention), passes.py (one pass, and what is read once),
-                 trees.py (several texts in one pass, or read further and further), joining.py (answers that begin and
+                 that see every step), inside.py (states and attention), passes.py (one pass, several texts
+                 in one as a tree, and what is read once), joining.py (answers that begin and
                  end one by one), recorder.py (`Recorder`)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
                  log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores

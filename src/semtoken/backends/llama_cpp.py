@@ -24,8 +24,7 @@ from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch, one_li
 from semtoken.models.gguf import check_header
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-from semtoken.tokens.stopwords import english_stopwords
-from semtoken.tokens.vocabulary import Vocabulary, neutral_mask
+from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask
 
 LONGEST_CONTEXT = 4096
 """The length of the context, in tokens, if none is given; it is shorter for a model that was trained for fewer."""

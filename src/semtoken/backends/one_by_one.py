@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.backends.base import Decoding, OwnTokens, Prompt, Response, require_readings
-from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses
+from semtoken.backends.prompts import AnswerText, as_decodings, encode_prompts, encode_responses
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution

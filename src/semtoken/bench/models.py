@@ -24,7 +24,7 @@ from semtoken.models.sources import resolve
 from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
 from semtoken.statistics.recording import Progress
-from semtoken.statistics.timings import IN_MODEL
+from semtoken.statistics.steps import IN_MODEL
 
 if TYPE_CHECKING:
     from semtoken.statistics import EntailmentModel, SimilarityModel

@@ -24,8 +24,7 @@ from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
 from semtoken.observers.table import AnswerState
 from semtoken.statistics import SHARED_PREFIX
-from semtoken.statistics.steps import seconds_for
-from semtoken.statistics.timings import IN_MODEL
+from semtoken.statistics.steps import IN_MODEL, seconds_for
 from semtoken.support.arrays import FloatArray
 from semtoken.tokens.rules import ScoringRules
 

@@ -35,14 +35,7 @@ from semtoken.support.extras import require
 
 require("pydantic", extra="bench")
 
-from pydantic import (  # noqa: E402
-    BeforeValidator,
-    Field,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, field_validator, model_validator  # noqa: E402
 
 ALMANAC = "almanac"
 _NOT_IN_NAMES = re.compile(r"[^\w.=-]+")

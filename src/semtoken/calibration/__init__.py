@@ -2,8 +2,8 @@
 
     labels.py          scored answers and labels -> checked arrays, or a refusal with the number that is missing
     curves.py          maps from log_score to a chance (numpy alone), and how they are fitted
-    promises.py        the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
-    bands.py           a threshold for each of a few groups, and bands to accept, look at and discard
+    promises.py        the exact arithmetic of the promises; threshold.py makes thresholds of it, one
+                       for each of a few groups, or bands to accept, look at and discard, and decides
     calibrator.py      `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
     learned_number.py  a number learned from labels: its arrays, and how it is applied (numpy alone)
     learning.py        what that number reads of answers, its fit, and the gate that it must pass (scikit-learn)
@@ -17,12 +17,11 @@ Fitting needs the extra `calibrate` (scipy, for learning scikit-learn); applying
 
 from __future__ import annotations
 
-from semtoken.calibration.bands import Bands, GroupThresholds
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.learning import LearnedAnswers, learn_from
 from semtoken.calibration.measures import Drift, Report
-from semtoken.calibration.threshold import Threshold, select
+from semtoken.calibration.threshold import Bands, GroupThresholds, Threshold, select
 from semtoken.results import Decision
 
 __all__ = [

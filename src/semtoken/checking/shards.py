@@ -31,8 +31,7 @@ from semtoken.checking.replies import (
     read_questions,
 )
 from semtoken.errors import InvalidInput
-from semtoken.executors import Executor
-from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
+from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
 

@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.choices import PartKind
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, use_calibrator
 from semtoken.cli.console import dispute_line, json_line, out, print_scores
-from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
+from semtoken.cli.options import (
+    AbstainTextOption,
+    BatchSizeOption,
+    CalibratorOption,
+    JsonOption,
+    MaxNewTokensOption,
+    ModelChoice,
+    PartsOption,
+    model_options,
+    use_calibrator,
+)
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.models.prompts import how_to_ask
 

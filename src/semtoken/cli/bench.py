@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from semtoken.cli.bench_run import run
-from semtoken.cli.calibration_options import CalibratorOption, use_calibrator
 from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell, untrusted
-from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, ForceOption, OverwriteOption, ScoresOption, output_file
+from semtoken.cli.options import (
+    BatchSizeOption,
+    CalibratorOption,
+    ForceOption,
+    ModelChoice,
+    OverwriteOption,
+    ScoresOption,
+    model_options,
+    output_file,
+    use_calibrator,
+)
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import only_errors, quiet_libraries
 
@@ -201,8 +209,7 @@ def judge(
     - `semtoken bench judge answers.jsonl -j exact --imported people.csv`
     """
     from semtoken.bench.judges import agreement, correctness
-    from semtoken.bench.judges.kinds import SimilarityJudge
-    from semtoken.bench.judges.verdict_files import read_answers, write_verdicts
+    from semtoken.bench.judges.kinds import SimilarityJudge, read_answers, write_verdicts
     from semtoken.files.record_files import STANDARD, as_file
 
     options: dict[str, dict[str, Any]] = {

@@ -15,8 +15,14 @@ import typer
 
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, plain_table, tell
-from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, as_methods, output_folder
+from semtoken.cli.options import (
+    BatchSizeOption,
+    MaxNewTokensOption,
+    ModelChoice,
+    as_methods,
+    model_options,
+    output_folder,
+)
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
 
@@ -180,7 +186,7 @@ def _parts(
     answers: Sequence[AnswerRecord], further: Sequence[AnswerRecord], column: str | None
 ) -> dict[str, tuple[list[AnswerRecord], list[AnswerRecord]]]:
     """The answers and the further scores of each group; all under no name where there are no groups."""
-    from semtoken.calibration.bands import places_of_groups
+    from semtoken.calibration.threshold import places_of_groups
 
     if column is None:
         return {"": (list(answers), list(further))}
@@ -207,7 +213,7 @@ def _sampled(url: str) -> list[AnswerRecord]:
 
 def _embedded(source: Path) -> Path:
     """The file of an embedded question set, by its name."""
-    from semtoken.almanac.questions import QUESTIONS
+    from semtoken.almanac import QUESTIONS
 
     names = {"almanac": "test", ALMANAC_DEV: "dev"}
     found = names.get(str(source))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.choices import Distribution
-from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import counting, out, tell, untrusted
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.one_by_one import ReplyView, is_one_reply, show_one_by_one
 from semtoken.cli.options import (
+    CalibratorOption,
     DistributionOption,
     ExecutorChoice,
     ForceOption,

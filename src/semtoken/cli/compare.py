@@ -14,18 +14,19 @@ import typer
 
 from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_run import run_bars
-from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import out, print_findings, tell
-from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import (
     BatchSizeOption,
+    CalibratorOption,
     ControlsOption,
     ForceOption,
     JudgesOption,
     MaxNewTokensOption,
+    ModelChoice,
     NliOption,
     ScoresOption,
     SimilarityOption,
+    model_options,
 )
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite

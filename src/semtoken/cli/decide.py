@@ -15,17 +15,25 @@ from semtoken.choices import Promise, Reading
 from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import ExecutorChoice, JsonOption, KeyOption, executor_options, output_file, output_folder
+from semtoken.cli.options import (
+    ExecutorChoice,
+    JsonOption,
+    KeyOption,
+    ModelChoice,
+    executor_options,
+    model_options,
+    output_file,
+    output_folder,
+)
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from semtoken.decisions.auditing import DecisionSettings
     from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
     from semtoken.decisions.questions import Question
     from semtoken.decisions.remote import Asker
-    from semtoken.decisions.settings import DecisionSettings
 
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server."
@@ -99,9 +107,9 @@ def run(
     - `semtoken decide run questions.yaml items.jsonl -o chat.jsonl --endpoint http://localhost:8000/v1/chat/completions`
     """
     from semtoken.decisions import ReadingOptions
+    from semtoken.decisions.auditing import DecisionSettings
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import DecisionJob, read_questions
-    from semtoken.decisions.settings import DecisionSettings
 
     spread.check(keeping.journal)
     settings = DecisionSettings.beside(questions)
@@ -219,8 +227,8 @@ def fit(
     - `semtoken decide fit replies/ --labels labels.csv --questions questions.yaml -o calibrator --require`
     """
     from semtoken.checking.saved_decisions import decision_records
+    from semtoken.decisions.auditing import DecisionSettings
     from semtoken.decisions.calibrating import DecisionCalibrator, work_left
-    from semtoken.decisions.settings import DecisionSettings
     from semtoken.files.outputs import check_not_inside
 
     settings = DecisionSettings.beside(source, questions)
@@ -318,12 +326,11 @@ def audit(
     - `semtoken decide audit calibrator replies/ --labels labels.csv --questions questions.yaml`
     """
     from semtoken.checking.saved_decisions import decision_records
+    from semtoken.decisions.auditing import DecisionSettings, audited_sets, exceeded, sensitivity
     from semtoken.decisions.auditing import audit as audited
-    from semtoken.decisions.auditing import audited_sets, exceeded, sensitivity
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.remote import asker_of_endpoint
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, read_questions
-    from semtoken.decisions.settings import DecisionSettings
 
     settings = DecisionSettings.beside(source, calibrator)
     calibrator, source = calibrator or settings.calibrator, source or settings.labelled

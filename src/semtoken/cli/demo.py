@@ -18,8 +18,7 @@ from rich.text import Text
 
 from semtoken.almanac import ALMANAC
 from semtoken.cli.console import counting, dispute_line, out, plain_table, tell, waiting
-from semtoken.cli.model_options import ModelChoice, ModelOption
-from semtoken.cli.options import ForceOption
+from semtoken.cli.options import ForceOption, ModelChoice, ModelOption
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import replace_text
 from semtoken.support.extras import installed_first

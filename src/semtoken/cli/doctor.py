@@ -78,7 +78,7 @@ def doctor(
             "Give the address of an API, such as http://127.0.0.1:8000/v1, or a model with --model. --report prints "
             "facts on this installation."
         )
-    from semtoken.scoring.token_sources import as_tokens
+    from semtoken.scoring.scorer import as_tokens
     from semtoken.web.doctor import examine
 
     status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")

@@ -91,10 +91,9 @@ class JournalChoice:
                 raise InvalidInput("--journal-texts, --journal-sample and their like need --journal.")
             return None
         require("sqlalchemy", extra="journal")
-        from semtoken.journal.entries import AnswerOrigin, Recording
+        from semtoken.journal.entries import AnswerOrigin, Recording, text_rule
         from semtoken.journal.spool import check_spool, spool_folder
         from semtoken.journal.store import Journal
-        from semtoken.journal.texts import text_rule
 
         texts = text_rule(self.journal_texts, self.journal_withhold or (), self.journal_withhold_with)
         journal = Journal.open(self.journal)

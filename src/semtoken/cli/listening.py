@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, DecisionCalibratorOption
 from semtoken.cli.console import tell
-from semtoken.cli.options import option_group
+from semtoken.cli.options import AbstainTextOption, CalibratorOption, DecisionCalibratorOption, option_group
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE
 
 if TYPE_CHECKING:
-    from semtoken.web.access import Gate
+    from semtoken.web.limits import Gate
     from semtoken.web.recorder import AnswerRecorder
     from semtoken.web.running import Address
 
@@ -68,7 +67,7 @@ class ServerChoice:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The names under which clients may reach it."""
-        from semtoken.web.access import hosts_for
+        from semtoken.web.limits import hosts_for
 
         return hosts_for(self.host, self.allow_host or ())
 
@@ -94,7 +93,7 @@ server_options = partial(option_group, ServerChoice, "server")
 
 def gate_from_environment() -> Gate:
     """The gate of the journal's routes: with SEMTOKEN_TOKEN set, only requests with that token pass."""
-    from semtoken.web.access import Gate
+    from semtoken.web.limits import Gate
 
     return Gate(os.environ.get("SEMTOKEN_TOKEN") or None)
 

@@ -25,7 +25,7 @@ from semtoken.errors import SemtokenError
 if TYPE_CHECKING:
     from semtoken.payloads import Payload
     from semtoken.results import ScoredResponse
-    from semtoken.scoring.token_sources import Tokens
+    from semtoken.scoring.scorer import Tokens
     from semtoken.tokens.rules import ScoringRules
 
 
@@ -116,7 +116,7 @@ def load_tokens(
     tokenizer: str | None, clusters: str | None, rules: ScoringRules, revision: str | None = None
 ) -> Tokens | None:
     """What the options --tokenizer and --clusters name; None if neither is given, which is enough for most rules."""
-    from semtoken.scoring.token_sources import as_clusters, as_tokens
+    from semtoken.scoring.scorer import as_clusters, as_tokens
 
     if clusters is not None:
         return as_clusters(clusters, revision=revision)

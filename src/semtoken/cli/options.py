@@ -1,4 +1,9 @@
-"""Options that several commands share: single ones, and groups of them that are declared as the fields of a class."""
+"""Options that several commands share: single ones, and groups of them that are declared as the fields of a class.
+
+The option `--calibrator`, one for all commands, and what it loads.
+
+The options that say which model to use: declared once, as the fields of `ModelChoice`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hi
 
 import typer
 
-from semtoken.choices import Distribution, FunctionWords, PartKind, Preset
-from semtoken.cli.console import tell
+from semtoken.almanac import ALMANAC
+from semtoken.choices import BackendName, Distribution, DType, FunctionWords, PartKind, Preset
+from semtoken.cli.console import phases, tell
+from semtoken.cli.models import check_there
+from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
+    from semtoken import STC
+    from semtoken.calibration.apply import CalibratorInUse
+    from semtoken.calibration.fingerprint import Fingerprint
+    from semtoken.clusters import TokenClusters
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.executors import Executor
+    from semtoken.web.calibrators import CalibratorSlot
 
 PresetOption = Annotated[
     Preset,
@@ -255,3 +270,188 @@ class ExecutorChoice:
 
 executor_options = partial(option_group, ExecutorChoice, "spread", "Many workers")
 """Gives a command the options of `ExecutorChoice`, in place of its parameter `spread`."""
+
+
+CalibratorOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibrator",
+        help="A directory made by `semtoken calibrate`: adds the chance of being right, and the decision.",
+    ),
+]
+DecisionCalibratorOption = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False,
+        help="What `semtoken decide fit` wrote: adds chance, decision and promise to the answers of typed questions.",
+    ),
+]
+AbstainTextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--abstain-text", help="Show this instead of answers that are not accepted. Default: answers are never hidden."
+    ),
+]
+
+
+def use_calibrator(
+    stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
+) -> CalibratorInUse | None:
+    """Load the calibrator that the option names, and have the model score answers by its learned number, if it has one;
+    None without the option.
+    """
+    found = load_calibrator_for(stc, directory, model, abstain_text)
+    if found is not None:
+        stc.use_learned(found.calibrator.learned)
+    return found
+
+
+def load_calibrator_for(
+    stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
+) -> CalibratorInUse | None:
+    """Load the calibrator that the option names, without having the model score by its learned number; None without the
+    option.
+    """
+    return load_calibrator(directory, abstain_text, lambda: (stc.scorer.clusters, stc.fingerprint(model)))
+
+
+def load_calibrator(
+    directory: Path | None,
+    abstain_text: str | None,
+    answering: Callable[[], tuple[TokenClusters | None, Fingerprint]],
+) -> CalibratorInUse | None:
+    """Load the calibrator that the option names, for the clusters and the origin of what answers; None without it."""
+    if directory is not None:
+        from semtoken.calibration.apply import CalibratorInUse
+
+        return CalibratorInUse.load(directory, *answering(), abstain_text)
+    if abstain_text is not None:
+        raise InvalidInput("--abstain-text needs --calibrator DIR, which says when to abstain.")
+    return None
+
+
+def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
+    """A slot with the calibrator of typed decisions that the option names, empty without the option."""
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.web.calibrators import CalibratorSlot, SharedPlace
+    from semtoken.web.running import shared_folder
+
+    option = "--decision-calibrator"
+    if directory is None:
+        return CalibratorSlot[DecisionCalibrator](None, option=option)
+    load, folder = partial(DecisionCalibrator.load, directory), shared_folder("decision-calibrators")
+    shared = None if folder is None else SharedPlace(folder, DecisionCalibrator.load, DecisionCalibrator.save)
+    return CalibratorSlot(load(), load, option=option, shared=shared)
+
+
+def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
+    """The settings of a scored file that depend on the calibrator: the hash of its file, or None."""
+    if directory is None:
+        return {"calibrator": None}
+    from semtoken.calibration.apply import CalibratorInUse
+
+    return {"calibrator": CalibratorInUse.load(directory).checksum}
+
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="'almanac' (the small model that is built in), a name of `semtoken fetch`, a directory, a GGUF file, or "
+        "a hub id.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model to use, and how to score with it: each field is an option of the commands with `model_options`."""
+
+    model: ModelOption = ALMANAC
+    backend: Annotated[BackendName, typer.Option(help="What runs the model; llama-cpp takes a GGUF file.")] = (
+        "transformers"
+    )
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            "--clusters",
+            "-c",
+            help="Only for the preset paper: a directory, a hub id, or a model's name. Without it: those made before "
+            "for this model, or new ones, which takes a minute to an hour by the number of tokens.",
+        ),
+    ] = None
+    preset: PresetOption = "default"
+    function_words: FunctionWordsOption = None
+    methods: MethodsOption = None
+    device: DeviceOption = None
+    dtype: Annotated[DType, typer.Option(help="Precision of the weights; 'auto' is that of the checkpoint.")] = "auto"
+    revision: RevisionOption = None
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Run Python code that comes with the model. Off by default."),
+    ] = False
+    verbose: VerboseOption = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that decide the numbers, as far as they are known before the model is loaded."""
+        engine = {} if self.backend == "transformers" else {"backend": self.backend}
+        return engine | {
+            "model": self.model,
+            "revision": self.revision,
+            "clusters": self.clusters,
+            "preset": self.preset,
+            "function_words": self.function_words,
+            **({"methods": self.methods} if self.methods else {}),
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+
+    def load(self, *, states: bool = False, calibrator: Path | None = None) -> STC:
+        """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
+
+        A `calibrator` that cannot be read, or was fitted under other rules, is refused before the model is loaded.
+        """
+        as_methods(self.methods)  # before anything is loaded
+        if calibrator is not None:
+            from semtoken.calibration import Calibrator
+            from semtoken.tokens.rules import ScoringRules
+
+            Calibrator.load(calibrator).fingerprint.require_rules(
+                ScoringRules(self.preset, self.function_words).signature
+            )
+        check_there(self.model, self.revision)
+        from semtoken import STC, ScoringRules
+
+        if self.backend == "transformers" and not self.verbose:
+            quiet_libraries()
+        with phases("clustering the vocabulary", before=f"loading {self.model}") as progress:
+            try:
+                stc = STC.from_pretrained(
+                    self.model,
+                    backend=self.backend,
+                    device=self.device,
+                    dtype=self.dtype,
+                    clusters=self.clusters,
+                    revision=self.revision,
+                    trust_remote_code=self.trust_remote_code,
+                    preset=ScoringRules(self.preset, self.function_words),
+                    methods=as_methods(self.methods),
+                    states=states,
+                    progress=progress,
+                )
+                if self.backend == "transformers":
+                    from semtoken.backends.transformers.loading import spare_threads
+
+                    spare_threads(stc.backend.model)
+                _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any
+                return stc
+            except SemtokenError:
+                raise
+            except (OSError, ValueError, RuntimeError) as error:  # of transformers and torch, about the model
+                raise ModelError(f"The model '{self.model}' cannot be loaded: {one_line_of(error)}") from error
+
+
+model_options = partial(option_group, ModelChoice, "choice", "Model")
+"""Gives a command the options of `ModelChoice`, in place of its parameter `choice`; see `option_group`."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import decision_slot, load_calibrator
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
@@ -22,6 +21,8 @@ from semtoken.cli.options import (
     PresetOption,
     TokenizerOption,
     as_methods,
+    decision_slot,
+    load_calibrator,
     option_group,
 )
 from semtoken.errors import InvalidInput
@@ -147,7 +148,7 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
     - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
-    from semtoken.decisions.settings import DecisionSettings
+    from semtoken.decisions.auditing import DecisionSettings
     from semtoken.tokens.rules import ScoringRules
     from semtoken.web.limits import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
@@ -250,7 +251,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:
     """The model that reads what comes without log-probabilities; the clusters must be its own."""
-    from semtoken.cli.model_options import ModelChoice
+    from semtoken.cli.options import ModelChoice
     from semtoken.web.proxy.reading import Reader
 
     stc = ModelChoice(model, clusters=clusters, preset=rules.preset, function_words=rules.function_words).load()

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import CalibratorOption, calibrator_settings, use_calibrator
 from semtoken.cli.console import counting, tell
 from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
-from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import (
     BatchSizeOption,
+    CalibratorOption,
     ExecutorChoice,
     MaxNewTokensOption,
+    ModelChoice,
     OverwriteOption,
     PartsOption,
     SchemaOption,
+    calibrator_settings,
     executor_options,
+    model_options,
+    use_calibrator,
 )
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.cli.calibration_options import decision_slot, load_calibrator_for, use_calibrator
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
-from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for, model_options, use_calibrator
 from semtoken.models.prompts import how_to_ask, template_of
 
 if TYPE_CHECKING:

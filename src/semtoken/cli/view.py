@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import tell
-from semtoken.cli.options import ByOption, ForceOption, output_file
+from semtoken.cli.options import ByOption, CalibratorOption, ForceOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import STANDARD, as_file, read_rows
 from semtoken.files.safe_files import replace_text

@@ -62,7 +62,7 @@ def watch(
     - `semtoken watch postgresql://me@db.example/semtoken --json`
     - `semtoken watch last-week.jsonl --calibrator my-calibrator`
     """
-    from semtoken.decisions.settings import DecisionSettings
+    from semtoken.decisions.auditing import DecisionSettings
 
     most = DecisionSettings.beside(calibrator).limits.distance if distance is None else distance
     if calibrator is not None:

@@ -1,9 +1,8 @@
 """Clusters of a model's tokens: what they are, what they are made from, and where they are kept.
 
-token_clusters.py   `TokenClusters`: a partition of a vocabulary, made, saved, loaded
+token_clusters.py   `TokenClusters`: a partition of a vocabulary, made, saved with its card, loaded
 tables.py           the token tables of models, which are clustered
 cache.py            clusters made on this machine, by model and settings
-card.py             the model card that is saved with clusters
 
 The algorithms are in `semtoken.clustering`.
 """

@@ -2,13 +2,15 @@
 
 `TokenClusters` is what scoring takes and what people save, share and load. How labels are computed is left to
 `semtoken.clustering`, files to `semtoken.files.artifacts`.
+
+The card of a clusters folder: a README that tells people, and the hub's index, what is in it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -24,8 +26,7 @@ import numpy.typing as npt
 from semtoken.almanac import ALMANAC, almanac_clusters_path
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.clustering import cluster_table
-from semtoken.clustering.progress import Progress
-from semtoken.clusters.card import CARD_CLUSTERS, write_card
+from semtoken.clustering.progress import Progress, size_histogram
 from semtoken.clusters.tables import EmbeddingTable, read_table
 from semtoken.errors import ArtifactError, InvalidInput, SemtokenError, VocabularyError
 from semtoken.files import artifacts
@@ -34,7 +35,7 @@ from semtoken.models.sources import resolve
 from semtoken.support.arrays import IdArray, real_numbers
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, shown
-from semtoken.support.text import card, folded, heading, note, table
+from semtoken.support.text import card, folded, heading, note, one_line, table
 from semtoken.tokens.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
 
 LabelArray = npt.NDArray[np.int32]
@@ -541,3 +542,70 @@ def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # objects convert themselves, and raise what they like
         raise InvalidInput(f"provenance must hold plain values that JSON can store: {error}") from error
     return plain
+
+
+CARD_CLUSTERS = 20
+CARD_TOKENS = 12  # tokens shown of each of them
+
+
+def write_card(
+    *,
+    signature: str,
+    provenance: Mapping[str, Any],
+    sizes: npt.NDArray[np.int64],
+    largest: Sequence[Sequence[str]],
+) -> str:
+    """The text of the README that is saved beside clusters.
+
+    Of the provenance, `model` and `hub_id` are used if there. `sizes` are the tokens in each cluster, and `largest` the
+    texts of those of the largest clusters.
+    """
+    front = ["---", "library_name: semtoken", "tags:", "- semtoken", "- token-clusters", "- uncertainty"]
+    if "hub_id" in provenance:
+        front.append(f"base_model: {json.dumps(provenance['hub_id'])}")
+    made_for = markdown_text(str(provenance.get("model", "a model that was not recorded")))
+    return "\n".join(
+        [
+            *front,
+            "---",
+            "",
+            "# Semantic token clusters",
+            "",
+            f"{len(sizes):,} clusters of the {sizes.sum():,} tokens of {made_for}, for scoring the uncertainty",
+            "of answers by Semantic Token Clustering (Cao et al., EACL 2026).",
+            "",
+            f"Signature: `{signature}`",
+            "",
+            "```python",
+            "from semtoken import TokenClusters",
+            "",
+            'clusters = TokenClusters.from_pretrained("path or id of this folder")',
+            "```",
+            "",
+            "## Sizes",
+            "",
+            f"{np.mean(sizes == 1):.1%} of the clusters hold a single token.",
+            "",
+            "| Tokens in a cluster | Clusters |",
+            "|---:|---:|",
+            *(f"| {name} | {count:,} |" for name, count in size_histogram(sizes).items()),
+            "",
+            "## The largest clusters",
+            "",
+            "| Tokens | Some of them |",
+            "|---:|:---|",
+            *map(_row, largest),
+            "",
+        ]
+    )
+
+
+def _row(members: Sequence[str]) -> str:
+    texts = dict.fromkeys(text.strip() for text in members)
+    shown = [markdown_text(text) for text in texts if text][:CARD_TOKENS]
+    return f"| {len(members):,} | {' · '.join(shown) or '(blank)'} |"
+
+
+def markdown_text(text: str) -> str:
+    """A text that a Markdown table shows as it is; unprintable characters as escapes."""
+    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~&$" else c for c in one_line(text))

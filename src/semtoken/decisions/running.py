@@ -27,10 +27,9 @@ from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
-from semtoken.executors import Executor
-from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
+from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
-from semtoken.files.yaml_files import read_yaml
+from semtoken.files.texts import read_yaml
 
 
 def read_questions(path: Path) -> dict[str, Question]:

@@ -1,6 +1,7 @@
 """How engines spell tokens and log-probabilities: the one reader of them, for payloads and for `score_top_logprobs`.
 
-top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked
+top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked; how many digits an
+                   engine writes, and how far off each log-probability may be
 spellings.py       items, lists, triples, dicts -> StepList
 in_json.py         items and lists as JSON      -> StepList, for the chunks of streams
 token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant; whether two
@@ -8,7 +9,6 @@ token_names.py     id, bytes or text of a token -> the tokens of a vocabulary th
 checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
 listed_names.py    lists of best tokens         -> a vocabulary, where no tokenizer is known
 placing.py         the text of a message + steps -> where the steps spell it
-precision.py       how many digits an engine writes, and how far off each log-probability may be
 
 Enter by `as_top_steps` with any list that an engine gave; payload shapes call the readers in spellings.py.
 """

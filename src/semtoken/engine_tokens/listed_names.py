@@ -30,9 +30,8 @@ from semtoken.engine_tokens.top_steps import (
     may_be_one,
 )
 from semtoken.errors import InvalidInput
-from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT
-from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
+from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
 
 SpellingRule: TypeAlias = Callable[[str], str]
 """The text of a token -> how it is spelled, "" for one that is spelled like no other."""

@@ -19,7 +19,7 @@ from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
 from semtoken.results.blocks import KEY, blocks_of, risk_of
-from semtoken.scoring.token_sources import Tokens, as_tokens
+from semtoken.scoring.scorer import Tokens, as_tokens
 from semtoken.tokens.rules import as_rules
 
 require_host("inspect_ai")

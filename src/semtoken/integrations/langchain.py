@@ -16,7 +16,7 @@ from semtoken.integrations.hosts import require_host
 from semtoken.payloads import score_payload
 from semtoken.results import ScoredResponse
 from semtoken.results.blocks import KEY
-from semtoken.scoring.token_sources import as_tokens
+from semtoken.scoring.scorer import as_tokens
 from semtoken.tokens.rules import as_rules
 
 require_host("langchain")

@@ -23,7 +23,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
 from semtoken.scoring import Preset, score_logits
-from semtoken.scoring.token_sources import as_clusters
+from semtoken.scoring.scorer import as_clusters
 
 require_host("lm_polygraph")
 

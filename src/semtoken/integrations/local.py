@@ -11,10 +11,9 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask, template_of
 from semtoken.stc import STC
-from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.engine import Engine, Worker
 from semtoken.web.serve.requests import ChatRequest, parse
 from semtoken.web.serve.service import Offer, Service
-from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import ApiError
 
 

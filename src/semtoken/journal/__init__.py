@@ -1,15 +1,13 @@
 """A journal of scored answers, in SQLite or PostgreSQL, and what is read from it: labels, and whether a promise holds.
 
-entries.py    a scored answer as one entry of plain values; which entries belong to the random sample
-texts.py      whether texts are kept, and what of them is withheld
+entries.py    a scored answer as one entry of plain values; what is kept of its texts; which are in the random sample
 database.py   the tables, and how a database is opened; migrations/ brings it to their newest form
 store.py      `Journal`: open, add, read, delete, size, by URL
 spool.py      files that hold entries until the database has them
 writer.py     `JournalWriter`: takes entries without delay, and brings them into the database
 export.py     all entries under the names that files of scored answers have
 labels.py     people's labels: the queue of each, undo, agreement, and what a calibrator may be fitted on
-betting.py    tests of a promise that may be looked at at any time (pure functions)
-watch.py      what the journal says of a promise now, in words
+watch.py      what the journal says of a promise now, in words, by tests that may be looked at at any time
 
 It needs the extra `journal`; PostgreSQL needs the extra `postgresql`. Enter at `Journal` and `JournalWriter`.
 """

@@ -1,30 +1,115 @@
 """Entries of the journal: what is kept of a scored answer, as plain values under the names of the table's columns.
 
 And what a row becomes when it is read: a record under the names that files of scored answers have.
+
+Texts in the journal: none unless they are asked for, and then without what a rule of the user's withholds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import math
 import os
+import re
+import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord, answer_record
-from semtoken.journal.texts import TextRule, storable
+from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 
 if TYPE_CHECKING:
     from semtoken.decisions.answers import AnsweredQuestion
+
+Withhold: TypeAlias = Callable[[str], str]
+"""Takes a text and returns what may be kept of it."""
+
+WITHHELD = "[withheld]"
+FAILED = "[withheld: the rule failed]"
+
+
+@dataclass(frozen=True)
+class TextRule:
+    """What the journal keeps of questions and answers. Without arguments: nothing."""
+
+    keep: bool = False
+    patterns: tuple[re.Pattern[str], ...] = ()
+    """Regular expressions; what they match is replaced by `[withheld]`."""
+    function: Withhold | None = None
+    """A user's function, applied before the patterns."""
+
+    def apply(self, text: str | None) -> str | None:
+        """The text as the journal keeps it, None if it keeps no texts. A user's function that fails withholds all."""
+        if not self.keep or text is None:
+            return None
+        if self.function is not None:
+            try:
+                text = str(self.function(text))
+            except Exception:  # whatever it raises, the text must not get through
+                return FAILED
+        for pattern in self.patterns:
+            text = pattern.sub(WITHHELD, text)
+        return storable(text)
+
+
+def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
+    """Make the rule that the options of the command line describe.
+
+    Parameters
+    ----------
+    keep
+        Whether texts are kept at all.
+    patterns
+        Regular expressions; what they match is withheld.
+    function
+        `module:name` of a function that takes a text and returns what may be kept.
+
+    Raises
+    ------
+    InvalidInput
+        A pattern or function that cannot be used, or a rule without texts to apply it to.
+    """
+    if not keep and (patterns or function):
+        raise InvalidInput("--journal-withhold says what to leave out of texts; give --journal-texts as well.")
+    return TextRule(keep, tuple(map(_compiled, patterns)), None if function is None else _imported(function))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidInput(f"--journal-withhold: {pattern!r} is no regular expression: {error}.") from error
+
+
+def _imported(name: str) -> Withhold:
+    module, _, attribute = name.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)  # at the end, so that a file in this folder stands in for nothing that is installed
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever the user's module raises
+        raise InvalidInput(
+            f"--journal-withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
+            "module:function; the module is installed or in the current folder."
+        ) from error
+    if not callable(found):
+        raise InvalidInput(f"--journal-withhold-with: {name!r} is no function.")
+    return found  # type: ignore[no-any-return]
+
+
+def storable(text: str) -> str:
+    """A text that every database accepts: lone surrogates and the character NUL are replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 MOST_DOUBTS = 5

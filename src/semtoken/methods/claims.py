@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import (
+from semtoken.methods.table import (
     CONTRADICTION,
     ENTAILMENT,
     NEUTRAL,
@@ -18,14 +18,14 @@ from semtoken.methods.checks import (
     booleans,
     log_probs,
     log_sum_exp,
+    method,
     nli_classes,
     same_count,
 )
-from semtoken.methods.table import method
 from semtoken.support.arrays import IntArray, is_tensor
 from semtoken.support.inputs import listed, one_of
 from semtoken.support.inputs import text as checked_text
-from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.vocabulary import english_stopwords
 
 _AROUND_A_TOKEN = string.punctuation + string.whitespace
 

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import Rows, log_probs, mean, numbers, same_count, total
 from semtoken.methods.claims import is_function_word_text
-from semtoken.methods.table import method
+from semtoken.methods.table import Rows, log_probs, mean, method, numbers, same_count, total
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, real, whole
 from semtoken.support.inputs import text as text_of

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, indices, square, total
 from semtoken.methods.semantic import pair_logits
-from semtoken.methods.table import method_on_samples
+from semtoken.methods.table import CONTRADICTION, ENTAILMENT, indices, method_on_samples, square, total
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, real, text
 

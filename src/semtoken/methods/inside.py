@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import log_probs, mean, numbers, same_count
-from semtoken.methods.table import method
+from semtoken.methods.table import log_probs, mean, method, numbers, same_count
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import listed, one_of, real, whole
 

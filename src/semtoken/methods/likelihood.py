@@ -8,8 +8,7 @@ from functools import partial
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import Rows, log_probs, mean, sample_log_probs, total
-from semtoken.methods.table import method
+from semtoken.methods.table import Rows, log_probs, mean, method, sample_log_probs, total
 from semtoken.support.inputs import one_of
 
 _of_clusters = partial(method, family="clusters", range=(0.0, 1.0), reference="Cao et al., EACL 2026, arXiv:2603.20161")

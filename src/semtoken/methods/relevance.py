@@ -8,19 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import (
+from semtoken.methods.table import (
     Rows,
     booleans,
     log_probs,
     log_sum_exp,
     mean,
+    method,
+    method_on_samples,
     same_count,
     sample_log_probs,
     similarities,
     square,
     total,
 )
-from semtoken.methods.table import method, method_on_samples
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import flag, listed, one_of, real
 

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import log_sum_exp, numbers
-from semtoken.methods.table import method
+from semtoken.methods.table import log_sum_exp, method, numbers
 from semtoken.support.arrays import FloatArray, as_ids
 from semtoken.support.inputs import one_of, shown
 

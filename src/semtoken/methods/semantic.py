@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import (
+from semtoken.methods.table import (
     CONTRADICTION,
     ENTAILMENT,
     NEUTRAL,
@@ -18,6 +18,7 @@ from semtoken.methods.checks import (
     indices,
     log_sum_exp,
     mean,
+    method_on_samples,
     nli_classes,
     numbers,
     same_count,
@@ -25,7 +26,6 @@ from semtoken.methods.checks import (
     square,
     total,
 )
-from semtoken.methods.table import method_on_samples
 from semtoken.support.arrays import BoolArray, FloatArray, IntArray
 from semtoken.support.inputs import one_of, real
 

@@ -7,9 +7,8 @@ from functools import partial
 
 import numpy.typing as npt
 
-from semtoken.methods.checks import log_probs, mean
 from semtoken.methods.likelihood import perplexity, weakest_token
-from semtoken.methods.table import method
+from semtoken.methods.table import log_probs, mean, method
 from semtoken.parts.prose import is_sentence
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import text as checked_text

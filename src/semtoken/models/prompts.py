@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semtoken.almanac import ALMANAC
-from semtoken.almanac.questions import PROMPT as ALMANAC_TEMPLATE
+from semtoken.almanac import PROMPT as ALMANAC_TEMPLATE
 from semtoken.errors import InvalidInput
 
 BLANK = "{question}"

@@ -21,9 +21,8 @@ from pygments.util import ClassNotFound
 
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts import lexing
-from semtoken.parts.budget import Budget
 from semtoken.parts.lexing import Token
-from semtoken.parts.part import FoundPart
+from semtoken.parts.part import Budget, FoundPart
 
 DEFAULT_LANGUAGE = "python"
 LONGEST_HERE = 2_000

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.parts.budget import Budget
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
-from semtoken.parts.part import Ending, FoundPart, Part, PartEquality
+from semtoken.parts.part import Budget, Ending, FoundPart, Part, PartEquality
 from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored_token import Flag
 

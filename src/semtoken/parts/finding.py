@@ -12,7 +12,6 @@ import numpy as np
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput, OverBudget, one_line_of
 from semtoken.parts.answers import AnswerWithTokens, answer_tokens, part_of
-from semtoken.parts.budget import MAX_CHARACTERS, MAX_PARTS, MAX_SECONDS, Budget
 from semtoken.parts.code import find_identifiers
 from semtoken.parts.fields import (
     UNALIGNED,
@@ -24,7 +23,17 @@ from semtoken.parts.fields import (
     subschema,
 )
 from semtoken.parts.json_values import find_json
-from semtoken.parts.part import AnswerTokens, FoundPart, Part, PartEquality, Parts
+from semtoken.parts.part import (
+    MAX_CHARACTERS,
+    MAX_PARTS,
+    MAX_SECONDS,
+    AnswerTokens,
+    Budget,
+    FoundPart,
+    Part,
+    PartEquality,
+    Parts,
+)
 from semtoken.parts.prose import find_figures, find_phrases, find_references, find_sentences, find_words, negations
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option

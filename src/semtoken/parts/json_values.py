@@ -16,7 +16,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Literal
 
 from semtoken.errors import OverBudget
-from semtoken.parts.budget import Budget
+from semtoken.parts.part import Budget
 
 JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "key"]
 

@@ -1,14 +1,25 @@
-"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets."""
+"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets.
+
+How much work it may be to find the parts of an answer: no text, whoever wrote it, holds up anybody else.
+
+Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
+field carries its path, and an object within a hundred others is part of all of them. `Budget` counts this and looks at
+the clock, and ends the work with `OverBudget`.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from semtoken.errors import OverBudget
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
+from semtoken.support.inputs import real, whole
 from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
 from semtoken.tokens.scored_token import Flag
 
@@ -242,3 +253,70 @@ def _text(part: Part) -> str:
 def _what(part: Part) -> str:
     """The kind of a part; of a field, where it stands."""
     return part.kind if part.path is None else part.path or "(whole)"
+
+
+MAX_CHARACTERS = 500_000
+"""Characters of the longest text in which parts are looked for by default."""
+MAX_SECONDS = 10.0
+"""The longest time that this may take by default."""
+MAX_PARTS = 100_000
+"""The most parts of one kind that a text may have by default."""
+STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
+"""How many steps of work any text may take, and how many more for each of its characters. A step is about a hundred
+bytes or a microsecond."""
+
+
+class Budget:
+    """The steps and the time that are left for finding the parts of one text.
+
+    Parameters
+    ----------
+    text
+        The text.
+    max_characters, max_seconds
+        How long it may be, and how long the work may take.
+
+    Raises
+    ------
+    OverBudget
+        The text is too long.
+    InvalidInput
+        A limit is not a number of at least 0.
+    """
+
+    def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
+        most = whole(max_characters, "max_characters", low=0)
+        self._seconds = real(max_seconds, "max_seconds", low=0.0)
+        self._end = time.monotonic() + self._seconds
+        self._steps = STEPS + STEPS_PER_CHARACTER * len(text)
+        if len(text) > most:
+            raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
+
+    def spend(self, steps: int = 1) -> None:
+        """Subtract some steps; raise `OverBudget` if no steps or no time are left.
+
+        Raises
+        ------
+        OverBudget
+            Nothing is left.
+        """
+        self._steps -= steps
+        if self._steps < 0:
+            raise OverBudget("Its parts are too many or too deeply nested for a text of this length.")
+        if time.monotonic() > self._end:
+            self.timed_out()
+
+    @property
+    def seconds_left(self) -> float:
+        """Time that is left, in seconds; never 0."""
+        return max(self._end - time.monotonic(), math.ulp(1.0))
+
+    def timed_out(self) -> NoReturn:
+        """Raise `OverBudget`, saying that the time is over.
+
+        Raises
+        ------
+        OverBudget
+            Always.
+        """
+        raise OverBudget(f"Its parts could not be found within {self._seconds:g} seconds.")

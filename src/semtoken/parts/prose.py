@@ -15,12 +15,11 @@ from typing import Any
 
 from semtoken.errors import OverBudget
 from semtoken.parts.answers import AnswerWithTokens, tokens_touching
-from semtoken.parts.budget import Budget
-from semtoken.parts.part import FoundPart, PartEquality
+from semtoken.parts.part import Budget, FoundPart, PartEquality
 from semtoken.support.extras import require
 from semtoken.support.inputs import text
-from semtoken.support.thinking import thinking_end
-from semtoken.tokens.stopwords import english_stopwords, is_function_word, plain_word
+from semtoken.support.text import thinking_end
+from semtoken.tokens.vocabulary import english_stopwords, is_function_word, plain_word
 
 NEGATIONS = frozenset(
     (

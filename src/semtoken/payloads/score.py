@@ -17,8 +17,7 @@ from semtoken.payloads.splice import parse_reply, plain
 from semtoken.payloads.stream import PayloadStream
 from semtoken.results import Answers, Distribution, ScoredResponse
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.topk import new_answer, tokens_or_none
-from semtoken.scoring.topk_answer import TopkAnswer
+from semtoken.scoring.topk import TopkAnswer, new_answer, tokens_or_none
 from semtoken.support.inputs import one_of, real, text
 from semtoken.tokens.rules import ScoringRules, as_rules
 from semtoken.tokens.scored_token import Flag

@@ -23,7 +23,7 @@ from semtoken.engine_tokens.spellings import (
 )
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
 from semtoken.results import Distribution
-from semtoken.support.thinking import thinking_end
+from semtoken.support.text import thinking_end
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 

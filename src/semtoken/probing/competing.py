@@ -28,8 +28,7 @@ from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, instance, listed, real, whole
 from semtoken.tokens.scored_token import ScoredToken
-from semtoken.tokens.stopwords import english_stopwords, is_function_word, plain_word
-from semtoken.tokens.vocabulary import normalize
+from semtoken.tokens.vocabulary import english_stopwords, is_function_word, normalize, plain_word
 
 
 @dataclass(frozen=True)

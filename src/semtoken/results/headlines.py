@@ -15,8 +15,7 @@ from typing import Any
 
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.prose import is_sentence, new_phrases
-from semtoken.support.text import percentage, shortened
-from semtoken.support.thinking import thinking_end
+from semtoken.support.text import percentage, shortened, thinking_end
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
 SHORT_SAID = "Probability of an answer that agrees with this one."

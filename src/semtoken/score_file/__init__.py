@@ -21,8 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput, OverBudget, SemtokenError, VocabularyError, VocabularyMismatch
-from semtoken.executors import Executor
-from semtoken.executors.lines import LINES_IN_SHARD, InputLines, LinesWork, append_in_order
+from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.files.outputs import check_not_read
 from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.files.safe_files import check_writable, dump_json, replace_text

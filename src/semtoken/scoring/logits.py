@@ -6,6 +6,8 @@ answer (Cao et al., EACL 2026, section 3).
 
 There is one path for whole matrices, generation and streams. A row of logits is reduced as soon as its token
 is known; only what may still end up in the prefix set is kept until the following tokens decide.
+
+Answers that are written together: what a step costs in Python does not depend on how many they are.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +25,10 @@ from semtoken.choices import Preset
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import LISTED, NormalizedRows, WholeRow, normalized_rows
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
-from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.steps import KeptSteps, PrefixSet, PrefixSets, ReducedSteps, joined, masses
-from semtoken.scoring.token_sources import Tokens, as_tokens
+from semtoken.scoring.scorer import Scorer, Tokens, as_tokens, scorer_for
+from semtoken.scoring.steps import KeptSteps, PrefixSet, PrefixSets, ReducedSteps, joined, masses, reduce_rows
 from semtoken.support.arrays import (
     BoolArray,
     FloatArray,
@@ -437,3 +437,162 @@ def _in_order(owners: IdArray, *columns: npt.NDArray[Any]) -> Iterator[npt.NDArr
     """Columns sorted by the first of them."""
     order = np.argsort(owners, kind="stable")
     return (column[order] for column in (owners, *columns))
+
+
+MOST_WAITING = 256
+"""The most steps that wait, reduced and not yet taken in by their answers: a few hundred numbers of each sequence and
+step."""
+MOST_ROWS = 64
+"""The most whole rows that are kept for these steps, where a token does not decide what the text begins with: 40 MB of
+a large vocabulary."""
+
+
+AnswersStep: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""One decoding step of several answers: their numbers, and the tokens that were chosen."""
+
+
+class AnswerBatch:
+    """Unfinished answers by their numbers, to which steps are added for several of them together.
+
+    A step that has been reduced waits as a few arrays until somebody asks for one of the answers.
+
+    Parameters
+    ----------
+    scorer
+        Clusters and rules.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self._answers: dict[int, LogitsAnswer] = {}
+        self._waiting: list[tuple[IdArray, ReducedSteps]] = []
+        self._rows: dict[int, WholeRow] = {}
+        """Rows that some of these steps need, by their place among all of them."""
+        self._n_waiting = 0
+        """How many steps of answers that is."""
+        self._last = np.full(64, -1)
+        """The last token of each answer, -1 for none."""
+        self._opens = np.ones(64, dtype=bool)
+        """Whether each has nothing but blanks so far."""
+
+    def __getitem__(self, number: int) -> LogitsAnswer:
+        """An answer, as far as it is known; an empty one under a new number."""
+        self._take_in()
+        return self._answer(number)
+
+    def __setitem__(self, number: int, answer: LogitsAnswer) -> None:
+        """Put an answer under a number, in place of the one that is there; later steps are added to it."""
+        self._take_in()
+        self._reserve(number)
+        self._answers[number] = answer
+        self._last[number] = answer.ids[-1] if answer.ids else -1
+        self._opens[number] = answer.opens
+
+    def __delitem__(self, number: int) -> None:
+        """Forget an answer; its number is new again."""
+        self[number] = LogitsAnswer(self.scorer)
+        del self._answers[number]
+
+    def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
+        """Add one decoding step of some answers, or several.
+
+        Parameters
+        ----------
+        steps
+            The numbers of the answers of each step, and the tokens that were chosen.
+        rows
+            The rows of logits of the answers of the first step, then those of the second one, and so on.
+
+        Raises
+        ------
+        InvalidLogits
+            A row holds no distribution; the message names the answer by its row.
+        """
+        if not len(rows.row_ids):
+            return
+        self._reserve(max(number for numbers, _ in steps for number in numbers))
+        if np.isfinite(rows.log_normalizers).all():
+            self._reduce(steps, rows, range(len(rows.row_ids)))
+            return
+        firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
+        for (numbers, tokens), first in zip(steps, firsts, strict=False):
+            own, places = slice(first, first + len(numbers)), range(first, first + len(numbers))
+            lengths = [len(self[number].ids) for number in numbers]
+            check_normalizers(rows.log_normalizers[own], lengths, rows.numbers[own] if len(numbers) > 1 else None)
+            self._reduce([(numbers, tokens)], rows, places)
+
+    def _reduce(self, steps: Sequence[AnswersStep], rows: NormalizedRows, places: Sequence[int]) -> None:
+        """Reduce some steps, which then wait; `places` are those of their answers among the rows."""
+        columns = []
+        for numbers, tokens in steps:
+            which, chosen = np.array(numbers, dtype=np.int64), np.array(tokens, dtype=np.int64)
+            opening = self._opens[which]
+            columns.append((which, chosen, self._last[which], opening))
+            self._last[which] = chosen
+            self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
+        which, chosen, before, openings = map(np.concatenate, zip(*columns, strict=True))
+        taken = np.array(places, dtype=np.int64)
+        found, waiting = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
+        for k, row in waiting.items():
+            self._rows[self._n_waiting + k] = row
+        self._waiting.append((which, found))
+        self._n_waiting += len(which)
+        if len(self._rows) >= MOST_ROWS or len(self._waiting) >= MOST_WAITING:
+            self._take_in()
+
+    def running(self, numbers: Sequence[int]) -> list[Running]:
+        """The scores of some unfinished answers, from their tokens so far."""
+        self._take_in()
+        return running_answers([self._answer(number) for number in numbers])
+
+    def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+        """Score some complete answers.
+
+        Parameters
+        ----------
+        lengths
+            Number of an answer -> how many of its tokens count; those after them are dropped from it.
+        distribution
+            Which distribution the logits are of, for `ScoredResponse.distribution`.
+
+        Returns
+        -------
+        list of ScoredResponse
+            One for each answer, in the order of `lengths`.
+        """
+        self._take_in()
+        for number, length in lengths.items():
+            answer = self._answer(number)
+            if length < len(answer.ids):
+                answer.truncate(length)
+                self[number] = answer
+        return finish_answers([self._answer(number) for number in lengths], distribution)
+
+    def _answer(self, number: int) -> LogitsAnswer:
+        if number not in self._answers:
+            self._answers[number] = LogitsAnswer(self.scorer)
+        return self._answers[number]
+
+    def _reserve(self, number: int) -> None:
+        """Make room for a number."""
+        missing = number + 1 - len(self._last)
+        if missing > 0:
+            more = max(missing, len(self._last))
+            self._last = np.append(self._last, np.full(more, -1))
+            self._opens = np.append(self._opens, np.ones(more, dtype=bool))
+
+    def _take_in(self) -> None:
+        """Have the answers take in the steps that wait."""
+        if not self._waiting:
+            return
+        (which, found), waiting_rows = zip(*self._waiting, strict=True), self._rows
+        self._waiting, self._rows, self._n_waiting = [], {}, 0
+        numbers = np.concatenate(which)
+        order = np.argsort(numbers, kind="stable")
+        steps, place = joined(found).take(order), np.argsort(order).tolist()
+        rows = {place[k]: row for k, row in waiting_rows.items()}
+        each, counts = np.unique(numbers, return_counts=True)
+        bounds = itertools.accumulate(counts.tolist(), initial=0)
+        for number, (low, high) in zip(each.tolist(), itertools.pairwise(bounds), strict=True):
+            own = {at - low: rows[at] for at in range(low, high) if at in rows}
+            self._answer(number).take_in(steps.part(low, high), own)

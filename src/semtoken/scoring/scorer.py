@@ -2,24 +2,35 @@
 
 `StepTables` are the same for the compiled kernel: lists of different lengths stand one after the other in one array,
 and a second array says where each begins (CSR form).
+
+What a user gives to say which tokens there are: a vocabulary, a tokenizer, clusters, or the name of any of them.
+
+Rules that count clusters get clusters, and all others no more than a vocabulary: under these nothing is clustered or
+looked up in the cache of clusters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
+from semtoken.files import artifacts
 from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import KINDS, Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, Candidates, PrefixIndex
 from semtoken.support.arrays import BoolArray, IdArray
+from semtoken.support.inputs import instance, shown
 from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, Companions, CompanionTable, ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from semtoken.clusters import TokenClusters
 
 
 class StepTables(NamedTuple):
@@ -81,7 +92,7 @@ tokens often."""
 def scorer_for(tokens: Vocabulary | TokenClusters | None, rules: ScoringRules) -> Scorer:
     """The (cached) scorer of a vocabulary, or of clusters and their vocabulary, under some rules.
 
-    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.scoring.topk_answer`.
+    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.scoring.topk`.
 
     Raises
     ------
@@ -367,3 +378,126 @@ def _step_tables(scorer: Scorer) -> StepTables:
 def _nothing_to_come(size: int) -> tuple[Candidates, BoolArray]:
     """No candidates, and tokens that tell all that is asked of what follows: nothing."""
     return Candidates(np.zeros(2, dtype=np.int64), NO_IDS, np.zeros(1, dtype=bool)), np.ones(size, dtype=bool)
+
+
+Tokens: TypeAlias = "Vocabulary | TokenClusters"
+"""What scoring takes: a vocabulary, or clusters, which hold theirs."""
+
+
+def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = None) -> Tokens:
+    """The vocabulary, and the clusters if there are any, of what a user gave for `tokens`.
+
+    Parameters
+    ----------
+    given
+        A `Vocabulary`, `TokenClusters`, a tokenizer, a `tokenizer.json`, a directory of clusters, or whatever names a
+        model: `smollm2`, a directory, a GGUF file, a hub id.
+    clustering
+        Whether clusters are needed (`ScoringRules.clustering`). Then a model's are those that ship with it, or are in
+        the cache, or are made.
+    revision
+        Branch, tag or commit of a hub id.
+
+    Raises
+    ------
+    InvalidInput
+        The value is none of these.
+    SemtokenError
+        The vocabulary or the clusters cannot be read; the message says why.
+    """
+    if isinstance(given, Vocabulary):
+        return given
+    from semtoken.clusters import TokenClusters, vocabulary_of
+
+    if isinstance(given, TokenClusters):
+        return given
+    if isinstance(given, str | Path):
+        return as_clusters(given, revision=revision) if clustering else _named_vocabulary(given, revision)
+    if not hasattr(given, "decode") or isinstance(given, bytes | bytearray):
+        raise InvalidInput(
+            f"A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name of a model, got {shown(given)}."
+        )
+    return vocabulary_of(None, given)
+
+
+def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = None) -> TokenClusters:
+    """Clusters as they are, or those that a directory, a hub id or a model's name means.
+
+    Raises
+    ------
+    InvalidInput
+        The value is none of these.
+    SemtokenError
+        The clusters cannot be read or made; the message says why.
+    """
+    from semtoken.clusters import TokenClusters
+
+    if isinstance(given, str | Path):
+        return _named_clusters(given, revision)
+    return instance(given, TokenClusters, "clusters")
+
+
+def _named_clusters(name: str | Path, revision: str | None) -> TokenClusters:
+    """The clusters of a folder or a hub id, or of a model of that name."""
+    from semtoken.clusters import TokenClusters
+    from semtoken.clusters.cache import clusters_for_model
+
+    found = _shipped(name)
+    if found is not None:
+        return TokenClusters.from_pretrained(found)
+    if _is_model(name):
+        return clusters_for_model(name, revision=revision)
+    try:
+        return TokenClusters.from_pretrained(name, revision=revision)
+    except ArtifactError as error:
+        if isinstance(name, Path) or Path(name).expanduser().exists():
+            raise
+        try:
+            return clusters_for_model(name, revision=revision)  # the hub id of a model
+        except SemtokenError:
+            raise error from None
+
+
+def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
+    """The vocabulary that a folder of clusters holds, or that of a model's tokenizer."""
+    from semtoken.clusters import vocabulary_of
+    from semtoken.clusters.token_clusters import saved_vocabulary
+
+    found, path = _shipped(name), Path(name).expanduser()
+    if found is not None or artifacts.is_saved(path):
+        return saved_vocabulary(found or path)
+    alone = path if path.is_file() else path / "tokenizer.json"
+    if alone.suffix == ".json" and alone.is_file() and not (path / "config.json").is_file():
+        return Vocabulary.from_tokenizer(_tokenizer_in(alone))
+    return vocabulary_of(name, None, revision=revision)
+
+
+def _tokenizer_in(file: Path) -> Any:
+    import tokenizers
+
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise InvalidInput(f"{file} cannot be read as a tokenizer: {error}") from error
+
+
+def _shipped(name: str | Path) -> Path | None:
+    """The folder of clusters that semtoken brings for a model of this name, which need not be on this machine."""
+    from semtoken.almanac import ALMANAC, almanac_clusters_path
+    from semtoken.models.sources import CATALOGUE
+
+    if isinstance(name, Path) or Path(name).is_dir():
+        return None
+    if name == ALMANAC:
+        return almanac_clusters_path()
+    return CATALOGUE[name].clusters if name in CATALOGUE else None
+
+
+def _is_model(name: str | Path) -> bool:
+    """Whether a name is that of a model on this machine or of the catalogue, and not of a folder of clusters."""
+    from semtoken.models.sources import CATALOGUE, GGUF_SUFFIX
+
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return not artifacts.is_saved(path) and any(path.glob("*.safetensors")) and (path / "config.json").is_file()
+    return path.suffix.lower() == GGUF_SUFFIX or str(name) in CATALOGUE

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.engine_tokens.checked_list import ListedStep
-from semtoken.engine_tokens.precision import ROUNDING, Rounding
+from semtoken.engine_tokens.top_steps import ROUNDING, Rounding
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among

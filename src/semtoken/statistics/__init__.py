@@ -31,7 +31,7 @@ from semtoken.statistics.pairs import (
     token_similarities,
 )
 from semtoken.statistics.recording import SHARED_PREFIX, AnswerSettings, record, record_greedy, record_samples
-from semtoken.statistics.timings import Timings
+from semtoken.statistics.steps import Timings
 
 __all__ = [
     "SHARED_PREFIX",

@@ -15,7 +15,7 @@ from semtoken.observers.steps import LOG_PROBABILITY, LOGITS, Best, Completion, 
 from semtoken.observers.table import PerStep
 from semtoken.results import ScoredResponse
 from semtoken.scoring import AnswerBatch, Scorer
-from semtoken.statistics.timings import Timings
+from semtoken.statistics.steps import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray
 

@@ -21,7 +21,7 @@ from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.files.artifacts import HUB_ID
 from semtoken.methods import token_text
-from semtoken.methods.checks import ENTAILMENT
+from semtoken.methods.table import ENTAILMENT
 from semtoken.models.sources import check_folder
 from semtoken.support.arrays import FloatArray, IntArray
 from semtoken.support.extras import require

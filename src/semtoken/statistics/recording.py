@@ -39,12 +39,12 @@ from semtoken.statistics.steps import (
     STEP_OF_FIELD,
     Fields,
     RecordingStep,
+    Timings,
     Tokens,
     add_statistics,
     steps_for,
     watch_steps,
 )
-from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, instance, listed, real, text, whole

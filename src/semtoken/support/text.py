@@ -1,9 +1,13 @@
-"""Texts and numbers as people may see them, in a line or in the HTML of a card."""
+"""Texts and numbers as people may see them, in a line or in the HTML of a card.
+
+Where the thinking ends that a model writes before its answer, as marked in the text: `<think>...</think>`.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -163,3 +167,41 @@ def table(
         "aria-label": title or ", ".join(header),
     }
     return concatenate([element("div", made, **scrolling), *rest])
+
+
+_NAMES = "(?:[a-z]+:)?(?:think|thinking|thought|reasoning)"
+_MARKS = (
+    (f"<{_NAMES}>", f"</{_NAMES}>"),
+    (r"\[THINK\]", r"\[/THINK\]"),
+    ("◁think▷", "◁/think▷"),
+    (r"<\|channel>thought\b", r"<channel\|>"),  # Gemma
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?"),
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>(?:\s*<\|begin_of_solution\|>)?"),
+    # gpt-oss: channels, of which the last is the answer
+    (r"(?:<\|start\|>assistant)?<\|channel\|>", r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"),
+)
+"""What opens a thinking, and what ends it. A tag may have a prefix, as `<seed:think>`."""
+_OPENING = re.compile("|".join(rf"\s*({opening})" for opening, _ in _MARKS))
+_CLOSINGS = tuple(re.compile(closing) for _, closing in _MARKS)
+_CLOSING = re.compile("|".join(closing for _, closing in _MARKS))
+
+
+def thinking_end(text: str, tokens: Callable[[], Iterable[str | None]] = tuple) -> int:
+    """The number of characters that belong to the thinking: 0 without any, all of them where it does not end.
+
+    Parameters
+    ----------
+    text
+        What the model wrote.
+    tokens
+        Gives the texts of its tokens. If the opening mark was a part of the prompt, the closing one counts only if it
+        is a token of its own, so that a text about these marks is none that was thought.
+    """
+    opening = _OPENING.match(text)
+    if opening:
+        closing = _CLOSINGS[(opening.lastindex or 1) - 1].search(text)
+        return closing.end() if closing else len(text)
+    closing = _CLOSING.search(text)
+    if closing and any(token and _CLOSING.fullmatch(token.strip()) for token in tokens()):
+        return closing.end()
+    return 0

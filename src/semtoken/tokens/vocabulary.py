@@ -3,6 +3,8 @@
 A `Vocabulary` holds all that scoring needs of a tokenizer, so that an answer can be scored where no tokenizer
 is at hand. It knows nothing of probabilities or clusters. Packed, it is a few arrays, about 14 bytes a token: the text
 of a token nearly always follows from its piece, so only the exceptions are stored as well.
+
+The function words that say nothing about an answer: NLTK's English stop list, shipped as a text file.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import codecs
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from itertools import groupby
 from typing import Any, Literal, get_args
 
@@ -21,7 +24,6 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
 from semtoken.support import inputs
 from semtoken.support.arrays import BoolArray, IdArray, as_ids
-from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens
 
 ByteErrors = Literal["replace", "run", "each"]
@@ -467,3 +469,23 @@ def _unpack(blob: npt.NDArray[np.uint8], lengths: npt.NDArray[Any]) -> list[byte
     if (ends[-1] if ends else 0) != len(data):
         raise ValueError(f"{len(data)} bytes of token text where the lengths ask for {ends[-1] if ends else 0}")
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+_APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ＇", "'"))
+
+
+@cache
+def english_stopwords() -> frozenset[str]:
+    """NLTK's 179 English stopwords, lower case, compared case-sensitively as the paper's code does."""
+    text = (files("semtoken") / "data" / "stopwords_english.txt").read_text(encoding="utf-8")
+    return frozenset(text.split())
+
+
+def is_function_word(word: str) -> bool:
+    """Whether a word of a text is an English function word, however it is written: "The", "_the_", "don’t"."""
+    return plain_word(word) in english_stopwords()
+
+
+def plain_word(word: str) -> str:
+    """A word in lower case, without underscores around it, which mark emphasis, and with plain apostrophes."""
+    return word.strip("_").lower().translate(_APOSTROPHES)

@@ -6,7 +6,7 @@ doctor/    what an endpoint gives that semtoken can use
 page/      scored answers for people, served or as one file
 
 Enter by the commands `semtoken serve`, `proxy`, `doctor` and `view`. The modules here are what the servers share:
-running.py (uvicorn), limits.py, access.py (who may call), calibrators.py (exchanged at run time), recorder.py and
+running.py (uvicorn), limits.py (who may call, and how much), calibrators.py (exchanged at run time), recorder.py and
 review.py (the journal), wire.py (what is said on the wire), block.py (the `semtoken` block of a
 choice).
 """

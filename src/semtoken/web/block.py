@@ -13,8 +13,8 @@ from semtoken.choices import PartKind
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part, call_confidences
-from semtoken.parts.budget import MAX_SECONDS
 from semtoken.parts.json_values import is_json
+from semtoken.parts.part import MAX_SECONDS
 from semtoken.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse, ScoredToken
 from semtoken.results.blocks import KEY, VERSION

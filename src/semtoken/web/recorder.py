@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.results import ScoredResponse
 from semtoken.support.extras import require
-from semtoken.web.access import LOOPBACK_HOSTS, Gate
 from semtoken.web.calibrators import CalibratorSlot, add_exchange
+from semtoken.web.limits import LOOPBACK_HOSTS, Gate
 
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator

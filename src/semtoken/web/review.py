@@ -14,7 +14,7 @@ from semtoken.errors import SemtokenError
 from semtoken.journal import labels
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import PromiseReport, watch
-from semtoken.web.access import Gate, answer_guarded
+from semtoken.web.limits import Gate, answer_guarded
 from semtoken.web.wire import ApiError
 
 SHOWN = ("id", "question", "answer", "doubts", "model")

@@ -19,7 +19,7 @@ from semtoken.almanac import load_questions
 
 if TYPE_CHECKING:
     from semtoken import STC, TokenClusters
-    from semtoken.almanac.questions import Question
+    from semtoken.almanac import Question
 
 WANTED = os.environ.get("SEMTOKEN_TEST_INTEGRATIONS") or "opentelemetry"
 collect_ignore_glob = [path.name for path in Path(__file__).parent.glob("test_*.py") if path.stem != f"test_{WANTED}"]

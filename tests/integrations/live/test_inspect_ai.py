@@ -16,7 +16,7 @@ from inspect_ai.scorer import match
 from inspect_ai.solver import generate
 
 from semtoken import STC, TokenClusters, metrics
-from semtoken.almanac.questions import Question
+from semtoken.almanac import Question
 from semtoken.integrations.inspect_ai import with_uncertainty
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine

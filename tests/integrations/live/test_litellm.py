@@ -10,7 +10,7 @@ import litellm
 import pytest
 
 from semtoken import STC
-from semtoken.almanac.questions import Question
+from semtoken.almanac import Question
 from semtoken.errors import InvalidInput
 from semtoken.integrations.litellm import NOT_SURE, ScoreLog, UncertaintyGate
 from semtoken.results.blocks import block_of, final_block

@@ -14,7 +14,7 @@ from lm_eval.api.instance import Instance
 from typer.testing import CliRunner
 
 from semtoken import STC, metrics
-from semtoken.almanac.questions import PROMPT, Question
+from semtoken.almanac import PROMPT, Question
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.integrations.lm_eval import SemtokenLM, evaluate

@@ -23,7 +23,7 @@ from lm_polygraph.utils.model import WhiteboxModel
 from lm_polygraph.utils.processor import Processor
 
 from semtoken import STC, TokenClusters, methods, metrics, score_logits
-from semtoken.almanac.questions import Question
+from semtoken.almanac import Question
 from semtoken.integrations.lm_polygraph import (
     SemanticTokenClustering,
     SemanticTokenClusteringFromArrays,

@@ -14,7 +14,7 @@ from mcp.client.stdio import stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
 from semtoken import STC
-from semtoken.almanac.questions import Question
+from semtoken.almanac import Question
 from semtoken.integrations.mcp import server
 
 

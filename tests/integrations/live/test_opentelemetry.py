@@ -16,7 +16,7 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
 from semtoken import STC
-from semtoken.almanac.questions import Question
+from semtoken.almanac import Question
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.integrations.opentelemetry import EvaluationEvents, provider_from_environment
 from semtoken.web.serve.app import serve_app

@@ -17,8 +17,7 @@ import pytest
 from openai import OpenAI
 
 from semtoken import STC
-from semtoken.almanac import almanac_path
-from semtoken.almanac.questions import Question
+from semtoken.almanac import Question, almanac_path
 
 MODEL = str(almanac_path())
 

@@ -21,19 +21,20 @@ import numpy.typing as npt
 import torch
 
 from semtoken.backends.base import Arrival
-from semtoken.backends.pace import Pace, has_room, is_long
-from semtoken.backends.prompts import pad
+from semtoken.backends.prompts import Pace, has_room, is_long, pad
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.passes import (
+    PromptTree,
+    ReadsTokens,
     SharedPrefix,
     cache_of,
     copied,
     joined_caches,
+    prompt_tree,
     read_prompt,
     rows_of,
     shared_beginning,
 )
-from semtoken.backends.transformers.trees import PromptTree, ReadsTokens, prompt_tree
 from semtoken.backends.transformers.writing import AnswerChoices, BatchRow, chosen_tokens, show_tokens
 from semtoken.observers.steps import Completion, Observer, finish
 

@@ -37,7 +37,7 @@ from semtoken.observers.steps import Readable, Step, not_given
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import ScoringRules, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows
-from semtoken.scoring.token_sources import as_tokens
+from semtoken.scoring.scorer import as_tokens
 from semtoken.support.arrays import as_rows
 from semtoken.support.inputs import listed, shown, whole
 from semtoken.tokens.rules import as_rules

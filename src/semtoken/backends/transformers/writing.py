@@ -21,8 +21,7 @@ import torch
 from transformers import LogitsProcessor, MinPLogitsWarper, StoppingCriteria, TopKLogitsWarper, TopPLogitsWarper
 
 from semtoken.backends.base import Decoding
-from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import draw_key
+from semtoken.backends.prompts import AnswerText, draw_key
 from semtoken.backends.transformers.inside import Inside, forward_hook, inner_model
 from semtoken.backends.transformers.passes import Passes, cache_of, is_repeatable
 from semtoken.errors import InvalidInput

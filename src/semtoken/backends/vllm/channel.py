@@ -31,7 +31,7 @@ from semtoken.observers.method_scores import MethodScores
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.logits import finish_answers
-from semtoken.scoring.token_sources import Tokens
+from semtoken.scoring.scorer import Tokens
 from semtoken.support.arrays import FloatArray
 from semtoken.tokens.rules import ScoringRules
 

@@ -16,7 +16,7 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InsufficientMemory
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.token_sources import Tokens
+from semtoken.scoring.scorer import Tokens
 from semtoken.scoring.topk import score_top_logprobs
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.extras import require

@@ -26,7 +26,7 @@ from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, Wat
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Distribution
 from semtoken.scoring import Scorer, scorer_for
-from semtoken.scoring.token_sources import as_clusters, as_tokens
+from semtoken.scoring.scorer import as_clusters, as_tokens
 from semtoken.support.extras import require
 from semtoken.tokens.rules import ScoringRules
 

@@ -11,7 +11,7 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import score_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.payloads.formats.openai_choices import OpenAICompletions
-from semtoken.scoring.token_sources import Tokens
+from semtoken.scoring.scorer import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
 from semtoken.web.doctor.diagnosis import (

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from semtoken.engine_tokens import TopStep
-from semtoken.engine_tokens.precision import IN_FULL, Precision
-from semtoken.engine_tokens.top_steps import Name
+from semtoken.engine_tokens.top_steps import IN_FULL, Name, Precision
 from semtoken.results import Distribution
 
 SENTINELS = -1000.0  # -9999 and the like are no log-probabilities

@@ -1,14 +1,14 @@
 """A reverse proxy that adds an uncertainty to every choice and changes nothing else.
 
     client -> app.py   -> asking.py  -> the server behind
-    client <- relay.py <- editing.py <- scoring.py <-'
+    client <- relay.py <- scoring.py <-'
 
 app.py          the ASGI application: what becomes of one request, and all that can go wrong
 exchange.py     the client's request and the answer to it; requests to the upstream and its answers
 asking.py       which requests are scored, and what the upstream is asked for
-relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes
+relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it
+                comes: the block goes in, what only we asked for comes out, every other character stays
 reading.py      answers without log-probabilities, read by a model in this process
-editing.py      the block goes in, what only we asked for comes out; every other character stays
 decisions.py    typed questions, passed on or asked as texts
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus
 

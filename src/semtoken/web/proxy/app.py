@@ -30,17 +30,14 @@ from semtoken.decisions.calibrating import DecisionCalibrator  # noqa: E402
 from semtoken.errors import InvalidInput  # noqa: E402
 from semtoken.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
 from semtoken.payloads.formats import served_shapes, shapes_at  # noqa: E402
-from semtoken.scoring.scorer import scorer_for  # noqa: E402
-from semtoken.scoring.token_sources import Tokens  # noqa: E402
-from semtoken.web.access import Gate, HostGuard  # noqa: E402
+from semtoken.scoring.scorer import Tokens, scorer_for  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
-from semtoken.web.limits import Admission, Workers  # noqa: E402
+from semtoken.web.limits import Admission, Gate, HostGuard, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
-from semtoken.web.proxy.editing import Editor, Withheld  # noqa: E402
-from semtoken.web.proxy.exchange import (  # noqa: E402  # noqa: E402
+from semtoken.web.proxy.exchange import (  # noqa: E402
     BrokenOff,
     Client,
     ClientGone,
@@ -56,7 +53,7 @@ from semtoken.web.proxy.exchange import (  # noqa: E402  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_reply, relay_stream, relay_untouched  # noqa: E402
-from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer  # noqa: E402
+from semtoken.web.proxy.scoring import AnswerScoring, Editor, ReplyScorer, Withheld  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.running import few_collections  # noqa: E402

@@ -13,9 +13,8 @@ from typing import TypeVar
 from semtoken.errors import InvalidInput
 from semtoken.support.sse import Event, EventReader
 from semtoken.web.limits import Busy, Workers
-from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.exchange import Answer, BrokenOff, Client, UnpackedBody, forwarded_headers, unpacked
-from semtoken.web.proxy.scoring import BUSY, Block, ReplyScorer
+from semtoken.web.proxy.scoring import BUSY, Block, Blocks, Editor, LocatedReply, ReplyScorer
 from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError, event
 
 T = TypeVar("T")

@@ -33,18 +33,16 @@ from semtoken.errors import InvalidInput, SemtokenError  # noqa: E402
 from semtoken.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.observers.method_scores import methods_reading, readable_with  # noqa: E402
 from semtoken.tokens.vocabulary import Vocabulary  # noqa: E402
-from semtoken.web.access import LOOPBACK_HOSTS, App, Gate, HostGuard  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
-from semtoken.web.limits import Admission, AdmissionLimit, Busy, Workers  # noqa: E402
+from semtoken.web.limits import LOOPBACK_HOSTS, Admission, AdmissionLimit, App, Busy, Gate, HostGuard, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, JournalFigures, add_routes, recording  # noqa: E402
 from semtoken.web.running import few_collections  # noqa: E402
-from semtoken.web.serve.engine import Engine  # noqa: E402
+from semtoken.web.serve.engine import MOST_TOGETHER, Engine, Worker  # noqa: E402
 from semtoken.web.serve.requests import AnyRequest, ChatRequest, CompletionRequest, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
-from semtoken.web.serve.worker import MOST_TOGETHER, Worker  # noqa: E402
-from semtoken.web.wire import DONE, EVENT_STREAM, ApiError, failure_of, refusal_of  # noqa: E402  # noqa: E402
+from semtoken.web.wire import DONE, EVENT_STREAM, ApiError, failure_of, refusal_of  # noqa: E402
 
 T = TypeVar("T")
 
@@ -238,7 +236,7 @@ def serve_app(
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the server.
     allowed_hosts
-        Names under which clients may reach it; "*" for all. See `semtoken.web.access`.
+        Names under which clients may reach it; "*" for all. See `semtoken.web.limits`.
     limits
         The limits on what clients may take.
     """

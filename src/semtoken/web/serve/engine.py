@@ -2,28 +2,33 @@
 
 Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those
 that wait are one batch. Typed questions that wait at one time are read together, between decoding steps.
+
+The model's thread: requests are answered together as they come, and given up when nobody waits for them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from inspect import GEN_CREATED, getgeneratorstate
 from itertools import count
-from threading import Event
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from time import perf_counter
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from semtoken.backends.base import Arrival, Backend, Decoding, JoiningBackend
-from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.pace import FEWEST, Pace
+from semtoken.backends.prompts import FEWEST, AnswerText, Pace
 from semtoken.decisions import InquiryAnswers
 from semtoken.decisions.deciding import PreparedInquiry, answer_prepared
-from semtoken.errors import SemtokenError
+from semtoken.errors import BackendError, SemtokenError
 from semtoken.observers.method_scores import MethodScores
 from semtoken.observers.steps import Completion, Observer, Step
 from semtoken.results import Running, ScoredResponse
@@ -417,3 +422,155 @@ class _Rows(Observer):
             self._scores.forget(answer)
             if answer not in wanted:
                 row.order.row_done()
+
+
+logger = logging.getLogger("semtoken.serve")
+
+MOST_TOGETHER = 64
+"""Most answers that are written at one time."""
+
+Item: TypeAlias = RowToken | RowEnd | InquiryAnswers | SemtokenError | None
+
+
+class Worker:
+    """Hands work to an engine, which runs in a thread of its own. A request with more than `most_together` answers is
+    answered alone.
+    """
+
+    def __init__(self, engine: Engine, most_together: int = MOST_TOGETHER) -> None:
+        self.engine = engine
+        self._most_together = most_together
+        self._orders: SimpleQueue[AnyOrder | None] = SimpleQueue()
+        self._held: AnyOrder | None = None
+        """An order that has to wait until others are complete."""
+        self._taken: list[AnyOrder] = []
+        """Orders that the engine has, and has not ended."""
+        self._closed = False
+        self._post: _Post | None = None
+        self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the orders that are running, and accept no more."""
+        self._orders.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._closed:
+            if self._held is None:
+                self._held = self._orders.get()
+                self._closed = self._held is None
+            error: SemtokenError
+            try:
+                self.engine.run(self._waiting(0), self._waiting)
+                continue
+            except SemtokenError as failed:
+                error = failed
+            except Exception as failed:  # out of memory, or whatever else torch raises
+                logger.exception("A generation failed")
+                error = BackendError(f"The generation failed ({type(failed).__name__}); see the server's log.")
+            for order in self._taken:
+                order.end(error)
+
+    def _waiting(self, running: int) -> list[AnyOrder]:
+        """The orders that wait, as many as fit beside the answers that are being written."""
+        self._taken = [order for order in self._taken if not order.is_done]
+        found: list[AnyOrder] = []
+        try:
+            while not self._closed:
+                order = self._held or self._orders.get_nowait()
+                self._held = None
+                if order is None:
+                    self._closed = True
+                    break
+                rows = order.rows
+                if running and running + rows > self._most_together:
+                    self._held = order
+                    break
+                running += rows
+                found.append(order)
+        except Empty:
+            pass
+        self._taken += found
+        return found
+
+    async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
+        """The tokens and ends that the engine produces, in batches as they come. Closing the iterator cancels the
+        order.
+
+        Raises
+        ------
+        SemtokenError
+            The generation failed.
+        """
+        queue: asyncio.Queue[Item] = asyncio.Queue()
+        post = self._post_to(asyncio.get_running_loop())
+        order = Order(lambda error: post.send(queue, error), work=work, emit=lambda item: post.send(queue, item))
+        self._orders.put(order)
+        try:
+            while True:
+                found: list[RowToken | RowEnd] = []
+                item = await queue.get()
+                while isinstance(item, RowToken | RowEnd):
+                    found.append(item)
+                    if queue.empty():
+                        break
+                    item = queue.get_nowait()
+                if found:
+                    yield found
+                if item is None:
+                    return
+                if isinstance(item, SemtokenError):
+                    raise item
+        finally:
+            order.cancelled.set()
+
+    async def answers(self, inquiry: PreparedInquiry) -> InquiryAnswers:
+        """Wait for the answers to typed questions. Cancelling the wait gives them up.
+
+        Raises
+        ------
+        SemtokenError
+            The questions cannot be read by the model.
+        """
+        queue: asyncio.Queue[Item] = asyncio.Queue()
+        post = self._post_to(asyncio.get_running_loop())
+        order = DecisionOrder(
+            lambda error: post.send(queue, error), inquiry=inquiry, emit=lambda item: post.send(queue, item)
+        )
+        self._orders.put(order)
+        try:
+            item = await queue.get()
+            if isinstance(item, SemtokenError):
+                raise item
+            assert isinstance(item, InquiryAnswers), "an order ends with its answers, or with an error"
+            return item
+        finally:
+            order.cancelled.set()
+
+    def _post_to(self, loop: asyncio.AbstractEventLoop) -> _Post:
+        if self._post is None or self._post.loop is not loop:
+            self._post = _Post(loop)
+        return self._post
+
+
+class _Post:
+    """Carries items from the model's thread into queues of an event loop, which is woken once for many of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._items: deque[tuple[asyncio.Queue[Item], Item]] = deque()
+        self._woken = False
+
+    def send(self, queue: asyncio.Queue[Item], item: Item) -> None:
+        """Put an item into a queue, from any thread."""
+        self._items.append((queue, item))
+        if not self._woken and not self.loop.is_closed():
+            self._woken = True
+            self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._woken = False  # what is sent from here on may wake the loop once too often, and is never forgotten
+        while self._items:
+            queue, item = self._items.popleft()
+            queue.put_nowait(item)

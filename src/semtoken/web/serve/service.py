@@ -17,16 +17,23 @@ from semtoken.calibration.learned_number import LEARNED
 from semtoken.errors import SemtokenError
 from semtoken.files.images import has_images
 from semtoken.observers.method_scores import MethodScores, readable_with
-from semtoken.parts.budget import MAX_SECONDS
+from semtoken.parts.part import MAX_SECONDS
 from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.serve.engine import GenerationBatch, RowEnd, RowToken
-from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, ShownFields, TokenSpelling
-from semtoken.web.serve.requests import AnyRequest, ChatRequest
-from semtoken.web.serve.worker import Worker
+from semtoken.web.serve.engine import GenerationBatch, RowEnd, RowToken, Worker
+from semtoken.web.serve.requests import (
+    AnyRequest,
+    ChatReply,
+    ChatRequest,
+    CompletionReply,
+    Reply,
+    Row,
+    ShownFields,
+    TokenSpelling,
+)
 from semtoken.web.wire import DONE, ApiError, event
 
 if TYPE_CHECKING:
