@@ -180,6 +180,10 @@ def test_what_is_drawn_where_nothing_is_said() -> None:
     by_default = metrics.paired_difference("aurc", u, other, correct)
     assert by_default == metrics.paired_difference("aurc", u, other, correct, confidence_level=0.95, **told)
     assert by_default.n_resamples == 1000
+    many, kinds = np.random.default_rng(1).random((2, 30)), np.arange(30) % 2
+    exchanged = metrics.permutation_test("auroc", *many, kinds)
+    assert exchanged == metrics.permutation_test("auroc", *many, kinds, n_permutations=1000, seed=0)
+    assert exchanged * 1001 == pytest.approx(round(exchanged * 1001))
     assert (
         metrics.resample("aurc", u, correct).values.tolist()
         == metrics.resample("aurc", u, correct, **told).values.tolist()

@@ -66,3 +66,9 @@ def test_a_call_without_a_confidence_shows_the_argument_that_has_none() -> None:
     answer = answer_of([bytes([byte]) for byte in text], [-0.01] * len(text))
     [call] = call_confidences(parts_of(answer, "tool_call", calls=[("send", '{"to":"Bob"}')]))
     assert (call.name, call.confidence, call.weakest.path) == ("send", None, "/arguments/to")
+
+
+def test_the_arguments_of_a_call_that_was_cut_off_are_found_as_far_as_they_go() -> None:
+    text = b'{"name": "f", "arguments": {"a": 1, "b": 2'
+    parts = parts_of(answer_of([bytes([byte]) for byte in text], [-0.01] * len(text)), "tool_call")
+    assert [(part.path, part.text) for part in parts] == [("/name", "f"), ("/arguments/a", "1"), ("/arguments/b", "2")]
