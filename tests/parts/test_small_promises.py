@@ -10,9 +10,9 @@ import pytest
 
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts import Part, parts_of
-from semtoken.parts.budget import Budget
 from semtoken.parts.fields import subschema
 from semtoken.parts.json_values import JsonPlace, all_json, find_json, is_json
+from semtoken.parts.part import Budget
 from semtoken.parts.prose import new_phrases, phrases
 from tests.parts.answers import answer_of
 
