@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
-from semtoken.engine_tokens.placing import SpelledText, find_text, place_of_answer
+from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
+from semtoken.engine_tokens.spellings import as_top_steps, steps_from_triples
 from semtoken.engine_tokens.token_names import KeptByName, SharedVocabulary
 from semtoken.engine_tokens.top_steps import (
     BFLOAT16,
@@ -170,3 +171,30 @@ def test_sixty_characters_of_an_answer_at_two_places_are_shown(length: int) -> N
     assert (begun.start, begun.end, begun.before, begun.behind) == (1, 2, False, True)
     stopped = place_of_answer(spelled("a ", answer, "\nUser", answer, " c"), answer, ["\nUser"], called=False)
     assert (stopped.start, stopped.end, stopped.behind) == (1, 2, False)
+
+
+def test_a_triple_says_number_id_and_text_and_a_pair_the_first_two() -> None:
+    triple, pair = [-0.1, 5, " Oslo"], [-2.5, 6]
+    (step,) = steps_from_triples([triple], [[triple, pair]], "reply").steps
+    assert step.names == ((5, " Oslo", None), (5, " Oslo", None), (6, None, None))
+    assert list(step.log_probs) == [-0.1, -0.1, -2.5]
+    for entry in ([-0.1], [-0.1, 5, " Oslo", None]):
+        with pytest.raises(InvalidInput, match="log-probability, id, text"):
+            steps_from_triples([entry], None, "reply")
+
+
+def test_a_step_of_a_triple_may_have_a_list_beside_it_or_none() -> None:
+    triple, other = (-0.1, 5, " Oslo"), (-2.5, 6, " Bergen")
+    listed, bare, alone = as_top_steps([(triple, [triple, other]), (triple, None), triple])
+    assert [name[1] for name in listed.names] == [" Oslo", " Oslo", " Bergen"]
+    assert [name[1] for name in bare.names] == [name[1] for name in alone.names] == [" Oslo"]
+
+
+def test_a_piece_without_its_bytes_stands_for_one_character_more_than_its_text_at_most() -> None:
+    def piece(*chosen: object) -> SpelledText:
+        (found,) = pieces_of([TopStep(TopToken(-1.0, *chosen), (TopToken(-2.0, 9, "a longer text", None),))])
+        return found
+
+    assert piece(3, "ab\ufffd", None) == SpelledText(None, 4)
+    assert piece(3, None, None) == SpelledText(None, math.inf)
+    assert piece(3, "ab", None) == SpelledText("ab")

@@ -36,3 +36,18 @@ def test_what_may_end_at_a_token(before: bytes | None, token: bytes, ends: int) 
     endings = Endings(Vocabulary(texts, PIECES, nothing, nothing))
     place = -1 if before is None else PIECES.index(before)
     assert endings.what_may_end(np.array([place]), np.array([PIECES.index(token)])).tolist() == [ends]
+
+
+@pytest.mark.parametrize("asked", range(8))
+def test_only_the_ends_that_are_asked_for_are_given(asked: int) -> None:
+    """A digit has .2, a quotation mark .1, a bracket .2, a comma .1; .4 is not listed."""
+    texts = tuple(piece.decode() for piece in PIECES)
+    nothing = np.zeros(len(PIECES), dtype=bool)
+    endings = Endings(Vocabulary(texts, PIECES, nothing, nothing))
+    ids = np.array([PIECES.index(b"7"), PIECES.index(b'"'), PIECES.index(b"]"), PIECES.index(b",")])
+    found = endings.from_list(asked, ids, np.array([0.2, 0.1, 0.2, 0.1]), 0.4)
+    at_an_end = pytest.approx((0.4, 0.8))  # all but the digit
+    assert found.number == (at_an_end if asked & NUMBER else None)
+    assert found.digits == (at_an_end if asked & NUMBER else None)
+    assert found.quote == (pytest.approx((0.1, 0.5)) if asked & STRING else None)
+    assert found.array == (pytest.approx((0.2 / 0.7, 0.6 / 0.7)) if asked & ARRAY else None)
