@@ -49,13 +49,7 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 
 
 def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
-    """A list of responses, also where a single response was given; `count` is how many there must be.
-
-    Raises
-    ------
-    InvalidInput
-        There are not `count` of them.
-    """
+    """A list of responses, also where a single one was given; `InvalidInput` if there are not `count` of them."""
     found = [responses] if isinstance(responses, str) or is_ids(responses) else listed(responses, "responses")
     if len(found) != count:
         raise InvalidInput(f"There are {count} prompts and {len(found)} responses; each prompt needs one.")
@@ -76,13 +70,7 @@ def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
 
 
 def end_token_ids(given: Any) -> frozenset[int]:
-    """The set of ids in an `eos_token_id` setting, which may be one id, a list, or None.
-
-    Raises
-    ------
-    InvalidInput
-        The setting holds something other than token ids.
-    """
+    """The ids in an `eos_token_id` setting: one id, a list, or None; `InvalidInput` if it holds something else."""
     if given is None:
         return frozenset()
     if isinstance(given, int | np.integer) or not isinstance(given, Iterable):
@@ -102,11 +90,7 @@ def question_of(prompt: Prompt) -> str:
 
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
     """The text the model sees: the prompt itself, or chat messages through the tokenizer's template.
-
-    Raises
-    ------
-    InvalidInput
-        The prompt is blank or of another kind, or the tokenizer has no chat template.
+    `InvalidInput` if the prompt is blank or of another kind, or the tokenizer has no chat template.
     """
     if isinstance(prompt, str):
         text = prompt
@@ -145,12 +129,8 @@ def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
-    """Token ids of a prompt; a chat template writes its special tokens itself.
-
-    Raises
-    ------
-    InvalidInput
-        As `prompt_text`; `number` names the prompt in the message.
+    """Token ids of a prompt; a chat template writes its special tokens itself. `number` names the prompt in messages.
+    Errors are those of `prompt_text`.
     """
     if is_ids(prompt):
         return [int(token) for token in prompt]
@@ -170,14 +150,8 @@ def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 def encode_response(
     tokenizer: Any, prompt: Prompt, prompt_ids: list[int], response: Response, number: int
 ) -> list[int]:
-    """Token ids of a response, as they would follow the prompt.
-
+    """Token ids of a response, as they would follow the prompt; `InvalidInput` if it is neither text nor ids.
     Prompt and response are tokenised together where that leaves the prompt's ids as they are, apart otherwise.
-
-    Raises
-    ------
-    InvalidInput
-        The response is neither text nor ids.
     """
     if not isinstance(response, str):
         try:
@@ -206,13 +180,7 @@ def encode_responses(
     responses: Response | Sequence[Response],
 ) -> list[list[int]]:
     """Token ids of the response to each prompt; see `encode_response`.
-
-    Raises
-    ------
-    InvalidInput
-        There is not one response for each prompt, or one is neither text nor ids.
-    VocabularyError
-        An id lies outside the vocabulary.
+    `InvalidInput` if there is not one response for each prompt, `VocabularyError` if an id lies outside the vocabulary.
     """
     each = as_responses(responses, len(prompts))
     return [
@@ -230,8 +198,7 @@ def _without_closing(tokenizer: Any, ids: list[int], response: str) -> list[int]
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens with which a model ends an answer: those of its generation settings, or else its tokenizer's.
-
+    """The ids that end an answer: those of the model's generation settings, or else the tokenizer's own.
     The tokenizer's own comes first if it is among them.
     """
     own, settings = getattr(tokenizer, "eos_token_id", None), getattr(model, "generation_config", None)
@@ -263,13 +230,7 @@ def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[i
 
 
 def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
-    """An id to pad with: the tokenizer's own, or one that ends a sequence.
-
-    Raises
-    ------
-    VocabularyError
-        There is neither.
-    """
+    """An id to pad with: the tokenizer's own, or one that ends a sequence; `VocabularyError` if there is neither."""
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)
     if stop_ids:
@@ -300,15 +261,7 @@ def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
 
 
 class AnswerText:
-    """Decodes one answer token by token.
-
-    Parameters
-    ----------
-    vocabulary
-        The tokens.
-    stops
-        Texts that end the answer. What may turn out to be the beginning of one is held back.
-    """
+    """Decodes one answer token by token, and holds back what may turn out to be the beginning of a text of `stops`."""
 
     def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
         self.stopped = False
@@ -380,10 +333,8 @@ STEPS = 9
 
 
 class Pace:
-    """Limits how much of waiting prompts is read before a step, so that running answers usually wait for no more than
-    the time of a step and a half.
-
-    Where more answers wait than are being written, reading may take longer in the same proportion.
+    """Limits how much of waiting prompts is read before a step, so that running answers usually wait no longer than the
+    time of a step and a half; where more answers wait than are being written, longer in the same proportion.
     """
 
     def __init__(self) -> None:

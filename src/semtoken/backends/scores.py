@@ -13,15 +13,7 @@ from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, 
 
 class AnswerScores(Observer):
     """Scores all answers of a call while their tokens come; only a few numbers for each token are kept.
-
-    Parameters
-    ----------
-    scorer
-        Clusters and rules; see `semtoken.scoring.scorer_for`.
-    methods
-        Further methods of one pass, whose scores each answer gets (`ScoredResponse.scores`).
-    depth
-        Keep also the hidden state of every answer's end, of the layer at this depth (`ScoredResponse.state`).
+    `methods` are further ones of one pass; with a `depth`, the state of every answer's end at that depth is kept, too.
     """
 
     def __init__(self, scorer: Scorer, methods: Sequence[str] = (), depth: float | None = None) -> None:
@@ -89,17 +81,7 @@ class AnswerScores(Observer):
 
 
 class StoppingScores(AnswerScores):
-    """Scores answers while they are written, and ends those that a threshold can no longer accept.
-
-    Parameters
-    ----------
-    scorer
-        Clusters and rules.
-    limit
-        In units of -log_score: an answer ends once its own can only be above.
-    methods, depth
-        As in `AnswerScores`.
-    """
+    """Scores answers while they are written, and ends each once its -log_score can only be above `limit`."""
 
     def __init__(self, scorer: Scorer, limit: float, methods: Sequence[str] = (), depth: float | None = None) -> None:
         super().__init__(scorer, methods, depth)

@@ -52,13 +52,7 @@ class Cache:
 
 class Llama:
     """The decoder of Llama with as many key heads as query heads and no biases, such as the embedded model.
-
-    Parameters
-    ----------
-    weights
-        The weights, by the names that the checkpoint gives them.
-    config
-        The content of the checkpoint's `config.json`.
+    Weights go by the names in the checkpoint, `config` is the content of its `config.json`.
     """
 
     def __init__(self, weights: dict[str, Float32Array], config: dict[str, Any]) -> None:
@@ -146,11 +140,7 @@ class SmallTokenizer:
 
 class SmallBackend(OneByOne):
     """The embedded model in NumPy; see `semtoken.backends.base.Backend`.
-
-    Raises
-    ------
-    MissingExtra
-        The weights of the embedded model are not installed.
+    `MissingExtra` if its weights are not installed.
     """
 
     name = "numpy"

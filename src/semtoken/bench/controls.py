@@ -146,24 +146,9 @@ def control_clusters(
 ) -> TokenClusters:
     """The clusters with which a control scores; the run's own clusters if it does not change them.
 
-    Parameters
-    ----------
-    clusters
-        The clusters of the run.
-    artifact
-        One of `artifact_names`.
-    seed
-        The seed of the shuffles; every control and repetition has random numbers of its own.
-    n_bins
-        How many bins of equally many tokens the shuffle within bins of frequency has.
-    token_counts
-        How often each token occurs in some text, [V]. Without: the token's id stands for its rank, since tokenizers
-        that learn merges number frequent tokens first.
-
-    Raises
-    ------
-    InvalidInput
-        There is not one count for each token.
+    Every control and repetition has random numbers of its own. `token_counts` [V] say how often each token occurs in
+    some text (`InvalidInput` if there is not one for each); without them the token's id stands for its rank, since
+    tokenizers that learn merges number frequent tokens first.
     """
     control, number = control_of(artifact)
     if control.relabel is None:
@@ -191,19 +176,7 @@ def row_means_log_score(clusters: TokenClusters, token_ids: Sequence[int], log_p
 
     With s members in the cluster of a token of probability p, p + (s - 1)(1 - p)/(V - 1) is what a shuffled cluster has
     on average; prefixes and function words are left out, and a numeral is alone, as in STC. Compare it with
-    `clusters_only`.
-
-    Parameters
-    ----------
-    clusters
-        The clusters of the run.
-    token_ids, log_probs
-        The tokens of the answer, [n], and their log-probabilities.
-
-    Returns
-    -------
-    float
-        At most 0; -inf for an answer whose text is empty.
+    `clusters_only`. At most 0; -inf for an answer whose text is empty.
     """
     ids = np.asarray(token_ids, dtype=np.int64)
     if not clusters.vocabulary.decode([int(token) for token in ids]).strip():

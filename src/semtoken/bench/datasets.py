@@ -116,27 +116,14 @@ def read_dataset(
 ) -> Dataset:
     """Read a question set, by name or from a file, with the prompts that it is asked with.
 
-    Parameters
-    ----------
-    name
-        "nq", "tqa" (or "triviaqa"), "wq" (or "webquestions"): NQ-open dev, TriviaQA rc.nocontext validation without
-        repeated question ids, WebQuestions test. "almanac", "almanac-dev": those of the embedded model. Everything
-        else: a file of JSON lines, `.gz` or not.
-    path
-        A local copy, for a set of the hub: a file of JSON lines, or a folder with the layout of the hub repository.
-    format
-        How the questions are asked. Without it: the set's own prompt; for a file of the user's, that of TriviaQA.
-    label
-        Name in tables, instead of the usual one.
-    limit
-        How many questions to take; they stay in the order of the set. None: all.
-    seed
-        The seed of the random choice of questions.
+    A name is "nq", "tqa" (or "triviaqa"), "wq" (or "webquestions"): NQ-open dev, TriviaQA rc.nocontext validation
+    without repeated question ids, WebQuestions test; or "almanac", "almanac-dev", the sets of the embedded model.
+    Everything else is a file of JSON lines, `.gz` or not. `path` is a local copy of a set of the hub, such a file or a
+    folder with the layout of the hub repository. Without `format` a set has its own prompt and a user's file that of
+    TriviaQA. The `limit` questions are chosen at random and stay in the order of the set.
 
-    Raises
-    ------
-    InvalidInput
-        The set is missing or empty, a line or row cannot be used (named), or an id of a user's file stands twice.
+    `InvalidInput` if the set is missing or empty, a line or row cannot be used (named), or an id of a user's file
+    stands twice.
     """
     if limit is not None and limit < 1:
         raise InvalidInput(f"limit must be positive, got {limit}.")
@@ -222,10 +209,7 @@ def _question_of_row(known: KnownSet, number: int, row: Mapping[str, Any], sourc
 def read_questions(path: Path) -> list[Question]:
     """Read the questions of a file (see `semtoken.files.record_files`); those without an id get one from file and line.
 
-    Raises
-    ------
-    InvalidInput
-        The file is missing or empty, or a line cannot be used.
+    `InvalidInput` if the file is missing or empty, or a line cannot be used.
     """
     questions = [question_of_line(row, where, f"{_stem(path)}:{number}") for number, where, row in read_rows(path)]
     if not questions:
@@ -234,12 +218,9 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def question_of_line(row: Mapping[str, Any], where: str, default_id: str) -> Question:
-    """Make a question from the fields of a record; `prompt` stands in for `question`, and `answers` may be one text.
+    """Make a question from the fields of a record; `InvalidInput` if one is missing or of another kind.
 
-    Raises
-    ------
-    InvalidInput
-        A field is missing or of another kind.
+    `prompt` stands in for `question`, and `answers` may be one text.
     """
     asked = next((row[name] for name in ("question", "prompt") if row.get(name) is not None), None)
     if asked is None or "answers" not in row:

@@ -32,17 +32,8 @@ class RunEstimate:
 def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
     """Estimate the time and space of a run by answering a few questions in a temporary folder.
 
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    counts
-        Label of a data set -> how many questions it has.
-
-    Raises
-    ------
-    InvalidInput
-        A step of the trial failed; the message names it.
+    `counts` has the number of questions by label of a data set. `InvalidInput` if a step of the trial failed; the
+    message names it.
     """
     with TemporaryDirectory(prefix="semtoken-") as folder:
         run = Path(folder) / "trial"

@@ -27,19 +27,10 @@ OTHERS = frozenset({ID, "question", "model", "dataset", "answer", "response"})
 def with_scores(results: RunResults, path: Path) -> RunResults:
     """Add scores from a file to the results of a run, each column as a further method.
 
-    Parameters
-    ----------
-    results
-        The results of a run.
-    path
-        CSV, JSON lines or Parquet, a row for each question: `id`, and a column for each score, whose name tables show.
-        Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer it is.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, a value is no number, a column has the name of a method, or questions have no row; the
-        message names them.
+    The file is CSV, JSON lines or Parquet, a row for each question: `id`, and a column for each score, whose name
+    tables show. Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer
+    it is. `InvalidInput` if the file cannot be read, a value is no number, a column has the name of a method, or
+    questions have no row; the message names them.
     """
     rows = [(where, record) for _, where, record in read_rows(path)]
     names = list(dict.fromkeys(name for _, record in rows for name in record if name not in OTHERS))
@@ -88,19 +79,8 @@ def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
     """Add the method `learned`, fitted to the judge's verdicts on other folds, to the results of a run.
 
     Every answer's score comes from a fit that did not see its label (5 folds). It reads the hidden states and the
-    headline of a run that kept states (`states: true`), and the run's numbers of one pass of any other.
-
-    Parameters
-    ----------
-    results
-        The results of a run.
-    judge
-        The judge whose verdicts are the labels; default: the run's primary judge.
-
-    Raises
-    ------
-    InvalidInput
-        The run has a column of that name.
+    headline of a run that kept states (`states: true`), and the run's numbers of one pass of any other. Without `judge`
+    the run's primary judge gives the labels. `InvalidInput` if the run has a column of that name.
     """
     if any(LEARNED in cell.uncertainty for cell in results.cells):
         raise InvalidInput(f"This run has a column {LEARNED!r} already: leave --learn out, or rename the column.")

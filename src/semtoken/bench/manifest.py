@@ -33,11 +33,8 @@ def digest(content: Any) -> str:
 def model_identity(model: str | Path, revision: str | None = None) -> Mapping[str, str]:
     """What identifies the content of a model: a hash of its files, or its hub id and commit.
 
-    Raises
-    ------
-    ModelError
-        There is no such folder or file, a model of the catalogue was not fetched, or the hub does not know the name or
-        cannot be reached.
+    `ModelError` if there is no such folder or file, a model of the catalogue was not fetched, or the hub does not know
+    the name or cannot be reached.
     """
     source = resolve(model)
     place = Path(source.path).expanduser()
@@ -91,14 +88,9 @@ def now() -> str:
 
 
 def session(settings: RunSettings, directory: Path) -> dict[str, Any]:
-    """The facts of a run that begins now: time, settings, command, versions and hardware.
+    """The facts of a run that begins now: time, command, versions, hardware, and of its settings only the seeds.
 
-    Parameters
-    ----------
-    settings
-        The settings of the run, of which only the seeds are taken.
-    directory
-        The folder of the settings file, whose git state is recorded.
+    `directory` is the folder of the settings file, whose git state is recorded.
     """
     versions = {name: found for name in PACKAGES if (found := installed_version(name)) is not None}
     return {

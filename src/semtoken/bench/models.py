@@ -79,13 +79,7 @@ T = TypeVar("T")
 
 
 class Models:
-    """Loads the models that a run names, and keeps only the last one, since a GPU rarely holds two.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """Loads the models that a run names, and keeps only the last one, since a GPU rarely holds two."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings

@@ -349,11 +349,7 @@ def planned_clusterings(
 
     A variant that changes nothing has the identity of the main one, and so its numbers. Under rules that count no
     clusters there are none, unless the settings name a folder of clusters: then scores have its vocabulary.
-
-    Raises
-    ------
-    ArtifactError
-        The clusters that the model's settings name cannot be read.
+    `ArtifactError` if the clusters that the model's settings name cannot be read.
     """
     if isinstance(model.clusters, str):
         main = _plan_from_source(model.clusters)

@@ -104,17 +104,8 @@ class CellWork:
     def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Load what the work needs; returns the function that makes the missing files of one shard.
 
-        Parameters
-        ----------
-        loader
-            The object that loads the models of the run.
-        answered
-            Called with the questions of the shard at work that are done so far, in works that know it.
-
-        Raises
-        ------
-        SemtokenError
-            A model that it needs cannot be loaded.
+        `answered` is called with the questions of the shard at work that are done so far, in works that know it.
+        `SemtokenError` if a model that it needs cannot be loaded.
         """
         context = Context(self.run, self.settings, self.cell, loader, answered)
         record = recorder_of(self.name, context)

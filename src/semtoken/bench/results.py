@@ -96,12 +96,7 @@ LOG_SCORE = "stc_log_score"
 def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     """The content of the Parquet file that holds every answer with its scores and verdicts.
 
-    Parameters
-    ----------
-    results
-        The results of a run.
-    texts
-        Whether to keep questions and answers; without them the report can show no examples.
+    Without `texts` it has no questions and answers, and the report can show no examples.
     """
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")
@@ -151,10 +146,7 @@ def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
 def read_answers(path: str | Path) -> RunResults:
     """The results of a run from the file that its report kept.
 
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, or holds something else.
+    `InvalidInput` if the file cannot be read, or holds something else.
     """
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")

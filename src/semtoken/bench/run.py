@@ -97,10 +97,7 @@ class Watcher(Protocol):
 def read_datasets(settings: RunSettings) -> list[Dataset]:
     """Read all question sets that the settings name.
 
-    Raises
-    ------
-    InvalidInput
-        A set cannot be read, or two have the same label.
+    `InvalidInput` if a set cannot be read, or two have the same label.
     """
     datasets = []
     for one in settings.datasets:
@@ -146,28 +143,10 @@ def run_benchmark(
 ) -> list[Failure]:
     """Do everything that is missing of a run; returns what failed.
 
-    Parameters
-    ----------
-    settings
-        The settings of the run. A run that is taken up with other settings computes what depends on them.
-    run
-        The folder of the run.
-    executor
-        What runs the shards; by default one after another in this process.
-    watcher
-        Called with the progress.
-    directory
-        The folder of the settings file, for the git state in the manifest.
-
-    Returns
-    -------
-    list of Failure
-        A failed step leaves out what depends on it; everything else is done.
-
-    Raises
-    ------
-    InvalidInput
-        A question set cannot be read, the folder is in use or holds something else, or cannot be written.
+    A failed step leaves out what depends on it; everything else is done. A run that is taken up with other settings
+    computes what depends on them. `directory` is the folder of the settings file, for the git state in the manifest. By
+    default shards run one after another in this process. `InvalidInput` if a question set cannot be read, or the folder
+    is in use, holds something else or cannot be written.
     """
     datasets = read_datasets(settings)
     plan = make_plan(settings, datasets)

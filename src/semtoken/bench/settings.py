@@ -296,10 +296,7 @@ def folder_name(label: str) -> str:
 def read_settings(path: Path) -> dict[str, Any]:
     """The content of a settings file, unchecked.
 
-    Raises
-    ------
-    InvalidInput
-        The file is missing, is neither YAML nor TOML, or holds no table of settings.
+    `InvalidInput` if the file is missing, is neither YAML nor TOML, or holds no table of settings.
     """
     if path.suffix not in (".yaml", ".yml", ".toml"):
         raise InvalidInput(f"Settings are read from .yaml or .toml files, got {path.name!r}.")
@@ -330,19 +327,10 @@ def _parse_toml(path: Path, content: str) -> Any:
 
 
 def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
-    """Check settings and fill in the defaults.
+    """Check settings from `read_settings` or from flags, and fill in the defaults.
 
-    Parameters
-    ----------
-    content
-        The settings from `read_settings` or from flags.
-    where
-        Where the settings come from, for messages: the file, or "the options".
-
-    Raises
-    ------
-    InvalidInput
-        A name that is no setting, or a value that cannot be used; the message lists all of them.
+    `where` says where they come from, for messages: the file, or "the options". `InvalidInput` if a name is no setting,
+    or a value cannot be used; the message lists all of them.
     """
     try:
         return RunSettings.model_validate_json(json.dumps(content, default=str))

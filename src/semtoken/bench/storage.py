@@ -65,25 +65,11 @@ def write_shard(
     seconds: Mapping[str, float],
     usage: Mapping[str, int] | None = None,
 ) -> None:
-    """Write one shard whole or not at all.
+    """Write one shard whole or not at all; its folder is made where it is missing.
 
-    Parameters
-    ----------
-    folder, number
-        See `shard_path`; the folder is made where it is missing.
-    key
-        Hash of all that the content depends on.
-    columns
-        A `pyarrow.Table` with a row for each question.
-    seconds
-        The seconds that the steps took.
-    usage
-        What an endpoint counted; see `Shard.usage`.
-
-    Raises
-    ------
-    InvalidInput
-        The folder cannot be written, or the disk is full.
+    `key` is a hash of all that the content depends on; `columns`, a `pyarrow.Table`, has a row for each question;
+    `usage` is what an endpoint counted (see `Shard.usage`). `InvalidInput` if the folder cannot be written, or the disk
+    is full.
     """
     parquet = require("pyarrow.parquet", extra="bench")
     facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
@@ -98,14 +84,7 @@ def write_shard(
 def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[str] | None = None) -> Shard | None:
     """Read a shard; None if there is none, or if it is damaged or was made with other settings.
 
-    Parameters
-    ----------
-    folder, number, key
-        As for `write_shard`.
-    rows
-        How many questions it must hold.
-    names
-        Columns to read; by default all.
+    `rows` is how many questions it must hold, `names` the columns to read (by default all).
     """
     found = _read(folder, number, key, rows, names)
     return None if found is None else Shard(found[0].to_pydict(), found[1]["seconds"], found[1].get("usage", {}))
@@ -168,10 +147,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file of a run and check its checksum, which files of earlier releases do not have.
 
-    Raises
-    ------
-    InvalidInput
-        The file is missing or damaged.
+    `InvalidInput` if the file is missing or damaged.
     """
     try:
         content = safe_files.parse_json(path.read_bytes())
@@ -192,12 +168,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def locked(run: Path) -> AbstractContextManager[None]:
     """Lock a run's folder for this process, making it if it is missing.
 
-    The system gives the lock back when the process ends, however it ends.
-
-    Raises
-    ------
-    InvalidInput
-        Another process has it, or the folder cannot be written.
+    The system gives the lock back when the process ends, however it ends. `InvalidInput` if another process has it, or
+    the folder cannot be written.
     """
     return safe_files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder.")
 
@@ -214,17 +186,7 @@ def prepare_clustering(
 ) -> None:
     """Put a clustering into a run's folder: fetched if it is given, else from the cache or newly made.
 
-    Parameters
-    ----------
-    run, model, clustering
-        The run's folder, and what is wanted for which model.
-    progress
-        Called with the progress of clustering; see `semtoken.clustering`.
-
-    Raises
-    ------
-    SemtokenError
-        The clusters cannot be fetched or made.
+    `SemtokenError` if the clusters cannot be fetched or made.
     """
     if clustering.source is not None:
         clusters = TokenClusters.from_pretrained(clustering.source)
@@ -251,13 +213,7 @@ def is_prepared(run: Path, clustering: PlannedClustering) -> bool:
 
 
 def load_clustering(run: Path, clustering: PlannedClustering) -> TokenClusters:
-    """Load a clustering from a run's folder.
-
-    Raises
-    ------
-    ArtifactError
-        The run's folder lacks the clustering, or holds a damaged one.
-    """
+    """Load a clustering from a run's folder; `ArtifactError` if it is missing there or damaged."""
     return TokenClusters.from_pretrained(clustering.folder(run))
 
 
@@ -335,19 +291,10 @@ def _plain(value: Any) -> Any:
 
 
 def pack_states(states: npt.ArrayLike) -> FloatArray:
-    """Compress hidden states of M samples to M coordinates each, from which EigenScore is the same.
+    """Compress hidden states of M samples, [M, H], to [M, min(M, H)] coordinates from which EigenScore is the same.
 
-    EigenScore reads C C^T only, where C are the states with each row centred over its features. With C = U S V^T
-    that is (U S)(U S)^T, so U S is kept.
-
-    Parameters
-    ----------
-    states : array of shape (M, H)
-        The hidden state of each sample.
-
-    Returns
-    -------
-    array of shape (M, min(M, H))
+    EigenScore reads C C^T only, where C are the states with each row centred over its features. With C = U S V^T that
+    is (U S)(U S)^T, so U S is kept.
     """
     rows = np.asarray(states, dtype=np.float64)
     u, s, _ = np.linalg.svd(rows - rows.mean(axis=1, keepdims=True), full_matrices=False)
@@ -355,19 +302,9 @@ def pack_states(states: npt.ArrayLike) -> FloatArray:
 
 
 def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
-    """Rows of H features, already centred, whose products with each other are those of the packed states.
+    """Rows of H features, already centred, whose products with each other are those of the packed states, [M, k].
 
-    Parameters
-    ----------
-    coordinates : array of shape (M, k)
-        The coordinates that `pack_states` gave.
-    features
-        H, the number of features of a state.
-
-    Raises
-    ------
-    InvalidInput
-        More coordinates than the H - 1 dimensions in which centred states lie.
+    `InvalidInput` if there are more coordinates than the H - 1 dimensions in which centred states lie.
     """
     used = coordinates[:, : features - 1]  # centred rows span H - 1 dimensions at most
     rank = used.shape[1]

@@ -25,15 +25,7 @@ from semtoken.results import ScoredResponse
 
 
 def origin_of(model: Any, name: str | None) -> dict[str, Any]:
-    """Name, precision and engine of a loaded model, as fields of `Fingerprint`.
-
-    Parameters
-    ----------
-    model
-        The engine's own object (`STC.model`).
-    name
-        As the user gave it: a name, a directory or a hub id.
-    """
+    """Name (as the user gave it), precision and engine of a loaded model (`STC.model`), as fields of `Fingerprint`."""
     dtype = str(getattr(model, "dtype", "unknown")).removeprefix("torch.")
     return {"model": name, "dtype": dtype, "engine": type(model).__module__.partition(".")[0]}
 
@@ -46,19 +38,8 @@ def with_decision(
 ) -> ScoredResponse:
     """An answer with its chance, bounds and decision, and with flags where the calibrator may not fit.
 
-    Parameters
-    ----------
-    answer
-        A scored answer.
-    calibrator, threshold
-        What gives the chance, and what decides; None where there is none.
-    known
-        What is known of the model, precision and engine that answered.
-
-    Raises
-    ------
-    CalibratorMismatch
-        The answer was scored in another way than the labelled ones.
+    `known` is of the model, precision and engine that answered. `CalibratorMismatch` if the answer was scored in
+    another way than the labelled ones.
     """
     found: dict[str, Any] = {}
     if calibrator is not None:
@@ -118,14 +99,9 @@ class CalibratorInUse:
     ) -> CalibratorInUse:
         """Load a calibrator for these clusters and this model.
 
-        Raises
-        ------
-        ArtifactError
-            The file cannot be used.
-        CalibratorMismatch
-            It belongs to other clusters, other rules, or another kind of probabilities.
-        InvalidInput
-            There is a text for answers that are not accepted, and no threshold to tell them.
+        `ArtifactError` if the file cannot be used, `CalibratorMismatch` if it belongs to other clusters, rules or
+        probabilities, `InvalidInput` if there is a text for answers that are not accepted, and no threshold to tell
+        them.
         """
         calibrator, saved = read_calibrator(directory)
         if clusters is not None:
@@ -138,13 +114,8 @@ class CalibratorInUse:
     def block(self, answer: ScoredResponse) -> dict[str, Any]:
         """Chance, bounds, number of labels, decision and promise of an answer, as plain values.
 
-        Where the score is known within wide bounds only, the chances at both ends are added; where the calibrator may
-        not fit the answer, the reasons.
-
-        Raises
-        ------
-        CalibratorMismatch
-            The answer was scored in another way than the labelled ones.
+        A score known within wide bounds only adds the chances at both ends; a calibrator that may not fit adds the
+        reasons. `CalibratorMismatch` if the answer was scored in another way than the labelled ones.
         """
         answer = self.calibrator.with_learned(answer)
         flags = self.calibrator.flags(answer, self.known)
@@ -186,10 +157,7 @@ class CalibratorInUse:
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
         """How well chances and threshold did on labelled answers that the calibrator did not see, in a sentence or two.
 
-        Parameters
-        ----------
-        scores, correct : [n]
-            Log scores, and 1 right, 0 wrong, NaN not judged (left out).
+        `scores` [n] are log scores; `correct` [n] is 1 right, 0 wrong, NaN not judged (left out).
         """
         logs, labels = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
         logs, labels = logs[~np.isnan(labels)], labels[~np.isnan(labels)]

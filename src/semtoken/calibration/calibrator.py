@@ -516,13 +516,7 @@ def to_bytes(calibrator: Calibrator) -> bytes:
 
 
 def from_bytes(data: bytes) -> Calibrator:
-    """Read a calibrator from the bytes of its file, which must be exactly what `save` writes.
-
-    Raises
-    ------
-    ArtifactError
-        It was changed, is of another version, or holds what no calibrator can hold.
-    """
+    """Read a calibrator from its file's bytes; `ArtifactError` unless they are exactly what `save` writes."""
     try:
         values = parse_json(data)
     except ValueError as error:

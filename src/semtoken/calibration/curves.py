@@ -121,13 +121,7 @@ def to_parameters(curve: Curve) -> dict[str, Any]:
 
 
 def from_parameters(parameters: Any) -> Curve:
-    """A curve from the plain values of a file.
-
-    Raises
-    ------
-    ArtifactError
-        They are not those of a curve, not numbers, outside their ranges, or steps that fall.
-    """
+    """A curve from the plain values of a file; `ArtifactError` if they are none, out of range, or steps that fall."""
     kind = _KINDS.get(str(parameters.get("kind"))) if isinstance(parameters, Mapping) else None
     if kind is None:
         raise ArtifactError(f"A calibrator holds an unknown kind of curve: {parameters!s:.60}.")

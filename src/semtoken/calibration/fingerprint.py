@@ -127,12 +127,7 @@ HEADLINE_IN_USE = "new_phrases"
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
     """The fingerprint of scored answers, from the answers themselves and from what the caller knows.
 
-    Raises
-    ------
-    InvalidInput
-        The answers were scored in different ways.
-    CalibratorMismatch
-        They were scored in another way than `known` says.
+    `InvalidInput` if they were scored in different ways, `CalibratorMismatch` if in another way than `known` says.
     """
     found = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
@@ -160,13 +155,7 @@ def clusters_hash(clusters: TokenClusters) -> str:
 
 
 def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
-    """Refuse clusters that are not those of the labelled answers, if these were scored with any.
-
-    Raises
-    ------
-    CalibratorMismatch
-        The clusters of the labelled answers are known, and differ.
-    """
+    """Raise `CalibratorMismatch` if the labelled answers are known to have been scored with other clusters."""
     signature = fingerprint.signature
     if signature is not None and signature.startswith("preset:"):
         return  # its rules read none

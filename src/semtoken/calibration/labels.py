@@ -59,14 +59,9 @@ class LabelledScores:
 
 
 def chosen_method(scored: Any, by: str | None) -> str | None:
-    """The method whose scores count, under the name that fingerprints use: None for the product.
+    """The method whose scores count, as fingerprints name it: None for the product.
 
-    Parameters
-    ----------
-    scored
-        Scored answers, or numbers.
-    by
-        A method. None: the headline, or the product where answers have none or numbers are given.
+    Without `by` it is the headline, or the product where answers have none or numbers are given.
     """
     if by is None:
         items = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
@@ -77,20 +72,9 @@ def chosen_method(scored: Any, by: str | None) -> str | None:
 def log_scores(scored: Any, by: str | None = None) -> FloatArray:
     """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
 
-    Parameters
-    ----------
-    scored
-        Scored answers, or numbers.
-    by
-        The method whose scores count; None or `PRODUCT`: `log_score`. `HEADLINE`: the logarithm of the headline's
-        confidence. An uncertainty U of another method becomes -ln(1 + e^U): below 0, and in the same order.
-
-    Raises
-    ------
-    InvalidInput
-        NaN, a number above 0, or something that has no score.
-    CalibratorMismatch
-        An answer has no score by that method.
+    `by` None or `PRODUCT`: `log_score`. `HEADLINE`: the logarithm of the headline's confidence. An uncertainty U of
+    another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInput` for NaN, a number above 0 or
+    what has no score, `CalibratorMismatch` if an answer has no score by that method.
     """
     items = list(scored) if isinstance(scored, Sequence) and not isinstance(scored, str) else scored
     if isinstance(items, list) and any(hasattr(item, "log_score") for item in items):
@@ -134,13 +118,7 @@ def _by_method(answer: Any, by: str) -> float | None:
 
 
 def given_score(answer: Any, name: str) -> float | None:
-    """The score of an answer by a method as a file holds it; None if it is unbounded or missing.
-
-    Raises
-    ------
-    InvalidInput
-        The field holds something other than a number.
-    """
+    """An answer's score in a file; None if unbounded or missing, `InvalidInput` if the field holds something else."""
     value = answer.scores.get(name)
     if value is None or value == "":
         return None
@@ -176,10 +154,7 @@ def labelled_pair(
 ) -> tuple[LabelledScores, LabelledScores]:
     """Checked arrays of two models' answers to the same questions; blank ones stay, at a log score of -inf.
 
-    Raises
-    ------
-    InvalidInput
-        As `labelled`, or the two have different lengths.
+    Raises as `labelled`, and `InvalidInput` if the two have different lengths.
     """
     pair = _checked(first, first_correct, None, by), _checked(second, second_correct, None, by)
     if pair[0][0].size != pair[1][0].size:
@@ -194,10 +169,7 @@ def labelled_pair(
 def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> LabelledScores:
     """Checked arrays of labelled answers, with their log scores by a method (see `log_scores`).
 
-    Raises
-    ------
-    InvalidInput
-        Lengths that differ, labels other than right and wrong, NaN, or the same answer twice.
+    `InvalidInput` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
     """
     scores, labels = _checked(scored, correct, prompts, by)
     blank = np.isneginf(scores)
@@ -387,20 +359,11 @@ class AnswerRecord:
 
 
 def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
-    """The answers of a `.jsonl` or `.csv` file.
+    """The answers of a `.jsonl` or `.csv` file, as `semtoken score` and `semtoken ask --json` write it.
 
-    Parameters
-    ----------
-    path
-        As `semtoken score` and `semtoken ask --json` write it, or any file with these fields: `log_score`, `question`
-        or `prompt`, `response`, `answers` (accepted ones) and a label. Lines with an `error` are left out.
-    label
-        Field of the labels: true, false, 1, 0, yes, no; empty or null where there is none.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read or holds no answers, or a line cannot be used; the message names it.
+    It may be any file with `log_score`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
+    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out. `InvalidInput` if the file
+    cannot be read or holds no answers, or a line cannot be used; the message names it.
     """
     scored = ((where, record) for _, where, record in read_rows(path) if not record.get("error"))
     answers = [answer_record(where, record, label) for where, record in scored]
@@ -410,25 +373,13 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 
 
 def require_scores(answers: Sequence[AnswerRecord]) -> None:
-    """Raise `InvalidInput` if an answer has no score.
-
-    Raises
-    ------
-    InvalidInput
-        An answer has no score; the message names it.
-    """
+    """Raise `InvalidInput`, which names the answer, if one has no score."""
     if unscored := [answer for answer in answers if answer.log_score is None]:
         raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
 
 
 def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> None:
-    """Raise `InvalidInput` if no answer can be labelled.
-
-    Raises
-    ------
-    InvalidInput
-        None has the field of labels, and none has accepted answers to judge by; the message lists what there is.
-    """
+    """Raise `InvalidInput` if no answer has the field of labels, nor accepted answers to judge by."""
     if any(answer.can_be_labelled for answer in answers):
         return
     fields = ", ".join(f"'{name}'" for name in answers[0].record)
@@ -440,13 +391,7 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
 
 
 def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
-    """An answer from the plain values of a line or an entry; see `read_answers`.
-
-    Raises
-    ------
-    InvalidInput
-        A value cannot be used; the message names `where` it stands.
-    """
+    """An answer from plain values (see `read_answers`); `InvalidInput` names `where` one cannot be used."""
     return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
 
 

@@ -43,13 +43,7 @@ class LearnedFrom:
     """What every labelled prompt ends with."""
 
     def require_model(self, other: LearnedFrom) -> None:
-        """Raise `CalibratorMismatch` for hidden states of another model than the labelled ones.
-
-        Raises
-        ------
-        CalibratorMismatch
-            The weights or the tokens are known to be others.
-        """
+        """Raise `CalibratorMismatch` for hidden states of a model whose weights or tokens are known to be others."""
         for name, what in (("weights", "another model or precision"), ("vocabulary", "another tokenizer")):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None and mine != theirs:
@@ -71,13 +65,7 @@ class LearnedFrom:
             )
 
     def require_prompt(self, prompt: str) -> None:
-        """Raise `CalibratorMismatch` for a prompt that does not begin and end as all labelled ones do.
-
-        Raises
-        ------
-        CalibratorMismatch
-            The prompt does not begin or end as all labelled prompts do.
-        """
+        """Raise `CalibratorMismatch` for a prompt that does not begin and end as all labelled ones do."""
         parts = (("begins", self.before or "", prompt.startswith), ("ends", self.after or "", prompt.endswith))
         for verb, part, holds in parts:
             if not holds(part):
@@ -190,13 +178,7 @@ def learned_values(learned: LearnedNumber) -> dict[str, Any]:
 
 
 def learned_from(values: Any) -> LearnedNumber:
-    """Make a learned number from the plain values that `learned_values` wrote to a file.
-
-    Raises
-    ------
-    ArtifactError
-        A field is missing or unknown, lengths do not fit, or a number is not finite.
-    """
+    """Make a learned number from what `learned_values` wrote; `ArtifactError` for wrong fields, lengths or numbers."""
     try:
         given: Mapping[str, Any] = dict(values)
         names, origin = tuple(given["names"]), LearnedFrom(**given["origin"])

@@ -65,20 +65,8 @@ def learn(
 ) -> Learning:
     """Learn a number from labelled answers, and keep it only if it ranks answers it did not see better.
 
-    Parameters
-    ----------
-    names
-        The names of the numbers.
-    readings
-        Numbers and states of n answers to different questions.
-    headline : [n]
-        The headline, which the learned number would replace; higher is riskier.
-    correct : [n] of 1 and 0
-        Whether each answer is right.
-    origin
-        The model and the form of the prompts behind the answers.
-    seed
-        The seed of the folds and of the bootstrap.
+    `readings` are of n answers to different questions; the learned number would replace `headline` [n], where higher is
+    riskier; `correct` [n] is 1 or 0.
     """
     n, right = correct.size, int(correct.sum())
     either = min(right, n - right)
@@ -106,9 +94,7 @@ def learn(
 
 
 def gain_over(headline: FloatArray, risk: FloatArray, correct: FloatArray, *, seed: int = 0) -> Difference:
-    """The AUROC of a risk minus that of the headline, with a two-sided interval whose lower end is a one-sided 90 %
-    bound.
-    """
+    """The AUROC of a risk minus the headline's; the two-sided interval's lower end is a one-sided 90 % bound."""
     other = resample("auroc", headline, correct, seed=seed)
     level = 1 - 2 * (1 - ONE_SIDED)
     return resample("auroc", risk, correct, seed=seed).minus(other, level)
@@ -252,13 +238,7 @@ class LearnedAnswers:
 
 
 def require_known(learned: LearnedNumber) -> None:
-    """Raise an error for a number that needs something of an answer that this release cannot read.
-
-    Raises
-    ------
-    ArtifactError
-        The message names what it reads.
-    """
+    """Raise `ArtifactError`, which names it, if a number needs something that this release cannot read."""
     if unknown := [name for name in learned.names if name not in NUMBERS]:
         raise ArtifactError(
             f"Its learned number reads {unknown[0]!r:.40}, which no answer has. Known are {', '.join(NUMBERS)}."
@@ -377,10 +357,7 @@ def _learned_scores(learned: LearnedNumber, readings: Readings) -> dict[str, flo
 def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:
     """The numbers and states of answers that a learned number reads, row by row; none of them may be blank.
 
-    Raises
-    ------
-    CalibratorMismatch
-        An answer lacks one of the numbers, or its state, or holds one that is not finite.
+    `CalibratorMismatch` if an answer lacks a number or its state, or holds one that is not finite.
     """
     numbers = np.array([[NUMBERS[name](answer) for name in names] for answer in answers], dtype=np.float64)
     if not np.isfinite(numbers).all():

@@ -150,16 +150,9 @@ def report(
 ) -> Report:
     """Measure chances on labelled answers.
 
-    Parameters
-    ----------
-    chances, base, correct : [n]
-        What the calibrator says, what one would say who knows the base rate only, and what came true.
-    cross_validated
-        Whether the chances come from calibrators that did not see these answers.
-    groups : [n], optional
-        The number of each answer's question: questions are drawn with all their answers. Default: each its own.
-    seed, n_resamples
-        The seed and the number of resamples of the bootstrap.
+    `base` [n] is what one would say who knows the base rate only. `cross_validated`: the chances come from calibrators
+    that did not see these answers. `groups` [n] number the questions, which the bootstrap draws with all their answers;
+    default: each its own.
     """
     bins = reliability(chances, correct)
     losses = {
@@ -212,15 +205,10 @@ class Drift:
 
 
 def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
-    """Compare two sets of scores.
+    """Compare two sets of scores; `InvalidInput` if there are no recent ones.
 
     The interval is the distance plus and minus the 95 % quantile of how far resampled distribution functions lie from
     the given ones (a bootstrap band, valid whether or not the distributions are equal; cautious where they differ).
-
-    Raises
-    ------
-    InvalidInput
-        There are no recent scores.
     """
     if recent.size == 0:
         raise InvalidInput("There are no recent scores to compare: all answers are blank, or there are none.")

@@ -121,21 +121,9 @@ def fixed_sequence(
     """Test thresholds from strict to loose, stop at the first that fails, and return the last one that passed.
 
     Learn-then-test with fixed sequence (Angelopoulos et al. 2021): with probability at least 1 - delta over the
-    labelled answers, at most alpha of the answers accepted by the threshold that is kept are wrong.
-
-    Parameters
-    ----------
-    uncertainty, correct
-        Labelled answers.
-    grid
-        Ascending thresholds, fixed without looking at the labels. Answers up to and including a threshold are accepted.
-    alpha, delta
-        Share of wrong answers, and chance that the labels mislead.
-
-    Returns
-    -------
-    threshold, tests
-        None if the first one failed; the tests in order, the failed one last.
+    labelled answers, at most alpha of the answers accepted by the threshold that is kept (up to and including it) are
+    wrong. The grid ascends and is fixed without looking at the labels. Returns the threshold, None if the first one
+    failed, and the tests in order, the failed one last.
     """
     kept: float | None = None
     tests: list[Test] = []
@@ -153,10 +141,8 @@ def fixed_sequence(
 def wrong_answers_caught(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> tuple[float | None, int, int]:
     """Split conformal prediction on the wrong answers: P(accepted | wrong) <= rank / (n_wrong + 1) <= alpha.
 
-    Returns
-    -------
-    threshold, n_wrong, rank
-        Accept strictly below the threshold, the rank-th smallest uncertainty of the wrong answers; None: nothing.
+    Returns threshold, n_wrong and rank: accept strictly below the rank-th smallest uncertainty of the wrong answers;
+    None: nothing.
     """
     wrong = np.sort(uncertainty[correct == 0])
     rank = math.floor(alpha * (wrong.size + 1) + ROUNDING)
@@ -167,13 +153,9 @@ def wrong_answers_caught(uncertainty: FloatArray, correct: FloatArray, alpha: fl
 
 
 def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> float | None:
-    """Conformal risk control for "accepted and wrong": the loosest threshold with (wrong accepted + 1) / (n + 1) <=
-    alpha.
+    """Conformal risk control for "accepted and wrong"; returns the largest uncertainty to accept, None if none may be.
 
-    Returns
-    -------
-    float or None
-        The largest labelled uncertainty that may be accepted (up to and including); None: nothing may be.
+    It is the loosest threshold with (wrong accepted + 1) / (n + 1) <= alpha, and is accepted itself.
     """
     order = np.argsort(uncertainty, kind="stable")
     ascending, wrong = uncertainty[order], np.cumsum(1 - correct[order])

@@ -37,25 +37,9 @@ STYLE = {
 
 
 def write_report(path: Path, calibrator: Calibrator, report: Report, answers: LabelledScores, forecast: str) -> None:
-    """Write a page of HTML that shows how good a calibrator is: its chances, its promise, and its threshold.
+    """Write an HTML page on how good a calibrator is: its chances, its promise, and its threshold.
 
-    Parameters
-    ----------
-    path
-        An `.html` file.
-    calibrator
-        The calibrator with its threshold.
-    report
-        How good its chances are.
-    answers
-        The labelled answers.
-    forecast
-        What more labels would do, where nothing is promised; see `semtoken.calibration.promises.forecast`.
-
-    Raises
-    ------
-    MissingExtra
-        Jinja2 or matplotlib is not installed.
+    `forecast` says what more labels would do (see `promises.forecast`). `MissingExtra` without Jinja2 or matplotlib.
     """
     jinja2 = require("jinja2", extra=EXTRA)
     template = jinja2.Environment(autoescape=True, trim_blocks=False).from_string(

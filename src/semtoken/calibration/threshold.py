@@ -181,17 +181,8 @@ class Threshold:
 def product_limit(limit: Threshold | float) -> float:
     """The -log_score in nats beyond which a running answer can be ended, for thresholds on the product; it only rises.
 
-    No other number can be told before the answer ends: the mean in the headline of a sentence may fall again.
-
-    Parameters
-    ----------
-    limit
-        A threshold that was fitted with `by="stc"`, or the number itself, from 0 on.
-
-    Raises
-    ------
-    InvalidInput
-        The threshold is one of another method, or the number is below 0 or no number.
+    No other number can be told before the answer ends: the mean in the headline of a sentence may fall again. `limit`
+    is a threshold that was fitted with `by="stc"`, or the number itself, from 0 on; else `InvalidInput`.
     """
     if not isinstance(limit, Threshold):
         return real(limit, "stop_above_product", low=0.0)
@@ -251,13 +242,7 @@ def threshold_values(threshold: Threshold) -> dict[str, Any]:
 
 
 def threshold_from(values: Any) -> Threshold:
-    """A threshold from the plain values of a file.
-
-    Raises
-    ------
-    ArtifactError
-        A field is missing, or a number is outside its range.
-    """
+    """A threshold from the plain values of a file; `ArtifactError` if a field is missing or a number out of range."""
     try:
         tests = tuple(
             Test(_number(t["threshold"]), int(t["accepted"]), int(t["wrong"]), _number(t["p_value"]))
@@ -441,10 +426,7 @@ Band: TypeAlias = Literal["accept", "look", "discard"]
 def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
     """The positions of the answers of each group, groups in alphabetical order.
 
-    Raises
-    ------
-    InvalidInput
-        There is not one group for each answer, one is empty, or there are more than `MOST_GROUPS`.
+    `InvalidInput` if there is not one group for each answer, one is empty, or there are more than `MOST_GROUPS`.
     """
     names = [str(group).strip() if group is not None else "" for group in listed(groups, "groups")]
     if len(names) != n:

@@ -190,10 +190,7 @@ def check_found(
 ) -> Sequence[CheckedAnswer] | RefusedReply:
     """The answers of one reply, or why it cannot be scored; `asked` is its question, where a file of questions has it.
 
-    Raises
-    ------
-    CalibratorMismatch
-        The calibrator was fitted on scores of another kind.
+    `CalibratorMismatch` if the calibrator was fitted on scores of another kind.
     """
     try:
         reply = found.read()
@@ -219,10 +216,7 @@ def ranked(
 ) -> CheckedReplies:
     """The answers that were found, the most doubtful first, and the replies that could not be scored.
 
-    Raises
-    ------
-    InvalidInput
-        No reply could be scored, or there is none.
+    `InvalidInput` if no reply could be scored, or there is none.
     """
     if not found:
         raise InvalidInput(NO_REPLY)

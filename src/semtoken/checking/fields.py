@@ -32,13 +32,7 @@ SIGNATURE = "field"
 
 
 def read_schema(path: Path) -> dict[str, Any]:
-    """A JSON Schema from a file.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, or does not hold a JSON object.
-    """
+    """A JSON Schema from a file; `InvalidInput` if it cannot be read or holds no JSON object."""
     data = read_file(path)
     try:
         schema = parse_json(data)
@@ -54,12 +48,9 @@ EXTRACT = "Give what stands in this document as one JSON object that follows thi
 
 
 def scan_records(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A record for each image of a folder, to be scored: its name as `id`, and `messages` that ask for its fields.
+    """A record to be scored for each image of a folder: its name as `id`, and `messages` that ask for its fields.
 
-    Raises
-    ------
-    InvalidInput
-        The folder holds no images.
+    `InvalidInput` if the folder holds no images.
     """
     wanted = {"type": "text", "text": f"{EXTRACT}\n{json.dumps(schema, ensure_ascii=False)}"}
     parts = [(path.name, {"type": "image", "path": path.name}) for path in image_files(folder)]
@@ -71,21 +62,9 @@ def field_records(
 ) -> list[dict[str, Any]]:
     """A record of plain values for each field of an answer, and for each that the schema asks for and the answer lacks.
 
-    Parameters
-    ----------
-    response
-        A scored answer.
-    schema
-        A JSON Schema of the whole answer.
-    calibrator
-        Fitted on labelled fields, it gives chances, and decisions with a promise. Without one a field is to be checked
-        where its confidence is under `semtoken.parts.part.SOME_DOUBT`, where it does not fit the schema, or where
-        it is missing.
-
-    Raises
-    ------
-    CalibratorMismatch
-        The calibrator was not fitted on fields that were scored alike.
+    A calibrator that was fitted on labelled fields gives chances, and decisions with a promise; `CalibratorMismatch` if
+    they were not scored alike. Without one a field is to be checked where its confidence is under
+    `semtoken.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing.
     """
     try:
         parts = response.parts("field", schema=schema)
@@ -200,13 +179,7 @@ def field_rows(
 
 
 def fields_of_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of `field_rows` from scored lines that hold their fields under `parts`.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read.
-    """
+    """The rows of `field_rows` from scored lines with `parts`; `InvalidInput` if the file cannot be read."""
     rows = read_rows(path)
     return field_rows(
         (str(line.get("id", number)), question_of(line), where, line["parts"])

@@ -48,10 +48,7 @@ class SavedQuestion:
 def read_questions(path: Path) -> list[SavedQuestion]:
     """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies.
 
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, or a record asks nothing.
+    `InvalidInput` if the file cannot be read, or a record asks nothing.
     """
     found = []
     for _, where, fields in read_rows(path):
@@ -70,19 +67,8 @@ def join_questions(
     """The question of each reply, in the order of the replies, and a sentence on how they were joined.
 
     Ids join them wherever the questions have some. The order does where neither side has ids and there are as many of
-    the one as of the other.
-
-    Parameters
-    ----------
-    replies
-        What each reply is called; None for what cannot be read, which gets no question and counts for the order.
-    questions
-        See `read_questions`.
-
-    Raises
-    ------
-    InvalidInput
-        Neither ids nor order tell which question belongs to which reply.
+    the one as of the other; a reply that cannot be read is None, gets no question and counts for the order.
+    `InvalidInput` if neither tells which question belongs to which reply.
     """
     read = [one for one in replies if one is not None]
     counts = f"There are {len(replies):,} replies and {len(questions):,} questions"
@@ -177,13 +163,7 @@ class FoundReply:
         return value
 
     def read(self) -> SavedReply:
-        """Parse the reply.
-
-        Raises
-        ------
-        InvalidInput
-            It is no JSON, or its file cannot be read.
-        """
+        """Parse the reply; `InvalidInput` if it is no JSON, or its file cannot be read."""
         reply = _saved(self.where, self.name, self.parsed())
         if self.request is None:
             return reply
@@ -201,18 +181,12 @@ class FoundReply:
 def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
     """Read the replies of files, folders and globs, in the given order; within a folder, by name.
 
-    Parameters
-    ----------
-    sources
-        Paths; a folder stands for its files with the endings of replies, `-` for standard input. A file holds one reply
-        as JSON, replies or the chunks of streams as JSON lines, or server-sent events. A line may hold the reply under
-        `response`, `reply`, `body` or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files
-        are read as they are. The request may be in a file beside the reply's, see `REQUEST`.
+    A folder stands for its files with the endings of replies, `-` for standard input. A file holds one reply as JSON,
+    replies or the chunks of streams as JSON lines, or server-sent events. A line may hold the reply under `response`,
+    `reply`, `body` or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files are read as
+    they are. The request may be in a file beside the reply's, see `REQUEST`.
 
-    Raises
-    ------
-    InvalidInput
-        A path does not exist, a file cannot be read, or a line is no JSON; the message names the place.
+    `InvalidInput`, naming the place, if a path does not exist, a file cannot be read, or a line is no JSON.
     """
     for one in found_replies(sources):
         try:
@@ -222,13 +196,9 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
 
 
 def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
-    """The same replies as `saved_replies`, but not parsed yet, so that skipping one costs little. Among them is what
-    cannot be read, with its `fault`.
+    """The same replies as `saved_replies`, but not parsed yet, so that skipping one costs little.
 
-    Raises
-    ------
-    InvalidInput
-        A path does not exist.
+    Among them is what cannot be read, with its `fault`. `InvalidInput` if a path does not exist.
     """
     for source in sources:
         if source == STANDARD_INPUT:

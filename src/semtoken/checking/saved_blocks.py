@@ -51,10 +51,7 @@ def _choices(reply: Any) -> list[Mapping[str, Any]]:
 def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
     """A choice with the numbers of its block. It has no tokens, and reading them raises `InvalidInput`.
 
-    Raises
-    ------
-    InvalidInput
-        The block has another version, holds no score, or is damaged.
+    `InvalidInput`, too, if the block has another version, holds no score, or is damaged.
     """
     if block.get("version") != VERSION:
         raise InvalidInput(
@@ -117,12 +114,9 @@ def _headline(given: Any, uncertainty: float) -> Headline:
 
 
 def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:
-    """The parts of an answer that its block lists, the least confident first; empty where the request asked for none.
+    """The parts of an answer that its block lists, the least confident first; empty if the request asked for none.
 
-    Raises
-    ------
-    InvalidInput
-        The parts in the block are damaged.
+    `InvalidInput` if the parts in the block are damaged.
     """
     try:
         found = [_doubt(one) for one in _mappings(block, "parts") if one["confidence"] is not None]

@@ -82,22 +82,13 @@ def saved_decisions(
 ) -> list[SavedDecision]:
     """The answers in saved replies, in any of the formats in which servers answer typed questions.
 
-    Parameters
-    ----------
-    sources
-        Files, folders or globs: a reply as JSON, or one a line. A line may hold the reply under `response`, `reply`,
-        `body` or `decision`, beside an `id` or `custom_id` and the `request`.
-    labels
-        What is right: JSON lines with `id` and `labels`, or a CSV file with a column `id` and one for each question.
-        Without ids they belong to the replies in order.
-    questions
-        The questions by name. Else they are taken from the request beside a reply, or they are known by their names and
-        options alone.
+    A source is a file, folder or glob: a reply as JSON, or one a line. A line may hold the reply under `response`,
+    `reply`, `body` or `decision`, beside an `id` or `custom_id` and the `request`. `labels` says what is right: JSON
+    lines with `id` and `labels`, or a CSV file with a column `id` and one for each question; without ids they belong to
+    the replies in order. Without `questions`, by name, they are taken from the request beside a reply, or are known by
+    their names and options alone.
 
-    Raises
-    ------
-    InvalidInput
-        Something cannot be read, no reply answers typed questions, or a label belongs to no reply.
+    `InvalidInput` if something cannot be read, no reply answers typed questions, or a label belongs to no reply.
     """
     lines = [line for line in _lines(sources) if line.reply is not None]
     if not lines:

@@ -56,27 +56,11 @@ def check_in_shards(
 ) -> CheckedReplies:
     """`semtoken.checking.check_replies` by several processes; their answers have no tokens.
 
-    Parameters
-    ----------
-    settings
-        The settings of the check.
-    sources
-        As for `check_replies`, except standard input. Files must lie under the same paths wherever replies are checked.
-    executor
-        The executor that checks the shards.
-    folder
-        A new folder for the files of shards, which is deleted at the end; under the same path, too.
-    questions
-        As for `check_replies`. All replies are then read here first, to be joined with their questions.
-    size
-        How many replies a shard has.
-    on_checked
-        Called after each shard with how many replies have been looked at.
-
-    Raises
-    ------
-    SemtokenError
-        See `check_replies`; what another process raised comes as `BackendError`.
+    Standard input is no source here, and files must lie under the same paths wherever replies are checked; so must
+    `folder`, a new one for the files of shards, which is deleted at the end. With `questions` all replies are read here
+    first, to be joined with them. `size` is how many replies a shard has, and `on_checked` is called after each shard
+    with how many have been looked at. Errors are those of `check_replies`; what another process raised comes as
+    `BackendError`.
     """
     if STANDARD_INPUT in sources:
         raise InvalidInput("Several processes cannot read standard input: name files.")

@@ -61,9 +61,8 @@ def gather(table, index, factor, out, column):
 
 @compiled_fast
 def finish_block(out, centre, left, unit):
-    """Turn gathered rows x into [-x, 1, h] (left) or [x, h, 1], in place.
-
-    Unit rows are taken as they are, with h = 1/2. From all others the centre is subtracted first, and h = |x|^2/2.
+    """Turn gathered rows x into [-x, 1, h] (left) or [x, h, 1], in place, with h = |x|^2/2.
+    Unit rows are taken as they are, with h = 1/2; from all others the centre is subtracted first.
     """
     d = len(centre)
     for r in range(len(out)):
@@ -121,7 +120,6 @@ def any_below(values, limit):
 @compiled
 def find_close(gap, left_half, right_half, closeness, diagonal, where):
     """Write the position (row * 65536 + column) of every gap < closeness * (h(x) + h(y)) to `where`; return how many.
-
     With `diagonal` only columns beyond the row's own number are looked at.
     """
     found = 0
@@ -193,10 +191,8 @@ def segment_max(gap, row_starts, column_starts, out):
 
 @compiled
 def keep_near(gap, limit, diagonal, where, value):
-    """Write the position (row * 65536 + column) and the value of every gap <= limit; return how many.
-
-    Values below 0, which rounding makes, are written as 0. With `diagonal` only columns beyond the row's own number are
-    looked at.
+    """Write the position (row * 65536 + column) and the value of every gap <= limit; return how many. Values below 0,
+    which rounding makes, are written as 0. With `diagonal` only columns beyond the row's own number are looked at.
     """
     found = 0
     beyond = np.nextafter(np.float32(limit), np.float32(np.inf))
@@ -217,9 +213,8 @@ def keep_near(gap, limit, diagonal, where, value):
 
 @compiled
 def nearest_in_tile(gap, numbers, best, who):
-    """Update the nearest row of each column: its gap in best[j] and its number in who[j].
-
-    gap[i, j] is that of column j to row numbers[i]. Of equal gaps the row that came first stays.
+    """Update each column's nearest row, its gap in best[j] and its number in who[j], by gaps [i, j] to rows numbers[i].
+    Of equal gaps the row that came first stays.
     """
     for i in range(gap.shape[0]):
         row, number = gap[i], numbers[i]
@@ -326,7 +321,6 @@ def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched
 @compiled
 def nearest(x, before, start, length, neighbour, gap, low):
     """The nearest cluster in the list of x and its gap; -1 for an empty list.
-
     Of equal gaps it is the one before x in the chain, else the one with the lowest row.
     """
     best = -1

@@ -86,7 +86,6 @@ class Lists:
 
 class MeanRows:
     """Clusters in slots, as the means of their unit rows: two are at the mean distance 1 - product of their means.
-
     `nodes` [m] are rows of the table, `weight` [m] says how many equal rows each stands for.
     """
 
@@ -443,11 +442,7 @@ def agglomerate(
     monitor: Monitor,
 ) -> tuple[Merges, Course]:
     """Merge rows from the bottom of the dendrogram until `fewest` clusters are left.
-
-    Raises
-    ------
-    InsufficientMemory
-        Before any work on distances, if not even the smallest plan fits into `allowed` bytes.
+    `InsufficientMemory`, before any work on distances, if not even the smallest plan fits into `allowed` bytes.
     """
     place = resolve(device) if linkage != "average" else "cpu"
     plan = make_plan(rows, linkage, allowed=allowed, threads=threads, tile=tile, on_cpu=place == "cpu")
@@ -493,11 +488,7 @@ def make_plan(
     rows: Rows, linkage: Linkage, *, allowed: int, threads: int, tile: int | None, on_cpu: bool = True
 ) -> MemoryPlan:
     """Divide the allowed memory, with smaller tiles where there is little.
-
-    Raises
-    ------
-    InsufficientMemory
-        Not even tiles of 64 rows and the smallest number of pairs fit.
+    `InsufficientMemory` if not even tiles of 64 rows and the smallest number of pairs fit.
     """
     size = tile or (TILE_ON_DEVICE if not on_cpu else LARGE_TILE if rows.columns >= 1024 else SMALL_TILE)
     least = rows.n * (100 + BYTES_PER_ROW[linkage])

@@ -46,14 +46,8 @@ MOST_ITERATIONS = 300
 def kmeans_labels(
     rows: Rows, wanted: tuple[int, ...], *, seed: int, allowed: int, threads: int, monitor: Monitor
 ) -> dict[int, NDArray[np.int32]]:
-    """Cluster rows by k-means; returns the labels for each wanted number of clusters.
-
-    There are fewer clusters than asked for where the table has fewer distinct rows; the log says so.
-
-    Raises
-    ------
-    InsufficientMemory
-        The centres, and blocks of rows in every thread, do not fit into `allowed` bytes.
+    """The labels by k-means for each wanted number of clusters; fewer clusters, logged, where fewer rows are distinct.
+    `InsufficientMemory` if the centres, and blocks of rows in every thread, do not fit into `allowed` bytes.
     """
     needed = 4 * rows.width * (max(wanted) + 3 * threads * TILE) + threads * 4 * TILE**2 + (40 + 4 * TILE) * rows.n
     memory.check(

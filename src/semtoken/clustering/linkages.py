@@ -73,15 +73,9 @@ def complete_merges(
     threads: int,
     monitor: Monitor,
 ) -> tuple[FoundMerges, list[dict[str, float]]]:
-    """At least the lowest `needed` merges of the dendrogram of the rows `nodes` under complete linkage.
-
-    The rows (int array of shape (m,)) ascend, and no two are alike. Merges known beforehand that happen at gap 1
-    (`late`, rows of zeros with each other) count as soon as that height is reached. There is memory for `room` pairs.
-
-    Raises
-    ------
-    SparsePathEnds
-        As many pairs as there is `room` for lead to next to no merges.
+    """At least the lowest `needed` merges of the dendrogram, under complete linkage, of the rows `nodes` [m].
+    These ascend, no two alike. Merges known to happen at gap 1 (`late`, rows of zeros with each other) count as soon as
+    that height is reached. `SparsePathEnds` if as many pairs as there is `room` for lead to next to no merges.
     """
     cluster = np.arange(len(nodes))
     reached = np.float32(0)
@@ -347,10 +341,8 @@ class ExactGaps:
         return int(min(zip(exact, rivals, strict=True), key=lambda pair: (pair[0], pair[1] != before, low[pair[1]]))[1])
 
     def heights(self, gaps: Gaps, parts: IntArray, members: Members, ends: Sequence[Any]) -> NDArray[np.float64]:
-        """The gap [n] between the two clusters of each merge, computed exactly where rounding could change the order.
-
-        A pass found these gaps [n] between the clusters `parts` [n, 2]. Merges of another pass may come to stand beside
-        those near the gaps at which it begins and `ends`, so these are computed exactly, too.
+        """The gap [n] between the clusters `parts` [n, 2] of each merge, exact where rounding could change the order.
+        Merges of another pass may stand beside those near the gaps where it begins and `ends`: these are exact, too.
         """
         found = gaps.astype(np.float64)
         doubtful = np.flatnonzero(self._in_doubt(found) | np.any([abs(found - e) < 8 * self.slack for e in ends], 0))

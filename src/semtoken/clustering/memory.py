@@ -35,13 +35,7 @@ def budget(requested: int | None) -> int:
 
 
 def check(needed: int, allowed: int, *, what: str, alternatives: str) -> None:
-    """Refuse work that needs more memory than is allowed.
-
-    Raises
-    ------
-    InsufficientMemory
-        `needed` is larger than `allowed`; the message holds both and what could be done instead.
-    """
+    """Refuse work that needs more memory than is allowed: `InsufficientMemory`, with what could be done instead."""
     if needed > allowed:
         raise InsufficientMemory(
             f"{what} needs {gigabytes(needed)} beyond the table, but may take {gigabytes(allowed)} "
@@ -52,8 +46,6 @@ def check(needed: int, allowed: int, *, what: str, alternatives: str) -> None:
 def gigabytes(size: float) -> str:
     """A number of bytes as text, in GB or MB.
 
-    Examples
-    --------
     >>> gigabytes(2_500_000_000), gigabytes(3_000_000)
     ('2.5 GB', '3 MB')
     """

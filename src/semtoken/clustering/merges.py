@@ -29,15 +29,8 @@ class Merges:
 
 
 def cut(merges: Merges, n_clusters: int) -> NDArray[np.int32]:
-    """Labels [n] of `n_clusters` clusters, numbered in the order of their first rows.
+    """Labels [n] of `n_clusters` clusters, in the order of their first rows; `ValueError` if merges are too few.
 
-    Raises
-    ------
-    ValueError
-        There are too few merges for so few clusters.
-
-    Examples
-    --------
     >>> tree = Merges(3, np.array([0, 0], "i4"), np.array([2, 1], "i4"), np.array([0.1, 0.5], "f4"))
     >>> cut(tree, 2).tolist(), cut(tree, 1).tolist()
     ([0, 1, 0], [0, 0, 0])
@@ -63,8 +56,6 @@ def number_roots(parent: NDArray[np.int64]) -> NDArray[np.int32]:
 def by_first_appearance(labels: NDArray[np.integer]) -> NDArray[np.int32]:
     """Rename the labels of a partition to 0, 1, ... in the order in which they first occur.
 
-    Examples
-    --------
     >>> by_first_appearance(np.array([7, 2, 7, 0])).tolist()
     [0, 1, 0, 2]
     """

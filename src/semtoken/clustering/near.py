@@ -80,15 +80,9 @@ def near_pairs(
     monitor: Monitor,
     error: Callable[[Gaps], Gaps],
 ) -> KeptPairs:
-    """All pairs of clusters whose gap is below a threshold, at most `room` of them.
-
-    With `close`, small gaps are computed with all their digits: needed while clusters may still be that near. Pairs are
-    wanted too that are farther than the threshold by no more than three times the error of such a gap.
-
-    Raises
-    ------
-    TooManyTies
-        No threshold keeps any pairs and few enough.
+    """All pairs of clusters with gaps below a threshold, at most `room`; `TooManyTies` if no threshold keeps so few.
+    With `close`, small gaps have all their digits: needed while clusters may still be that near.
+    Pairs are wanted too that are farther than the threshold by no more than three times the error of such a gap.
     """
     with monitor.phase("threshold"):
         limits = thresholds(tiles, level, room, close=close)

@@ -96,7 +96,6 @@ class Rows:
 
     def exact_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
         """Gaps of pairs of rows, from their differences in float64.
-
         h(x) + h(y) - x.y loses all its digits when x and y are nearly equal; the difference does not.
         """
         gap = np.zeros(len(first))
@@ -119,11 +118,7 @@ class Rows:
 
 def as_rows(table: Any, metric: Metric) -> Rows:
     """Check a table, and compute the norms of its rows.
-
-    Raises
-    ------
-    InvalidInput
-        Not two-dimensional, empty, of a type that is not a float, or with rows that hold NaN or infinity.
+    `InvalidInput` if it is not two-dimensional, empty, of no float type, or holds NaN or infinity.
     """
     is_parts = isinstance(table, TableParts)
     parts = tuple(_as_numpy(part) for part in (table.parts if is_parts else (table,)))

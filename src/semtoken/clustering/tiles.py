@@ -72,10 +72,7 @@ class Pairs:
 
 
 def blocks_of(order: NDArray[np.int64], starts: NDArray[np.int64], size: int) -> list[Block]:
-    """Cut clusters (rows `order`, beginning at `starts`) into blocks of at most `size` rows.
-
-    No cluster is cut: one that is larger than `size` is a block of its own.
-    """
+    """Cut clusters (rows `order`, from `starts`) into blocks of at most `size` rows; larger ones are a block each."""
     blocks = []
     first = 0
     m = len(starts) - 1
@@ -89,8 +86,7 @@ def blocks_of(order: NDArray[np.int64], starts: NDArray[np.int64], size: int) ->
 
 
 class CpuTiles:
-    """Tiles computed by NumPy's matrix product, one thread each; several may be computed at once.
-
+    """Tiles by NumPy's matrix product, one thread each; several may be computed at once.
     `size` is how many rows a block has; larger clusters are worked through in pieces of this size.
     """
 
@@ -205,18 +201,9 @@ def _cut(starts: NDArray[np.int64], part: slice) -> NDArray[np.int64]:
 
 
 def resolve(device: str | None) -> str:
-    """Name of the device to use: 'cpu', or a CUDA device as torch calls it.
-
-    Parameters
-    ----------
-    device : str, optional
-        "cpu"; "cuda" or "cuda:1"; "auto": CUDA if torch is installed and finds a device; None: the same, but
-        only if torch has been imported already, since importing it takes seconds and hundreds of megabytes.
-
-    Raises
-    ------
-    InvalidInput
-        A device that is not there, or of another kind.
+    """Name of the device to use, "cpu" or as torch calls it; `InvalidInput` if it is not there or of another kind.
+    "auto" is CUDA if torch is installed and finds a device; None is the same, but only if torch has been imported
+    already, since importing it takes seconds and hundreds of megabytes.
     """
     if device == "cpu":
         return device
@@ -242,7 +229,6 @@ def _cuda() -> bool:
 
 class TorchTiles(CpuTiles):
     """Tiles computed by torch: products and comparisons happen on the device, near pairs come back.
-
     The few gaps that call for exact differences are computed on the processor.
     """
 

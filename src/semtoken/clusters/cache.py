@@ -106,9 +106,8 @@ def find(
     content_hash: str | None = None,
     origin: Origin | None = None,
 ) -> TokenClusters | None:
-    """The entry made with these settings for this vocabulary and these weights, if there is one.
-
-    The weights are named by the hash of their bytes, or by hub id and commit. A damaged entry is passed over.
+    """The entry made with these settings for this vocabulary and these weights, if there is one; damaged ones are
+    passed over. The weights are named by the hash of their bytes, or by hub id and commit.
     """
     for path, config in _entries():
         provenance = config["provenance"]
@@ -135,11 +134,7 @@ def find(
 
 def store(clusters: TokenClusters) -> Path:
     """Put clusters into the cache and return their folder; writers at the same time do not disturb each other.
-
-    Raises
-    ------
-    InvalidInput
-        The cache cannot be written.
+    `InvalidInput` if the cache cannot be written.
     """
     path = directory() / entry_name(clusters)
     if path.is_dir() and not artifacts.is_saved(path):
@@ -181,13 +176,7 @@ def list_cached() -> list[CachedClusters]:
 
 
 def remove(name: str) -> None:
-    """Delete the entry from the cache.
-
-    Raises
-    ------
-    InvalidInput
-        There is no entry with that name, or it cannot be deleted.
-    """
+    """Delete the entry from the cache; `InvalidInput` if there is none with that name, or it cannot be deleted."""
     names = sorted(path.name for path in directory().glob("[!.]*") if path.is_dir())
     if name not in names:
         known = f"The cache holds: {', '.join(names)}." if names else "The cache is empty."

@@ -82,13 +82,7 @@ class EmbeddingTable:
         return min(len(part) for part in self.parts)
 
     def rows(self, size: int) -> TableParts:
-        """The first `size` rows, for clustering; nothing is copied.
-
-        Raises
-        ------
-        ModelError
-            There are fewer.
-        """
+        """The first `size` rows, for clustering, not copied; `ModelError` if there are fewer."""
         if self.n_rows < size:
             raise ModelError(
                 f"The tokenizer has {size:,} tokens but the embeddings of {self.origin.model or 'this model'} only "
@@ -99,13 +93,7 @@ class EmbeddingTable:
         return TableParts(tuple(part.astype(np.float32) if part.dtype == np.float64 else part for part in first))
 
     def normalized(self) -> npt.NDArray[np.float32]:
-        """All rows in float32, each part of a row divided by its Euclidean norm (zeros stay zeros).
-
-        Raises
-        ------
-        ModelError
-            A row holds NaN or infinity.
-        """
+        """All rows in float32, each part of Euclidean norm 1 (zeros stay zeros); `ModelError` for NaN or infinity."""
         out = np.empty((self.n_rows, sum(part.shape[1] for part in self.parts)), np.float32)
         column = 0
         for part in self.parts:
@@ -298,13 +286,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, source: str | Path, revision: str | None) -> Checkpoint:
-        """Locate a checkpoint: its directory, or the commit on the hub.
-
-        Raises
-        ------
-        ModelError
-            There is neither.
-        """
+        """Locate a checkpoint: its directory, or the commit on the hub; `ModelError` if there is neither."""
         path = Path(source).expanduser()
         if path.is_dir():
             return cls(Origin(path.resolve().name, quantization=quantization_of(path)), path)
@@ -417,13 +399,7 @@ def _is_elsewhere(parts: Sequence[str]) -> bool:
 
 
 def stored_tensors(path: Path) -> dict[str, Any]:
-    """The type, shape and place of each tensor in a safetensors file, by its name.
-
-    Raises
-    ------
-    ModelError
-        The file is damaged or incomplete.
-    """
+    """Type, shape and place of each tensor in a safetensors file; `ModelError` if it is damaged or incomplete."""
     try:
         with safe_open(path, framework="numpy"):
             pass

@@ -383,11 +383,7 @@ class TokenClusters:
 
 def saved_vocabulary(directory: str | Path) -> Vocabulary:
     """Read the vocabulary from a folder of clusters, without the clusters.
-
-    Raises
-    ------
-    ArtifactError
-        Missing, damaged, incomplete, or of a format that this release does not read.
+    `ArtifactError` if it is missing, damaged, incomplete, or of a format that this release does not read.
     """
     saved = artifacts.load(directory)
     with _reading(saved):
@@ -555,10 +551,8 @@ def write_card(
     sizes: npt.NDArray[np.int64],
     largest: Sequence[Sequence[str]],
 ) -> str:
-    """The text of the README that is saved beside clusters.
-
-    Of the provenance, `model` and `hub_id` are used if there. `sizes` are the tokens in each cluster, and `largest` the
-    texts of those of the largest clusters.
+    """The text of the README that is saved beside clusters; `model` and `hub_id` of the provenance are used if there.
+    `sizes` are the tokens in each cluster, and `largest` the texts of those of the largest clusters.
     """
     front = ["---", "library_name: semtoken", "tags:", "- semtoken", "- token-clusters", "- uncertainty"]
     if "hub_id" in provenance:

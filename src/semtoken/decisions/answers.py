@@ -209,13 +209,7 @@ class AskedQuestion:
 
     @classmethod
     def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
-        """Make a question from plain values of a file.
-
-        Raises
-        ------
-        InvalidInput
-            The values do not describe a question.
-        """
+        """Make a question from plain values of a file; `InvalidInput` if they do not describe one."""
         question = question_from(values, name)
         orders = values.get("orders")
         return cls(question, ReadingOptions(values.get("reading"), None if orders == "all" else orders))
@@ -295,13 +289,7 @@ def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str
 
 
 def read_decisions(path: Path) -> list[DecisionRecord]:
-    """Read the answers in a file; questions without an answer are left out.
-
-    Raises
-    ------
-    InvalidInput
-        A line cannot be read; the message names it. Or the file holds no answers.
-    """
+    """The answers in a file, unanswered questions left out; `InvalidInput` if a line is bad or there are none."""
     found: list[DecisionRecord] = []
     for line in read_json_lines(path):
         try:

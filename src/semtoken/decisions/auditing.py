@@ -134,20 +134,10 @@ def exceeded(one: SideAudit, limits: DecisionLimits) -> list[str]:
 
 
 def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SideAudit]:
-    """Whether the promises of a calibrator hold for the answers of another server.
+    """Whether the promises of a calibrator hold for another server's answers to the same questions.
 
-    Parameters
-    ----------
-    calibrator
-        A calibrator that was fitted behind one server.
-    records
-        Answers of the other one to the same questions, about states that no calibrator was fitted on. Labels are
-        needed for the verdict; the share that is accepted and the drift need none.
-
-    Raises
-    ------
-    InvalidInput
-        None of the answers is to a question of the calibrator.
+    They are about states that no calibrator was fitted on. The verdict needs labels; the accepted share and the drift
+    do not. `InvalidInput` if none of the answers is to a question of the calibrator.
     """
     known = {fingerprint for fingerprint, _ in calibrator.sides}
     if not any(record.fingerprint in known for record in records):
@@ -278,13 +268,7 @@ class ServerComparison:
 def compare(
     first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0
 ) -> list[ServerComparison]:
-    """How far two servers' answers lie apart: line by line, the same questions about the same states.
-
-    Raises
-    ------
-    InvalidInput
-        The two have other questions, or other numbers of answers.
-    """
+    """How far two servers' answers to the same lines lie apart; `InvalidInput` if their questions or numbers differ."""
     if [(one.fingerprint, one.state) for one in first] != [(one.fingerprint, one.state) for one in second]:
         raise InvalidInput("The two files hold answers to other questions, or not to the same states in one order.")
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
@@ -358,23 +342,11 @@ def sensitivity(
     *,
     seed: int = 0,
 ) -> list[Sensitivity]:
-    """Compare the answers to the same questions asked in two ways, such as with another order of the options.
+    """Compare one server's answers to the same questions asked in two ways, such as with another order of the options.
 
-    Parameters
-    ----------
-    calibrator
-        The calibrator, which decides about both answers as if they were to its own question.
-    first, second
-        Answers of one server about the same states, to questions of the same names and options, these in any order.
-    how
-        What was different the second time, for example "in other words".
-    seed
-        The seed of the bootstrap.
-
-    Raises
-    ------
-    InvalidInput
-        No question was asked in both ways about one state, or its options are others.
+    The calibrator decides about both as if they were to its own question; `how` says what differed the second time,
+    such as "in other words". `InvalidInput` if no question was asked in both ways about one state, or its options are
+    others.
     """
     others = {(one.name, one.state): one for one in second}
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
@@ -460,13 +432,7 @@ class DecisionSettings:
 
     @classmethod
     def read(cls, path: Path) -> DecisionSettings:
-        """Read a file of settings.
-
-        Raises
-        ------
-        InvalidInput
-            The file cannot be read, or holds a setting that does not exist or has another type.
-        """
+        """Read a file of settings; `InvalidInput` if it cannot be read, or a setting is unknown or has another type."""
         values = _checked(read_yaml(path) or {}, cls, str(path))
         limits = DecisionLimits(**_checked(values.pop("limits", {}), DecisionLimits, f"{path}, limits"))
         for name in ("questions", "labelled", "calibrator"):

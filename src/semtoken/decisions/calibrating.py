@@ -248,9 +248,7 @@ class DecisionCalibrator:
 def blocks_of(
     calibrator: DecisionCalibrator | None, answers: Sequence[AnsweredQuestion], options: ReadingOptions
 ) -> list[Mapping[str, Any]]:
-    """What a calibrator says of each answer (`DecisionCalibrator.block`); empty without a calibrator, and for an answer
-    that was refused.
-    """
+    """A calibrator's block for each answer (`DecisionCalibrator.block`); empty without one, or if it was refused."""
     return [
         {} if calibrator is None or one.refusal is not None else calibrator.block(DecisionRecord.of(one, options))
         for one in answers

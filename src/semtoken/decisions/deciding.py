@@ -51,15 +51,9 @@ def option_masses(
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     """Lower and upper bound of the mass of each option, [options] each, for each prompt's reader.
 
-    Pauses after some prompts at a time, and after pieces of what is read together, so that a server can do other work
-    in between; see `semtoken.backends.transformers.passes.read_trunk` for what it gives and gets then.
-
-    Raises
-    ------
-    InvalidLogits
-        The model gives NaN.
-    InvalidInput
-        The engine cannot read a prompt.
+    Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
+    see `semtoken.backends.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
+    gives NaN, `InvalidInput` if the engine cannot read a prompt.
     """
     found: list[tuple[FloatArray, FloatArray]] = []
     for group in _groups(backend, prompts):
@@ -255,13 +249,7 @@ def decide_about(
 
 
 def as_question(question: Any, name: Any = None) -> Question:
-    """Make a question object; dictionaries are read in either of the two wire formats.
-
-    Raises
-    ------
-    InvalidInput
-        The value is neither a question nor a dictionary of one of the formats.
-    """
+    """Make a question object; `InvalidInput` unless it is one already or a dictionary of either wire format."""
     if isinstance(question, Predicate | Choice | Score):
         return question
     if not isinstance(question, Mapping):
@@ -293,10 +281,7 @@ def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswer
 def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
     """Turn an inquiry into the token ids of its prompts and options.
 
-    Raises
-    ------
-    InvalidInput
-        A prompt is longer than the model reads, all together are more than `MOST_TOKENS`, or one cannot be made.
+    `InvalidInput` if a prompt is longer than the model reads, all are more than `MOST_TOKENS`, or one cannot be made.
     """
     options, size = inquiry.options, _Size()
     made: list[list[tuple[OrderedQuestion, tuple[int, ...]]]] = []
@@ -328,9 +313,7 @@ def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
 def answer_prepared(
     backend: Backend, prepared: Sequence[PreparedInquiry]
 ) -> Generator[int, int | None, list[InquiryAnswers]]:
-    """Answer several inquiries together; a generator that pauses as `option_masses`, and raises the errors of
-    `decide`.
-    """
+    """Answer several inquiries together; a generator that pauses as `option_masses`, with the errors of `decide`."""
     masses = yield from read_masses(backend, prepared)
     return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
 
@@ -338,9 +321,7 @@ def answer_prepared(
 def read_masses(
     backend: Backend, prepared: Sequence[PreparedInquiry]
 ) -> Generator[int, int | None, list[dict[int, OptionMasses]]]:
-    """The masses of each inquiry's options in every order, by question number; questions without an answer have
-    none.
-    """
+    """The masses of each inquiry's options in every order, by question number; without those that have no answer."""
     prompts = [ids for one in prepared for ids in one.prompts]
     readers = [OptionReader(spellings) for one in prepared for spellings in one.spellings]
     found = iter((yield from option_masses(backend, prompts, readers)))
@@ -375,13 +356,7 @@ def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> Inquir
 
 
 def spelling_in_question(source: PromptSource, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
-    """The tokens in which each option of a question is spelled, in the question's own order.
-
-    Raises
-    ------
-    InvalidInput
-        Two options cannot be told apart by their tokens, or one cannot be spelled.
-    """
+    """The tokens of each option, in the question's order; `InvalidInput` if two are alike or one has none."""
     shown = OrderedQuestion(question, tuple(range(len(question.options))), reading)
     return _spellings(source, shown.answers, reading == "labels")  # type: ignore[arg-type]
 
@@ -416,13 +391,7 @@ class _Size:
     last: Sequence[int] = ()
 
     def add(self, ids: Sequence[int]) -> None:
-        """Count a prompt, from where it leaves the one before.
-
-        Raises
-        ------
-        InvalidInput
-            All are too many.
-        """
+        """Count a prompt, from where it leaves the one before; `InvalidInput` if all are too many."""
         self.read += len(ids) - _common_beginning(self.last, ids)
         self.tokenised += len(ids)
         self.last = ids

@@ -23,11 +23,7 @@ class OptionScale:
     """Makes the probabilities of a question's K options calibrated, by n labels.
 
     p_k becomes proportional to exp(ln p_k / T + b_k), then (n p_k + 1) / (n + K), since n labels show no certainty.
-
-    Raises
-    ------
-    InvalidInput
-        A temperature outside [0.02, 50], a bias that is no number, or no labels.
+    `InvalidInput` if T is outside [0.02, 50], a bias is no number, or there are no labels.
     """
 
     temperature: float
@@ -63,19 +59,8 @@ class OptionScale:
     ) -> OptionScale:
         """Fit the scale by maximum likelihood; biases have a standard normal prior, so that they stay finite.
 
-        Parameters
-        ----------
-        probabilities
-            [n, options] as they were read.
-        labels
-            [n] places of the right options.
-        names
-            Names of the options, for the message about missing labels. Biases need 5 labels of each option.
-
-        Raises
-        ------
-        InvalidInput
-            Fewer than 30 labels; the message says how many are missing.
+        `probabilities` [n, options] are as they were read, `labels` [n] the places of the right options. Biases need 5
+        labels of each option. `InvalidInput` if there are fewer than 30 labels; `names` are for that message.
         """
         logs, right = _logs(probabilities), np.asarray(labels, dtype=np.int64)
         n, size = logs.shape
@@ -123,19 +108,12 @@ def _log_softmax(z: FloatArray) -> FloatArray:
 class PredictionSets:
     """Which options of a question belong to the set of an answer: those that are probable enough, and the best one.
 
-    An option k belongs to the set if its probability is at least t_k, the floor(alpha (n_k + 1))-th smallest one that
-    the right option had in the n_k labelled answers where k was right. Options with too few labels for that share
-    one threshold, from all their labels together. If labelled and new answers are exchangeable, the right option is in
-    the set with probability at least 1 - alpha, over all answers, and for each option that has a threshold of its own.
-
-    Raises
-    ------
-    InvalidInput
-        A threshold outside [0, 1].
-
-    References
-    ----------
-    Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005; conditional on the label: Vovk, 2012.
+    Option k belongs to it if its probability is at least t_k, the floor(alpha (n_k + 1))-th smallest that the right
+    option had in the n_k labelled answers where k was right. Options with too few labels share one threshold from all
+    their labels together. If labelled and new answers are exchangeable, the right option is in the set with probability
+    at least 1 - alpha, over all answers, and for each option with a threshold of its own (Vovk, Gammerman and Shafer
+    2005, Algorithmic Learning in a Random World; conditional on the label: Vovk 2012). `InvalidInput` if a threshold is
+    outside [0, 1].
     """
 
     alpha: float
@@ -170,21 +148,10 @@ class PredictionSets:
 
     @classmethod
     def fit(cls, probabilities: Sequence[Sequence[float]], labels: Sequence[int], alpha: float = 0.1) -> PredictionSets:
-        """Fit the thresholds.
+        """Fit the thresholds; `InvalidInput` if alpha is not in (0, 1), or there are no labels.
 
-        Parameters
-        ----------
-        probabilities
-            [n, options] as they were read; not after a scale that was fitted on the same labels.
-        labels
-            [n] places of the right options.
-        alpha
-            The share of answers whose set may lack the right option, in (0, 1).
-
-        Raises
-        ------
-        InvalidInput
-            Alpha is no such share, or there are no labels.
+        `probabilities` [n, options] are as they were read, not after a scale that was fitted on the same labels;
+        `labels` [n] are the places of the right options. At most a share `alpha` of the sets may lack the right option.
         """
         check_level(alpha, "alpha")
         p, right = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)

@@ -163,14 +163,7 @@ READ_AS_USUAL = ReadingOptions()
 
 
 def as_text(content: Any) -> str:
-    """A state, an instruction or a description as the model reads it: texts as they are, None as an empty text,
-    anything else as JSON.
-
-    Raises
-    ------
-    InvalidInput
-        The value cannot be written as JSON in UTF-8.
-    """
+    """What the model reads: a text as it is, "" for None, else JSON; `InvalidInput` if it has none in UTF-8."""
     if content is None:
         return ""
     try:
@@ -190,13 +183,7 @@ def question_values(question: Question) -> dict[str, Any]:
 
 
 def question_from(values: Any, name: str | None = None) -> Question:
-    """A question from the plain values of a file.
-
-    Raises
-    ------
-    InvalidInput
-        The values do not describe a question.
-    """
+    """A question from the plain values of a file; `InvalidInput` if they do not describe one."""
     try:
         options = [Option(one["value"], one["name"], one["description"]) for one in values["options"]]
         if values["kind"] == "predicate":
@@ -368,12 +355,8 @@ def without_markup(text: str) -> str:
 def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
     """The token ids of a text as the user's message in the chat template; control tokens in it stay plain text.
 
-    A model without a template continues the text after "Answer:".
-
-    Raises
-    ------
-    InvalidInput
-        The tokenizer's template fails, or it cannot tell its control tokens from text and the text holds one.
+    Without a template the model continues the text after "Answer:". `InvalidInput` if the template fails, or the text
+    holds a control token and the tokenizer cannot tell it from text.
     """
     if not getattr(tokenizer, "chat_template", None):
         return plain_tokens(tokenizer, continued_text(text))
@@ -394,12 +377,9 @@ def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
 
 
 def plain_tokens(tokenizer: Any, text: str) -> list[int]:
-    """The token ids of a text in which control tokens are read as plain text, so that users cannot insert them.
+    """The token ids of a text with control tokens read as plain text, so that users cannot insert them.
 
-    Raises
-    ------
-    InvalidInput
-        The tokenizer cannot do that and the text holds one.
+    `InvalidInput` if the tokenizer cannot do that and the text holds one.
     """
     if hasattr(tokenizer, "backend_tokenizer"):
         return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])

@@ -92,21 +92,7 @@ class AskedText:
         model: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The body of a request.
-
-        Parameters
-        ----------
-        shape
-            The API that is asked.
-        state
-            The state that the question is about.
-        top
-            How many log-probabilities to ask for at each token. None: the body asks for none; the caller adds that.
-        model
-            The model's name at the server.
-        extra
-            Further fields of the request.
-        """
+        """The body of a request, with the fields in `extra`; where `top` is None, the caller adds log-probabilities."""
         text = without_markup(prompt_text(state, self.shown))
         length = self._length
         question = ProbeQuestion(
@@ -127,12 +113,7 @@ class AskedText:
     def masses(self, reply: Payload) -> Masses:
         """Lower and upper bound of the probability of each option, from the server's reply.
 
-        Raises
-        ------
-        InvalidInput
-            The reply has no log-probabilities.
-        InvalidLogits
-            A number in the reply is no log-probability.
+        `InvalidInput` if the reply has no log-probabilities, `InvalidLogits` if a number is no log-probability.
         """
         segments = reply.choices[0].segments
         steps = [step for segment in segments for step in segment.steps]
@@ -163,13 +144,7 @@ class AskedTexts:
 
 
 def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptions) -> AskedTexts:
-    """Make the prompts for some questions about a state.
-
-    Raises
-    ------
-    InvalidInput
-        There are too many questions, or they are too long together.
-    """
+    """Make the prompts for questions about a state; `InvalidInput` if they are too many or too long together."""
     texts: list[AskedText] = []
     refusals: dict[int, str] = {}
     size = 0
@@ -205,27 +180,12 @@ def asker_of_endpoint(
 ) -> Asker:
     """A function that asks a server questions, in the format that its address stands for.
 
-    Parameters
-    ----------
-    url
-        The whole address. `/v1/decisions` and `/v1/systemone` are asked as they are. At the address of an ordinary API
-        (`/v1/chat/completions`, `/v1/completions`, ...) each question is asked for a text, once in each order of its
-        options, and read from the log-probabilities that come with it, so probabilities may be intervals. The address
-        of a whole API, such as `http://localhost:8000/v1`, stands for the first of these that answers.
-    model
-        The model's name there, where the server asks for one.
-    key
-        The API key of the server.
-    top
-        How many log-probabilities an API for texts is asked for at each token.
-    say
-        Is told once in which other way the server is asked, if it refuses the fields of the first.
-
-    Raises
-    ------
-    InvalidInput
-        Nothing that can be asked has such an address. The function itself raises `BackendError` where the server gives
-        no answers.
+    `/v1/decisions` and `/v1/systemone` are asked as they are. At an ordinary API (`/v1/chat/completions`, ...) each
+    question is asked for a text, once in each order of its options, and read from the `top` log-probabilities of each
+    token, so probabilities may be intervals. The address of a whole API, such as `http://localhost:8000/v1`, stands for
+    the first of these that answers. `say` is told once in which other way the server is asked if it refuses the fields
+    of the first. `InvalidInput` if nothing that can be asked has such an address; the function raises `BackendError` if
+    the server gives no answers.
     """
     parts = split_address(url)
     path = parts.path.rstrip("/")

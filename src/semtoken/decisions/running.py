@@ -33,13 +33,7 @@ from semtoken.files.texts import read_yaml
 
 
 def read_questions(path: Path) -> dict[str, Question]:
-    """Read questions from a YAML or JSON file, by name.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, or does not hold questions.
-    """
+    """Read questions by name from a YAML or JSON file; `InvalidInput` if it cannot be read or holds none."""
     found = read_yaml(path)
     if not isinstance(found, dict) or not found:
         raise InvalidInput(f"{path} must hold questions by their names.")
@@ -102,13 +96,7 @@ class DecisionJob:
             return self.target.read_bytes().count(b"\n")
 
     def check(self) -> None:
-        """Raise an error if the output belongs to another job, and remove a cut-off last line.
-
-        Raises
-        ------
-        InvalidInput
-            The output belongs to other items or questions, or another run writes it.
-        """
+        """Remove a cut-off last line; `InvalidInput` if the output belongs to another job, or another run writes it."""
         if self.target.exists():
             with self._alone():
                 self._settled()
@@ -123,14 +111,10 @@ class DecisionJob:
         return done
 
     def run(self, ask: Asker) -> int:
-        """Answer the remaining lines, writing each one at once; returns how many.
+        """Answer the remaining lines, writing each one at once; returns how many. Lines that are written stay.
 
-        Raises
-        ------
-        InvalidInput
-            A line cannot be read, or the output belongs to another input. Lines that are written stay.
-        BackendError
-            The server gave no answers.
+        `InvalidInput` if a line cannot be read or the output is another input's, `BackendError` if the server gives
+        none.
         """
         written = 0
         with self._alone():
@@ -142,13 +126,10 @@ class DecisionJob:
         return written
 
     def run_in_shards(self, load: Callable[[], Asker], executor: Executor, size: int = LINES_IN_SHARD) -> int:
-        """Run the job in several processes or on machines that see the files at the same paths; returns how many lines
-        were answered. `keep` gets none of them.
+        """Run the job in several processes or on machines that see the files at the same paths; returns how many lines.
 
-        Raises
-        ------
-        SemtokenError
-            As `run`; what another process raised comes as `BackendError`. Lines that are written stay.
+        `keep` gets none of them. Raises as `run`; what another process raised comes as `BackendError`. Written lines
+        stay.
         """
         with self._alone():
             done = self._settled()
@@ -159,13 +140,7 @@ class DecisionJob:
         return total - done
 
     def answered(self, line: JsonLine, ask: Asker) -> bytes:
-        """Answer the questions about the state in an input line; returns the output line.
-
-        Raises
-        ------
-        InvalidInput
-            The line cannot be read.
-        """
+        """The output line with the answers about the state in an input line; `InvalidInput` if that cannot be read."""
         if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
             why = line.fault or 'it needs the field "state".'
             raise InvalidInput(f"{self.source}, line {line.number}: {why}")
@@ -247,28 +222,10 @@ def ask_again(
 ) -> AskedAgain:
     """Ask a server all questions of a calibrator about the states in a file, to see whether its promises hold there.
 
-    Parameters
-    ----------
-    calibrator
-        A calibrator that knows its questions: one that was fitted on lines of `semtoken decide run`.
-    source
-        A file of lines with `state` and `labels`.
-    ask
-        Asks the server.
-    target
-        The file of its answers. Answers that are there are kept; answers to variants are written beside it.
-    reworded
-        The same questions by name in other words, with the same options.
-    most
-        How many items, from the first on, variants are asked about. Choices are also asked with their options turned
-        by half.
-
-    Raises
-    ------
-    InvalidInput
-        The calibrator does not know its questions, or holds two of one name or several ways of reading.
-    BackendError
-        The server gave no answers.
+    `source` has lines with `state` and `labels`. Answers that are in `target` are kept; those to variants are written
+    beside it: about the first `most` items, `reworded` questions (same names and options), and choices with their
+    options turned by half. `InvalidInput` if the calibrator does not know its questions, or holds two of one name or
+    several ways of reading; `BackendError` if the server gives no answers.
     """
     questions, options = _questions(calibrator)
     DecisionJob(source, target, questions, options).run(ask)

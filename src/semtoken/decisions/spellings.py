@@ -59,21 +59,9 @@ class OptionSpelling:
 
 
 def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *, exact: bool) -> list[OptionSpelling]:
-    """The token sequences that spell each of some options.
+    """The token sequences that spell each option; unless `exact`, also in upper or lower case and behind a blank.
 
-    Parameters
-    ----------
-    texts
-        What the model is to say for each option.
-    tokenizer, vocabulary
-        The tokenizer and the vocabulary of the model.
-    exact
-        True: an option counts only as it is spelled. False: also in upper or lower case and behind a blank.
-
-    Raises
-    ------
-    InvalidInput
-        Two of them cannot be told apart, or one cannot be written with this tokenizer.
+    `InvalidInput` if two options cannot be told apart, or one cannot be written with this tokenizer.
     """
     surfaces = surfaces_of(texts, exact=exact)
     return [
@@ -89,10 +77,7 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
 def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
     """The part of each text that counts: all of it, or all but case and surrounding blanks.
 
-    Raises
-    ------
-    InvalidInput
-        Two of them are equal, or one is empty.
+    `InvalidInput` if two of them are equal, or one is empty.
     """
     surfaces = [text if exact else normalize(text) for text in texts]
     first: dict[str, int] = {}
@@ -261,23 +246,10 @@ class _BestTokens:
 def masses_from_top_tokens(
     texts: Sequence[str], steps: Sequence[TopStep], *, exact: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper bound of the probability of each option, two arrays [n] of numbers in [0, 1].
+    """Lower and upper bound of the probability of each of n options, [n] each in [0, 1], from lists of best tokens.
 
-    Parameters
-    ----------
-    texts
-        The text of each of the n options.
-    steps
-        One step or more of the answer, each with the best tokens that the server listed for it.
-    exact
-        True: an option counts only as it is spelled. False: also in upper or lower case and behind a blank.
-
-    Raises
-    ------
-    InvalidInput
-        Two options cannot be told apart, or one has no text.
-    InvalidLogits
-        A list holds a number that is no log-probability.
+    Unless `exact`, an option counts also in upper or lower case and behind a blank. `InvalidInput` if two options
+    cannot be told apart or one has no text, `InvalidLogits` if a number is no log-probability.
     """
     reading = _ListReading(texts, exact)
     for number, step in enumerate(steps):

@@ -82,14 +82,8 @@ class ListReader:
     def read(self, step: TopStep, position: int) -> ListedStep:
         """Read and check one step; `position` is its number, for messages.
 
-        Raises
-        ------
-        InvalidInput
-            The chosen token is unknown or not clear.
-        InvalidLogits
-            A log-probability is NaN or above 0, or the probabilities add up to more than 1.
-        VocabularyMismatch
-            The id and the name of a token disagree.
+        `InvalidInput` if the chosen token is unknown or not clear, `InvalidLogits` if a log-probability is NaN or above
+        0 or the probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
         """
         if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
             self._blanks_left_out, self._matches = True, self._names.matches_without_blank
@@ -254,10 +248,7 @@ def lost_its_namesake(chosen: Name, entry: Name) -> bool:
 def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) -> tuple[tuple[TopToken, ...], float]:
     """The entries that are tokens, and what their log-probabilities gain without the rows that pad a model's head.
 
-    Raises
-    ------
-    VocabularyMismatch
-        More of the probability lies outside the vocabulary than padding gets.
+    `VocabularyMismatch` if more of the probability lies outside the vocabulary than padding gets.
     """
     outside = [token for token in top if token.id is not None and token.id >= vocabulary.size]
     if not outside:

@@ -49,10 +49,7 @@ _NAMES = KeptByName(_name)
 
 
 def steps_in_json(logprobs: str | msgspec.Raw) -> StepList | None:
-    """Parse the steps of `[...]`, `{"content": [...]}` or `{"tokens": [...], ...}`; None if they are written unusually.
-
-    Needs msgspec.
-    """
+    """Parse `[...]`, `{"content": [...]}` or `{"tokens": [...], ...}` by msgspec; None if written unusually."""
     try:
         found = _read(logprobs)
         if isinstance(found, list):

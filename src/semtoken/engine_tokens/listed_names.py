@@ -96,10 +96,7 @@ _UNKNOWN = Spelling.of(normalize, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode()
 class ListedNames:
     """A vocabulary made of the tokens that the lists of one answer name, numbered from 1.
 
-    Parameters
-    ----------
-    rule
-        What tells how a token is spelled (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
+    `rule` tells how a token is spelled (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
     """
 
     def __init__(self, rule: SpellingRule | None = None) -> None:
@@ -183,14 +180,9 @@ class ListedNames:
         return [other for other in together if self.same(number, other)]
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
-        """The tokens named so far as a `Vocabulary`.
+        """The tokens named so far as a `Vocabulary`; `ids` are the chosen ones.
 
-        Parameters
-        ----------
-        said
-            The answer as the engine gives it, if it is known: it tells whether markup at its end is text.
-        ids
-            The chosen tokens.
+        `said`, the answer as the engine gives it, tells whether markup at its end is text.
         """
         texts, pieces = [one.text for one in self.spellings], [one.piece for one in self.spellings]
         if not self._decoded and any(text.startswith(BLANKS) for text in texts):
@@ -278,13 +270,7 @@ _ID, _BYTES = itemgetter(0), itemgetter(2)  # of a `Name`
 
 
 class NameReader:
-    """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary.
-
-    Parameters
-    ----------
-    names
-        The vocabulary that the tokens are added to.
-    """
+    """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary but `names`."""
 
     def __init__(self, names: ListedNames) -> None:
         self._names = names
@@ -294,12 +280,8 @@ class NameReader:
     def read(self, step: TopStep, position: int) -> ListedStep:
         """Read and check one step; `position` is its number, for messages.
 
-        Raises
-        ------
-        InvalidInput
-            The chosen token has an id and no text.
-        InvalidLogits
-            A log-probability is NaN or above 0, or the probabilities add up to more than 1.
+        `InvalidInput` if the chosen token has an id and no text, `InvalidLogits` if a log-probability is NaN or above
+        0, or the probabilities add up to more than 1.
         """
         names, log_probs = self._names, step.log_probs
         if not max(log_probs) <= 0.0 or not sum(log_probs) <= 0.0:  # or NaN

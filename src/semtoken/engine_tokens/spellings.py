@@ -112,15 +112,11 @@ def _encoded(text: str) -> bytes:
 
 
 def steps_from_items(items: Any, where: str) -> StepList:
-    """The steps in chat items `{token, logprob, bytes, top_logprobs}`, or with the names that other engines have for
-    these fields (`TEXT`, `ID`, `NUMBER`, `BEST`): llama.cpp may give probabilities, `prob` and `top_probs`.
+    """The steps in chat items `{token, logprob, bytes, top_logprobs}`, or with other engines' names of these fields.
 
-    Raises
-    ------
-    InvalidInput
-        A field is of the wrong kind or missing; the message says where.
-    InvalidLogits
-        A number is no log-probability.
+    Those are `TEXT`, `ID`, `NUMBER` and `BEST`; llama.cpp may give probabilities, `prob` and `top_probs`.
+    `InvalidInput` says where a field is missing or of the wrong kind; `InvalidLogits` if a number is no
+    log-probability.
     """
     listed = as_list(items, where)
     usual = _usual_steps(listed)
@@ -193,12 +189,10 @@ class _WrittenNames:
         """What is written of a token beside its text, and its name."""
 
     def of(self, texts: list[Any], written: list[Any]) -> tuple[Name, ...]:
-        """The names of some tokens by their texts, and bytes (or null) or pairs of bytes and id.
+        """The names of tokens by their texts, and bytes (or null) or pairs of bytes and id.
 
-        Raises
-        ------
-        InvalidInput, TypeError, ValueError
-            A text is no text, an id none from 0 on, or bytes are no list of bytes.
+        `InvalidInput`, `TypeError` or `ValueError` if a text is none, an id is none from 0 on, or bytes are no list of
+        bytes.
         """
         known = list(map(self._known.get, texts))
         if all(known) and list(map(_FIRST, known)) == written:  # type: ignore[arg-type]
@@ -313,14 +307,7 @@ def _unequal(lengths: str) -> StepList:
 def steps_from_triples(chosen: Any, tops: Any, where: str) -> StepList:
     """The steps of a reply of SGLang, which lists triples: log-probability, id, and the text or null.
 
-    Parameters
-    ----------
-    chosen
-        One triple for each step: the token that was chosen.
-    tops
-        A list of triples for each step, its best tokens; None if none were asked for.
-    where
-        Where the lists stand in the reply, for messages.
+    `chosen` has one for each step; `tops` a list of them, its best tokens, or None if none were asked for.
     """
     picked = as_list(chosen, f"{where}.output_token_logprobs")
     best = as_list([None] * len(picked) if tops is None else tops, f"{where}.output_top_logprobs")
@@ -533,13 +520,7 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
 
 
 def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:
-    """A copy of the steps with the ids of their chosen tokens, which the engine gave separately; None: not known.
-
-    Raises
-    ------
-    InvalidInput
-        A step names its token by another id.
-    """
+    """The steps with their tokens' ids, given separately (None: not known); `InvalidInput` if a step names another."""
     found: list[TopStep] = []
     for i, (step, token) in enumerate(zip(steps, ids, strict=True)):
         (known, text, spelled), *others = step.names

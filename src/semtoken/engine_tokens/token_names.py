@@ -118,18 +118,8 @@ class TokenNames:
     ) -> tuple[int, ...]:
         """All tokens that a name may stand for, by the most reliable part of it: id, then bytes, then string.
 
-        Parameters
-        ----------
-        token, text, spelled
-            Id, string and bytes, as far as the engine gives them.
-        blanks_left_out
-            Bytes and string may lack the blank that the token begins with.
-
-        Returns
-        -------
-        tuple of int
-            Ascending ids; none for a name that fits no token, several for one that fits several. All special tokens
-            for one in markup that fits no other.
+        Ascending ids; none for a name that fits no token, all special tokens for one in markup that fits no other. With
+        `blanks_left_out`, bytes and string may lack the blank that the token begins with.
         """
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
@@ -235,10 +225,7 @@ memory."""
 class KeptByName(dict[Name, T]):
     """A dictionary that computes a value for each name once and keeps it.
 
-    Parameters
-    ----------
-    function
-        Gets the parts of a name as its arguments. Names with a long string are computed each time.
+    `function` gets the parts of a name as its arguments. Names with a long string are computed each time.
     """
 
     def __init__(self, function: Callable[..., T]) -> None:

@@ -27,10 +27,7 @@ ABOVE_ZERO = 1e-3
 
 
 def is_given(log_prob: float) -> bool:
-    """Whether a log-probability says something: engines write -9999 for "very unlikely" and for "not known".
-
-    False for minus infinity, too.
-    """
+    """Whether a log-probability says something: -9999 (engines' "very unlikely" or "not known") and -inf do not."""
     return log_prob > NOT_GIVEN + 1
 
 
@@ -232,14 +229,8 @@ def as_bytes(value: Any, where: str) -> bytes:
 def as_log_prob(value: Any, where: str) -> float:
     """Return a value that must be a natural log of a probability, which may be minus infinity.
 
-    A value above 0 by no more than rounding (`ABOVE_ZERO`) becomes 0.
-
-    Raises
-    ------
-    InvalidLogits
-        The value is NaN or above that.
-    InvalidInput
-        It is no number.
+    Above 0 by no more than rounding (`ABOVE_ZERO`) it becomes 0; `InvalidLogits` if it is NaN or above that,
+    `InvalidInput` if it is no number.
     """
     if isinstance(value, float) and math.isnan(value):
         raise InvalidLogits(f"{where} must be a log-probability, at most 0. Got nan instead.")
@@ -429,15 +420,7 @@ def _are_multiples(numbers: FloatArray, units: FloatArray) -> npt.NDArray[np.boo
 
 
 def fits_half(log_probs: npt.ArrayLike, relative: float) -> bool:
-    """Whether all numbers can be of a half-precision format, up to the digits that float32 is printed with.
-
-    Parameters
-    ----------
-    log_probs
-        The numbers.
-    relative
-        `BFLOAT16` or `FLOAT16`.
-    """
+    """Whether all numbers can be of `BFLOAT16` or `FLOAT16` (`relative`), up to the digits float32 is printed with."""
     values = np.array(log_probs, dtype=np.float64)
     if relative == FLOAT16:
         with np.errstate(over="ignore"):

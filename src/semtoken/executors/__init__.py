@@ -136,16 +136,8 @@ def append_in_order(
 ) -> None:
     """Make the lines from `first` to `last` in shards, and append the shards in order.
 
-    Parameters
-    ----------
-    work
-        The shards to make; their files must lie under the same paths wherever shards are made.
-    executor
-        The executor that makes the shards.
-    first, last
-        How many lines are there already, and how many there are to be.
-    append
-        Called with further lines as soon as all before them are there.
+    Files of the work must lie under the same paths wherever shards are made. `first` lines are there already, `last`
+    are to be; `append` is called with further lines as soon as all before them are there.
     """
     if work.folder.exists() and any(
         not re.fullmatch(r"(\..*)?\d{8}\.jsonl", one.name) for one in work.folder.iterdir()
@@ -170,13 +162,7 @@ def append_in_order(
 
 
 class InputLines(Generic[T]):
-    """The lines of an input, which is read only once if they are asked for in order.
-
-    Parameters
-    ----------
-    read
-        A function that begins to read the input.
-    """
+    """The lines of an input, which is read only once if they are asked for in order; `read` begins to read it."""
 
     def __init__(self, read: Callable[[], Iterator[T]]) -> None:
         self._read = read

@@ -63,15 +63,8 @@ def save(
     config: Mapping[str, Any],
     card: str,
 ) -> Path:
-    """Write a folder, replacing one of the same kind.
-
-    The files are written into a hidden folder beside the target, which then takes its name: a reader, or a
-    run that is killed, sees the old folder or the new one.
-
-    Raises
-    ------
-    InvalidInput
-        The place cannot be written, or holds something else that would be lost.
+    """Write a folder, replacing one of the same kind: a reader, or a run that is killed, sees the old or the new one.
+    `InvalidInput` if the place cannot be written, or holds something else that would be lost.
     """
     target = place(directory, "directory").expanduser().resolve()
     _check_replaceable(target)
@@ -82,11 +75,7 @@ def save(
 
 def load(source: str | Path, *, revision: str | None = None) -> SavedArtifact:
     """Read a folder, or a repository of the hub.
-
-    Raises
-    ------
-    ArtifactError
-        It is missing, damaged, incomplete, or of a format version that this release does not read.
+    `ArtifactError` if it is missing, damaged, incomplete, or of a format version that this release does not read.
     """
     folder = _locate(source, revision)
     files = _read_files(folder, CONFIG, ARRAYS)
@@ -102,11 +91,7 @@ def load(source: str | Path, *, revision: str | None = None) -> SavedArtifact:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The config of a folder, without its arrays.
-
-    Raises
-    ------
-    ArtifactError
-        It is missing, damaged, or of a kind or format version that this release does not read.
+    `ArtifactError` if it is missing, damaged, or of a kind or format version that this release does not read.
     """
     return _checked_config(folder, _read_files(folder, CONFIG)[CONFIG])
 
@@ -161,11 +146,7 @@ def push(
     commit_message: str | None = None,
 ) -> str:
     """Upload a folder as a model repository of the hub, made if missing; returns the commit's URL.
-
-    Raises
-    ------
-    ArtifactError
-        The hub refused, or cannot be reached.
+    `ArtifactError` if the hub refused or cannot be reached.
     """
     import tempfile
 

@@ -74,20 +74,9 @@ def _given(part: Mapping[str, Any]) -> Any:
 
 
 def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
-    """The picture of a part of a message, as a PIL image in RGB.
-
-    Parameters
-    ----------
-    part
-        `{"type": "image"}` with "image" (a PIL image), "path", or "url" (a data URL, or the path of a file), or
-        `{"type": "image_url", "image_url": {"url": ...}}`.
-    files
-        Whether files of this machine may be read; otherwise data URLs only.
-
-    Raises
-    ------
-    InvalidInput
-        The part holds no image that can be read, one that is too large, or the address of one: nothing is fetched.
+    """The picture of a part of a message, as a PIL image in RGB; `files`: whether files of this machine may be read.
+    Parts are `{"type": "image"}` with "image" (a PIL image), "path" or "url" (a data URL, or the path of a file), or
+    `{"type": "image_url", "image_url": {"url": ...}}`. `InvalidInput` if it is unreadable, too large or an address.
     """
     require("PIL", extra="images")
     from PIL import Image, ImageOps
@@ -136,13 +125,7 @@ def _bytes(given: str, files: bool) -> bytes:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The images of a folder by name, without those of folders in it.
-
-    Raises
-    ------
-    InvalidInput
-        It holds none.
-    """
+    """The images of a folder by name, without those of folders in it; `InvalidInput` if it holds none."""
     found = sorted(one for one in folder.iterdir() if one.suffix.lower() in SUFFIXES and one.is_file())
     if not found:
         raise InvalidInput(f"{folder} holds no image: names that end in {', '.join(sorted(SUFFIXES))} are read.")

@@ -24,19 +24,8 @@ KEPT = 2_000
 
 
 def check_not_read(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Refuse to write over anything that is read. Nothing is changed.
-
-    Parameters
-    ----------
-    outputs
-        Files, or folders, that will be written.
-    inputs
-        What is read: files, folders, globs; names of what does not exist are passed over.
-
-    Raises
-    ------
-    InvalidInput
-        An output is an input, or lies where it would be read as one of a folder.
+    """Refuse (`InvalidInput`) to write files or folders that are inputs, or would be read as part of an input folder.
+    Inputs are files, folders and globs; names of what does not exist are passed over.
     """
     read = [(one, path) for one in inputs for path in _paths(one)]
     for output in outputs:
@@ -51,13 +40,7 @@ def check_not_read(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> Non
 
 
 def check_not_inside(folder: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to replace a folder as a whole if something that is read lies in it.
-
-    Raises
-    ------
-    InvalidInput
-        An input lies in the folder.
-    """
+    """Refuse (`InvalidInput`) to replace a folder as a whole if something that is read lies in it."""
     for path in inputs:
         if path.exists() and folder.exists() and path.resolve().is_relative_to(folder.resolve()):
             raise InvalidInput(f"{path} lies in {folder}, which is replaced: name another folder. Nothing was written.")
@@ -92,13 +75,7 @@ def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bo
 
 
 def check_own(output: Path, command: str) -> None:
-    """Refuse to replace a file that is not the command's own. Empty files are replaced.
-
-    Raises
-    ------
-    InvalidInput
-        The file was not made by the command, or was changed since.
-    """
+    """Refuse (`InvalidInput`) to replace a file that is not the command's own or was changed, unless it is empty."""
     if output.is_file() and output.stat().st_size and not _note(output, command).exists():
         raise InvalidInput(
             f"{output} exists, and `semtoken {command}` did not write it, or it was changed since. Choose another "

@@ -94,13 +94,7 @@ class Record:
 
 
 def format_of(path: Path) -> str:
-    """`LINES`, `CSV` or `PARQUET`, by the ending of a name.
-
-    Raises
-    ------
-    InvalidInput
-        Another ending; the message names those that are known.
-    """
+    """`LINES`, `CSV` or `PARQUET`, by the ending of a name; `InvalidInput`, naming those known, for another ending."""
     name = path.name.removesuffix(".gz")
     found = _SUFFIXES.get(Path(name).suffix)
     if found is None or (name != path.name and found == PARQUET):
@@ -126,11 +120,7 @@ def as_file(source: Path) -> Iterator[Path]:
 
 def read_records(path: Path) -> Iterator[Record]:
     """Read the records of a file; those that cannot be read carry the reason. Unknown endings are read as JSON lines.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, or is no table.
+    `InvalidInput` if the file cannot be read, or is no table.
     """
     kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix, LINES)
     if kind == CSV:
@@ -139,13 +129,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Number, place for messages ("FILE, line 7") and fields of each record; the first bad one is an error.
-
-    Raises
-    ------
-    InvalidInput
-        The file or a record cannot be read.
-    """
+    """Number, place for messages ("FILE, line 7") and fields of each record; the first bad one is an `InvalidInput`."""
     for record in read_records(path):
         where = f"{path}, line {record.number}"
         if record.fault:
@@ -262,11 +246,7 @@ def kind_of(value: Any) -> str:
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write a file of records whole or not at all, in the format that its ending names; "-" is standard output.
-
-    Raises
-    ------
-    InvalidInput
-        It cannot be written, or fields hold what the format cannot.
+    `InvalidInput` if it cannot be written, or fields hold what the format cannot.
     """
     if str(path) == STANDARD:
         for record in records:
@@ -285,21 +265,8 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_table(path: Path, records: Iterable[Mapping[str, Any]], schema: Any) -> None:
-    """Write a Parquet file whole or not at all, from records whose fields are known beforehand.
-
-    Parameters
-    ----------
-    path
-        The file.
-    records
-        The records, which are read once; up to `ROWS_OF_A_GROUP` are in memory at one time.
-    schema
-        `pyarrow.Schema` of their fields; those that a record does not have are null.
-
-    Raises
-    ------
-    InvalidInput
-        It cannot be written, or a field holds what its column cannot.
+    """Write a Parquet file whole or not at all, from records with a `pyarrow.Schema`; fields that are missing are null.
+    Records are read once, up to `ROWS_OF_A_GROUP` in memory. `InvalidInput` if a field does not fit its column.
     """
     _write_parquet(path, _chunks(records, ROWS_OF_A_GROUP), schema, path)
 
@@ -317,21 +284,8 @@ def _write_parquet(path: Path, chunks: Iterable[Sequence[Mapping[str, Any]]], sc
 
 
 def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:
-    """Turn JSON lines into a CSV or Parquet file that appears whole or not at all, in bounded memory.
-
-    Parameters
-    ----------
-    lines
-        The records. They may have different fields.
-    target
-        A file that ends in .csv or .parquet.
-    metadata
-        Metadata for a Parquet file.
-
-    Raises
-    ------
-    InvalidInput
-        A field holds values of different kinds, which a column cannot; the lines stay as they are.
+    """Turn JSON lines, whose fields may differ, into a .csv or .parquet file, whole or not at all, in bounded memory.
+    `metadata` is for Parquet. `InvalidInput` if a field holds values of different kinds; the lines stay as they are.
     """
     if format_of(target) == CSV:
         _write_csv(lines, target)
@@ -341,13 +295,7 @@ def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | N
 
 
 def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
-    """The `pyarrow.Schema` that holds all records.
-
-    Raises
-    ------
-    InvalidInput
-        A field holds values of different kinds.
-    """
+    """The `pyarrow.Schema` that holds all records; `InvalidInput` if a field holds values of different kinds."""
     pyarrow = require("pyarrow", extra="frames")
     schema = pyarrow.schema([])
     try:

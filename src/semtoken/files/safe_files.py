@@ -92,20 +92,15 @@ MOST_OF_FOLDER = 4096 * MEBIBYTE
 
 def read_file(path: Path, most: int = MOST_SETTINGS) -> bytes:
     """The content of a regular file of at most `most` bytes.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, is a pipe, a device or a folder, or is larger.
+    `InvalidInput` if it cannot be read, is a pipe, a device or a folder, or is larger.
     """
     with reading_errors(path):
         return read_bounded(path, most)
 
 
 def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
-    """As `read_file`, with the system's errors as they are; `folder` is a descriptor that the path starts from.
-
-    A pipe does not block, a device is not read.
+    """As `read_file`, with the system's errors as they are; a pipe does not block, and a device is not read.
+    `folder` is a descriptor that the path starts from.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:
@@ -128,23 +123,9 @@ def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
 def replacing_file(
     path: Path, *, private: bool = False, durable: bool = True, parents: bool = True
 ) -> Iterator[IO[bytes]]:
-    """Open a file for writing that gets its name, replacing a former file, once it is complete.
-
-    Parameters
-    ----------
-    path
-        The path that the file gets.
-    private
-        Whether only this user may read it.
-    durable
-        Whether to wait until it is on the disk, so that it outlives a power cut.
-    parents
-        Whether to make missing folders.
-
-    Raises
-    ------
-    InvalidInput
-        The folder cannot be written, or the disk is full. A former file stays as it is.
+    """Open a file for writing that gets the name `path`, replacing a former file, once it is complete.
+    `durable` waits until it is on the disk, so that it outlives a power cut; `private` lets only this user read it.
+    `InvalidInput` if the folder cannot be written or the disk is full; a former file stays as it is.
     """
     working = path.with_name(working_name(path))
     mode = 0o600 if private else 0o666
@@ -175,14 +156,9 @@ def replace_text(path: Path, text: str) -> None:
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder that gets the name `path`, replacing a former folder, once it is complete.
-
-    The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former folder is moved to
-    `former_folder(path)` first; `read_folder` looks there too, so that a reader finds a whole folder at any moment.
-
-    Raises
-    ------
-    InvalidInput
-        The place cannot be written, or the disk is full. A former folder stays as it is.
+    The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former is moved to
+    `former_folder(path)` first, where `read_folder` looks too, so that a reader finds a whole folder at any moment.
+    `InvalidInput` if the place cannot be written or the disk is full; the former folder stays.
     """
     working = path.with_name(working_name(path))
     with ExitStack() as kept, writing_errors(path):
@@ -266,11 +242,7 @@ def _exchange_call() -> Any:
 
 def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
     """The content of some files of a folder, all of one version of the folder even while it is being replaced.
-
-    Raises
-    ------
-    OSError
-        The folder or a file cannot be read; a `FileNotFoundError` where one is missing.
+    `OSError` if the folder or a file cannot be read, `FileNotFoundError` if one is missing.
     """
     attempts = iter(range(ATTEMPTS, 0, -1))
     while True:
@@ -321,20 +293,8 @@ def _sync(path: Path) -> None:
 @contextmanager
 def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
     """Hold a lock file while the block runs; the system releases it when the process ends, however it ends.
-
-    Parameters
-    ----------
-    path
-        The lock file.
-    busy
-        The message if another process holds it.
-    remove
-        Whether to delete the lock file at the end. (filelock does not count a lock on a deleted file, so this is safe.)
-
-    Raises
-    ------
-    InvalidInput
-        Another process holds it, or the folder cannot be written.
+    With `remove` it is deleted at the end, safely, since filelock does not count a lock on a deleted file.
+    `InvalidInput`, with the message `busy`, if another process holds it; also if the folder cannot be written.
     """
     from filelock import FileLock, Timeout
 
@@ -370,11 +330,7 @@ class JsonLine:
 
 def read_json_lines(path: Path) -> Iterator[JsonLine]:
     """Read the lines of a file, `.gz` or not, one at a time; blank lines are skipped, bad ones carry the reason.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read.
+    `InvalidInput` if the file cannot be read.
     """
     with reading_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         yield from json_lines(file)
@@ -393,12 +349,8 @@ def json_lines(lines: Iterator[bytes] | IO[bytes]) -> Iterator[JsonLine]:
 
 def parse_json(text: bytes | str) -> Any:
     """Parse JSON more strictly than `json.loads`, since what is read is written again.
-
-    Raises
-    ------
-    ValueError
-        It is not UTF-8 or not JSON, holds NaN, infinity or half a character, or is nested too deeply. The message
-        begins with "not ..." or "a text ..." and names the place in the line.
+    `ValueError` if it is no UTF-8 or JSON, holds NaN, infinity or half a character, or is nested too deeply; its
+    message begins with "not ..." or "a text ..." and names the place in the line.
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
@@ -432,11 +384,7 @@ def _fast_decoder() -> Callable[[str], Any] | None:
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
     """Encode a value as JSON in UTF-8, without a newline at its end.
-
-    Raises
-    ------
-    ValueError
-        It holds an infinite number, NaN or half a character, which JSON files cannot.
+    `ValueError` for an infinite number, NaN or half a character, which JSON files cannot hold.
     """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent).encode("utf-8")
@@ -451,8 +399,7 @@ def seal(content: Mapping[str, Any], name: str = "checksum") -> dict[str, Any]:
 
 def is_sealed(content: Mapping[str, Any], name: str = "checksum") -> bool:
     """Whether an object is unchanged since `seal`, however it is laid out in its file.
-
-    This finds accidents. It is no protection against somebody who changes a file on purpose.
+    This finds accidents, not somebody who changes a file on purpose.
     """
     return content.get(name) == _digest(content, name)
 

@@ -31,14 +31,8 @@ def working_name(path: Path) -> str:
 
 
 def make_locked(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
-    """Make a temporary file or folder, and lock it so that no other process takes it for an abandoned one.
-
-    Returns what `make` does, an open descriptor or None. The lock is released when the stack `kept` is closed.
-
-    Raises
-    ------
-    OSError
-        Other processes deleted it each time before it could be locked.
+    """Make a temporary file or folder, locked until `kept` is closed, so that no process takes it for an abandoned one.
+    Returns what `make` does, an open descriptor or None; `OSError` if others deleted it each time before the lock.
     """
     for _ in range(ATTEMPTS):
         made = make()

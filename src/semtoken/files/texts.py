@@ -30,13 +30,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def decoded(data: bytes) -> str:
-    """The text of a file.
-
-    Raises
-    ------
-    ValueError
-        It is neither UTF-8 nor UTF-16; the message names the place, as in "not UTF-8 at byte 7".
-    """
+    """The text of a file; `ValueError` if it is neither UTF-8 nor UTF-16, with the place: "not UTF-8 at byte 7"."""
     if data.startswith(_UTF16) and len(data) > len(codecs.BOM_UTF16):
         encoding, name = "utf-16", "UTF-8 nor UTF-16"
     elif b"\0" in data[:2]:  # ASCII characters have a zero beside them
@@ -54,13 +48,7 @@ MOST_VALUES = 1_000_000
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file.
-
-    Raises
-    ------
-    InvalidInput
-        It cannot be read, is no YAML, or holds more than `MOST_VALUES` values.
-    """
+    """The content of a YAML file; `InvalidInput` if it cannot be read, is no YAML or has over `MOST_VALUES` values."""
     yaml = require("yaml", extra="bench")
     text = read_file(path)
     try:

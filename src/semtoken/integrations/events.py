@@ -48,16 +48,10 @@ Attributes = dict[str, Any]
 
 
 def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) -> Attributes:
-    """The attributes of the OpenTelemetry event for one answer.
+    """The attributes of the OpenTelemetry event for one answer, by the final `semtoken` block of its choice.
 
-    Parameters
-    ----------
-    block
-        The final `semtoken` block of a choice.
-    content
-        Whether to add the reason, which may quote the answer, and the `text`.
-    **more
-        `response_id`, `model`, `index` of the choice, and its `text`.
+    `content` adds the reason, which may quote the answer, and the `text`. `more` are `response_id`, `model`, `index` of
+    the choice, and its `text`.
     """
     found: Attributes = {"gen_ai.evaluation.name": HEADLINE}
     value: Any = block.get("uncertainty")

@@ -64,18 +64,9 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
     """Answers with their uncertainty in `ModelOutput.metadata["semtoken"]`, one block for each choice.
 
     Without a base URL the model runs in this process: `--model semtoken/almanac -M preset=paper`. With one, requests go
-    to `semtoken serve`, `semtoken proxy` or a gateway before one of them, and what it says is kept.
-
-    Parameters
-    ----------
-    model_name
-        A name that `STC.from_pretrained` takes, or that the server knows.
-    base_url, api_key
-        Address and key of the server. The key may be in SEMTOKEN_API_KEY.
-    config
-        Inspect's settings.
-    **model_args
-        `calibrator` (a directory) and the options of `STC.from_pretrained`, for a model in this process.
+    to `semtoken serve`, `semtoken proxy` or a gateway before one of them, and what it says is kept; the key may be in
+    SEMTOKEN_API_KEY. In this process the name is one that `STC.from_pretrained` takes, and `model_args` are
+    `calibrator` (a directory) and that function's options.
     """
 
     def __init__(
@@ -263,13 +254,10 @@ def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = 
 
 
 def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = "default") -> dict[str, Any]:
-    """The values of the first choice's block, or the reason why there are none.
+    """The values of the first choice's block, or the reason why there are none, as `no_uncertainty` alone.
 
-    Returns
-    -------
-    dict
-        `headline`, `uncertainty`, `lower`, `upper`, `preset` and `method`; where the block has them `chance`,
-        `decision` and `new_word_confidence`. Or `no_uncertainty` alone: the reason why there is none.
+    They are `headline`, `uncertainty`, `lower`, `upper`, `preset` and `method`, and where the block has them `chance`,
+    `decision` and `new_word_confidence`.
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]

@@ -32,12 +32,9 @@ PREFIX = "semtoken/"
 
 
 class SemtokenModel(llm.Model):  # type: ignore[misc]
-    """A model in this process. `response.response_json["semtoken"]` has the uncertainty; `llm logs --json` shows it.
+    """A model in this process, by its name for `STC.from_pretrained`.
 
-    Parameters
-    ----------
-    name
-        The name of the model, as `STC.from_pretrained` takes it.
+    `response.response_json["semtoken"]` has the uncertainty; `llm logs --json` shows it.
     """
 
     can_stream = False
@@ -109,13 +106,7 @@ def register_commands(cli: Any) -> None:
 
 
 def last_answer() -> str:
-    """The last answer in llm's log that has an uncertainty, as lines for a terminal.
-
-    Raises
-    ------
-    InvalidInput
-        No answer in the log has an uncertainty.
-    """
+    """The last answer in llm's log with an uncertainty, as lines for a terminal; `InvalidInput` if there is none."""
     from llm.cli import cli  # its own listing, since the tables of its log change between versions
 
     listing = io.StringIO()

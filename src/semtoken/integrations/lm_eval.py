@@ -269,16 +269,8 @@ def task_figures(
 ) -> list[TaskFigures]:
     """The figures of one task, from the samples that the harness logged.
 
-    Parameters
-    ----------
-    task
-        The name of the task.
-    samples
-        As in `results["samples"][task]`. Metrics outside [0, 1] are left out.
-    scored
-        `SemtokenLM.scored`.
-    calibrator
-        Adds how well its chances hold.
+    `samples` are as in `results["samples"][task]`; metrics outside [0, 1] are left out. `scored` is
+    `SemtokenLM.scored`. A calibrator adds how well its chances hold.
     """
     answered = [(sample, scored.get(_key(sample))) for sample in samples]
     names = sorted({(metric, sample["filter"]) for sample in samples for metric in sample["metrics"]})

@@ -123,18 +123,10 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
     def __call__(
         self, dependencies: dict[str, Any], texts: list[str], model: Any, max_new_tokens: int = 100, **_: Any
     ) -> dict[str, Any]:
-        """Answer a batch.
+        """Answer a batch; `BackendError` if the model is not a causal language model of transformers.
 
-        Returns
-        -------
-        dict
-            For each text: the ids of its prompt, ids and text of the answer, the log-probability of each of its tokens,
-            and the log score. Log-probabilities are the model's own, before any mask.
-
-        Raises
-        ------
-        BackendError
-            The model is not a causal language model of transformers.
+        For each text: the ids of its prompt, ids and text of the answer, the log-probability of each of its tokens, and
+        the log score. Log-probabilities are the model's own, before any mask.
         """
         if getattr(model, "model_type", None) != "CausalLM":
             raise BackendError(

@@ -20,14 +20,8 @@ from semtoken.web.wire import ApiError
 class LocalChat:
     """Chat with a model in this process. Requests that wait together are answered in one batch.
 
-    Parameters
-    ----------
-    stc
-        The model with its clusters.
-    name
-        The name by which it was loaded: the embedded model has a prompt format of its own.
-    calibrator
-        Adds the chance and the decision to every block.
+    `name` is the one by which it was loaded: the embedded model has a prompt format of its own. A calibrator adds the
+    chance and the decision to every block.
     """
 
     def __init__(self, stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> None:
@@ -44,13 +38,7 @@ class LocalChat:
         return cls(stc, model, CalibratorInUse.load(calibrator, stc.scorer.clusters, stc.fingerprint(model)))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole reply to a chat request.
-
-        Raises
-        ------
-        InvalidInput
-            The request asks for something that there is not here; the message names the field.
-        """
+        """The whole reply to a chat request; `InvalidInput` names a field that asks for what there is not here."""
         try:
             return await self._service.whole(self._service.job(parse(ChatRequest, json.dumps(dict(request)).encode())))
         except ApiError as error:

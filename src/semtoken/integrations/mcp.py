@@ -51,16 +51,9 @@ class CheckResult(BaseModel):
 
 
 def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MCPServer:
-    """A server with the tools `ask`, `score` and `check`.
+    """A server with the tools `ask`, `score` and `check`; a calibrator adds the chance and the decision.
 
-    Parameters
-    ----------
-    stc
-        The model.
-    name
-        The name by which it was loaded: the embedded model has a prompt format of its own.
-    calibrator
-        Adds the chance and the decision.
+    `name` is the one by which the model was loaded: the embedded model has a prompt format of its own.
     """
     asking = how_to_ask(name, stc.tokenizer, raw=False)
     app = MCPServer("semtoken", instructions=f"How sure the language model '{name}' is of an answer.")

@@ -175,12 +175,8 @@ def _context_of(scope: Any) -> Any:
 def provider_from_environment() -> LoggerProvider:
     """The provider of this process, or one made from OTEL_LOGS_EXPORTER and its like.
 
-    Raises
-    ------
-    MissingExtra
-        The exporter is not installed. The message holds the install line.
-    InvalidInput
-        There is no such exporter.
+    `MissingExtra`, with the install line, if the exporter is not installed; `InvalidInput` if there is no such
+    exporter.
     """
     there = get_logger_provider()
     if isinstance(there, SdkLoggerProvider):

@@ -16,12 +16,8 @@ COVERAGES = (0.5, 0.8)
 def auroc_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
     """AUROC with its 95 % interval over answers. An answer counts as right if its quality is 1, the highest.
 
-    Parameters
-    ----------
-    uncertainty : [n]
-        Higher is riskier; NaN where there is none. Such answers are left out.
-    quality : [n]
-        In [0, 1]; NaN where it was not judged.
+    `uncertainty`, [n]: higher is riskier; answers with NaN, which have none, are left out. `quality`, [n], in [0, 1];
+    NaN where it was not judged.
     """
     scores, graded = _with_uncertainty(uncertainty, quality)
     right = np.where(np.isnan(graded), np.nan, graded == 1.0)
@@ -36,20 +32,10 @@ def prr_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str,
 def risk_coverage_figures(
     uncertainty: npt.ArrayLike, quality: npt.ArrayLike, coverages: Sequence[float] = COVERAGES
 ) -> dict[str, float]:
-    """The share of wrong answers among the surest ones: the area over all coverages, and the share at some of them and
-    at coverage 1.
+    """The share of wrong answers among the surest ones: the area over all coverages, and the share at some and at 1.
 
-    Parameters
-    ----------
-    uncertainty, quality
-        As in `auroc_figures`.
-    coverages
-        Shares of the questions that are answered, in (0, 1].
-
-    Raises
-    ------
-    InvalidInput
-        A coverage is outside (0, 1].
+    A coverage is a share of the questions that are answered, `InvalidInput` if outside (0, 1]. The rest is as in
+    `auroc_figures`.
     """
     if not all(0 < share <= 1 for share in coverages):
         raise InvalidInput(f"A coverage is the share of questions that are answered, in (0, 1]. Got {list(coverages)}.")

@@ -149,10 +149,8 @@ class JournalError(SemtokenError):
 def url_of(given: str) -> sa.URL:
     """The database that a user names: a URL of SQLAlchemy's, or the path of an SQLite file.
 
-    Raises
-    ------
-    InvalidInput
-        The address cannot be read, is neither of SQLite nor of PostgreSQL, or is that of a database in memory.
+    `InvalidInput` if the address cannot be read, is neither of SQLite nor of PostgreSQL, or is that of a database in
+    memory.
     """
     if not given.isprintable():
         raise InvalidInput(
@@ -184,13 +182,7 @@ def without_password(given: str | sa.URL) -> str:
 
 
 def engine_of(url: sa.URL) -> sa.Engine:
-    """Make an SQLAlchemy engine for a database, without connecting to it yet.
-
-    Raises
-    ------
-    MissingExtra
-        The driver is not installed.
-    """
+    """Make an engine without connecting to the database yet; `MissingExtra` if the driver is not installed."""
     try:
         if url.get_backend_name() == "postgresql":
             return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, hide_parameters=True)
@@ -230,13 +222,7 @@ def cause(error: Exception) -> str:
 
 
 def upgrade(engine: sa.Engine) -> None:
-    """Bring the tables of a journal to the newest version, or make them.
-
-    Raises
-    ------
-    JournalError
-        A later release made them.
-    """
+    """Bring a journal's tables to the newest version, or make them; `JournalError` if a later release made them."""
     with engine.connect() as connection:
         known = sa.inspect(connection).has_table("alembic_version")
         found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() if known else None
@@ -252,13 +238,7 @@ def upgrade(engine: sa.Engine) -> None:
 
 
 def migrate(engine: sa.Engine, version: str = "head") -> None:
-    """Bring the tables of a journal to a version, in one transaction.
-
-    Raises
-    ------
-    JournalError
-        A later release made them.
-    """
+    """Bring a journal's tables to a version, in one transaction; `JournalError` if a later release made them."""
     require("alembic", extra="journal")
     from alembic import command
     from alembic.config import Config

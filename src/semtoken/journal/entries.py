@@ -63,21 +63,10 @@ class TextRule:
 
 
 def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
-    """Make the rule that the options of the command line describe.
+    """Make the rule that the options of the command line describe; what the regular expressions match is withheld.
 
-    Parameters
-    ----------
-    keep
-        Whether texts are kept at all.
-    patterns
-        Regular expressions; what they match is withheld.
-    function
-        `module:name` of a function that takes a text and returns what may be kept.
-
-    Raises
-    ------
-    InvalidInput
-        A pattern or function that cannot be used, or a rule without texts to apply it to.
+    `function` is the `module:name` of a function that takes a text and returns what may be kept. `InvalidInput` if a
+    pattern or function cannot be used, or there are no texts to apply it to.
     """
     if not keep and (patterns or function):
         raise InvalidInput("--journal-withhold says what to leave out of texts; give --journal-texts as well.")
@@ -258,28 +247,11 @@ class Recording:
         identifier: str | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> JournalEntry:
-        """Make the entry of a scored answer.
+        """Make the entry of a scored answer, for which `block` has what `CalibratorInUse.block` says of it.
 
-        Parameters
-        ----------
-        result
-            The answer.
-        block
-            What was said of it: `chance`, `decision` and so on, as `CalibratorInUse.block` gives them.
-        applied
-            The calibrator that decided.
-        prompt
-            All that was asked, as plain values.
-        question
-            The text of what was asked.
-        person
-            A tag that the request carried, by which entries can be deleted.
-        model
-            The model, where requests name it. None: that of `origin`.
-        identifier
-            An entry with the same identifier is not written twice. None: a new one.
-        more
-            Further fields of the entry, which replace those that follow from the answer.
+        `prompt` is all that was asked, as plain values, `question` its text; by the tag `person` entries can be
+        deleted. The model is that of `origin` where requests name none. An entry with the same identifier is not
+        written twice; None makes a new one. The fields in `more` replace those that follow from the answer.
         """
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
@@ -312,18 +284,9 @@ class Recording:
     ) -> JournalEntry:
         """Make the entry of an answer to a typed question: the most probable option, and its probability.
 
-        Parameters
-        ----------
-        answer
-            The answer; one that was refused has an entry without a score.
-        signature
-            A text that tells answers to one question, read in one way, from all others.
-        block
-            The fields that a calibrator added.
-        question
-            The text of the question and of what it is about.
-        identifier
-            An entry with the same identifier is not written twice.
+        An answer that was refused has an entry without a score. `signature` tells answers to one question, read in one
+        way, from all others; `question` is the text of the question and of what it is about. An entry with the same
+        identifier is not written twice.
         """
         if answer.refusal is not None:
             return self._new_entry({"unscored": storable(answer.refusal)[:500]}, identifier, question, question)
@@ -471,14 +434,9 @@ def verdict(given: Iterable[bool | None]) -> bool | None:
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
-    """Convert a row of the journal to a record with the field names of files; empty fields are left out.
+    """Convert a row of `Journal.entries` to a record with the field names of files; empty fields are left out.
 
-    Parameters
-    ----------
-    row
-        A row as `Journal.entries` returns it.
-    given
-        The labels of the entry, by reviewer.
+    `given` holds the labels of the entry, by reviewer.
     """
     found: Record = {"id": row["id"], "at": when(row["at"])}
     for name, value in row.items():

@@ -28,12 +28,8 @@ NAMES = [column.name for column in entries.columns]
 def export(journal: Journal, target: Path, *conditions: Any) -> None:
     """Write entries into a .jsonl, .parquet or .csv file, whole or not at all; "-" is standard output.
 
-    The conditions are those of `Journal.entries`. What a record holds is in `records`.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be written.
+    The conditions are those of `Journal.entries`; what a record holds is in `records`. `InvalidInput` if the file
+    cannot be written.
     """
     if str(target) == STANDARD or format_of(target) != PARQUET:
         write_records(target, records(journal, *conditions))

@@ -30,12 +30,8 @@ PRIVATE = 0o600
 class Spool:
     """The files of this process that hold journal entries until the database has them.
 
-    Parameters
-    ----------
-    folder
-        The folder that holds the spools of all processes of one journal.
-    most_bytes
-        How many bytes of entries may wait; an entry that would exceed them is refused.
+    `folder` holds the spools of all processes of one journal. An entry that would make more than `most_bytes` wait is
+    refused.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:

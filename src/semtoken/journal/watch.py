@@ -51,16 +51,9 @@ _BISECTIONS = 50
 def wrong_share(wrong: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     """Bounds on the chance of a wrong answer, averaged over the answers so far: a confidence sequence.
 
-    Over all n together it misses the truth with probability at most `level`. It holds where the chance changes from
-    answer to answer, too: the lower end is then no larger than the largest of them, the upper no smaller than the
-    smallest.
-
-    Parameters
-    ----------
-    wrong, n
-        How many answers are wrong, and how many have labels.
-    level
-        How likely the bounds may ever miss the truth, in (0, 1); a half of it is for each end.
+    Over all n together it misses the truth with probability at most `level`, in (0, 1), a half of it for each end. It
+    holds where the chance changes from answer to answer, too: the lower end is then no larger than the largest of them,
+    the upper no smaller than the smallest.
     """
     if not 0 <= wrong <= n:
         raise InvalidInput(f"There cannot be {wrong} wrong answers among {n}.")
@@ -89,14 +82,8 @@ def change_evidence(wrong: npt.ArrayLike, alpha: float) -> FloatArray:
     """Log wealth of the bet that the share of wrong answers is, or has become, larger than alpha, [..., n].
 
     If every answer is wrong with a chance of at most alpha, given those before, the wealth ever exceeds 1/level with
-    probability at most `level`.
-
-    Parameters
-    ----------
-    wrong : [..., n] of true and false
-        Labels of accepted answers in the order in which they came; leading dimensions are other streams of them.
-    alpha
-        The share of wrong answers that was promised.
+    probability at most `level`. `wrong`, [..., n] of true and false, labels accepted answers in the order in which they
+    came; leading dimensions are other streams of them.
     """
     labels = _labels(wrong)
     gains, losses = _log_factors(alpha)
@@ -149,17 +136,9 @@ class Change:
 def find_change(wrong: npt.ArrayLike, alpha: float, level: float = LEVEL) -> Change | None:
     """When the promise was found to be broken, and since when it may be; None where it was not.
 
-    Parameters
-    ----------
-    wrong, alpha
-        As for `change_evidence`.
-    level
-        How likely a kept promise may ever be found broken, in (0, 1).
-
-    Raises
-    ------
-    InvalidInput
-        These are not labels of one stream, one is neither true nor false, or alpha or level is outside (0, 1).
+    A kept promise is ever found broken with a probability of at most `level`; the rest is as for `change_evidence`.
+    `InvalidInput` if these are not labels of one stream, one is neither true nor false, or alpha or level is outside
+    (0, 1).
     """
     labels = _labels(wrong)
     if labels.ndim != 1:
@@ -250,16 +229,10 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
 
     Only labels of the random sample count, and only of answers that this calibrator decided. They count in the order of
     the answers, which the random draw gives, where every answer up to the last labelled one has a label; else in the
-    order of their first labels. In either order a promise is called broken with a probability of at most `level` over
-    all looks if no answer, given those before, is wrong with a chance above alpha. That is more than the promise, which
-    limits the average. In the order of labels it also takes that when a label comes does not depend on what it says.
-
-    Parameters
-    ----------
-    journal
-        The journal that holds the answers and their labels.
-    level
-        How likely a kept promise may ever be called broken, in (0, 1).
+    order of their first labels. In either order a promise is called broken with a probability of at most `level`, in
+    (0, 1), over all looks if no answer, given those before, is wrong with a chance above alpha. That is more than the
+    promise, which limits the average. In the order of labels it also takes that when a label comes does not depend on
+    what it says.
     """
     used = journal.in_use()
     if not used:
@@ -303,20 +276,11 @@ def promise_report(
     level: float = LEVEL,
     about: dict[str, Any] | None = None,
 ) -> PromiseReport:
-    """Test from labels alone whether a promise is kept.
+    """Test from labels alone whether a promise is kept; `promise` and `level` are as in `Threshold` and `watch`.
 
-    Parameters
-    ----------
-    bad
-        Whether each answer counts against the promise, in the order of the labels.
-    times
-        When each was answered, seconds since 1970.
-    alpha
-        The share that was promised not to be exceeded.
-    promise, level
-        As in `Threshold` and `watch`.
-    about
-        Further fields of the report.
+    `bad` says of each answer, in the order of the labels, whether it counts against the promise, and `times` when it
+    was answered, in seconds since 1970. `alpha` is the share that was promised not to be exceeded; `about` has further
+    fields of the report.
     """
     n, wrong = len(bad), sum(bad)
     low, high = wrong_share(wrong, n, level)

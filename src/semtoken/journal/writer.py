@@ -39,13 +39,10 @@ ENDED = "The process that writes it has ended."
 
 
 def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
-    """Write the entries of a spool file into the journal, each once; returns how many. `refused` is called with the
-    reason of each entry that the database refuses, which is left out.
+    """Write the entries of a spool file into the journal, each once; returns how many.
 
-    Raises
-    ------
-    SQLAlchemyError
-        The database is away or full. Those that were written are left out at the next attempt.
+    `refused` is called with the reason of each entry that the database refuses, which is left out. `SQLAlchemyError` if
+    the database is away or full; those that were written are left out at the next attempt.
     """
     n = 0
     lines = lines_of(file)
@@ -73,12 +70,9 @@ def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[
 
 
 class WriterProcess:
-    """A process that writes spool files into a journal. Use it from one thread at a time.
+    """A process that writes spool files into a journal, for one thread at a time.
 
-    Parameters
-    ----------
-    journal
-        The journal, which was opened before, so that its tables are in their newest form.
+    The journal was opened before, so that its tables are in their newest form.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -86,13 +80,7 @@ class WriterProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:
-        """Start the process if it does not run; returns it.
-
-        Raises
-        ------
-        OSError
-            The process cannot be started.
-        """
+        """Start the process if it does not run; returns it. `OSError` if it cannot be started."""
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from semtoken.journal.writer import main; main()"],
@@ -105,13 +93,9 @@ class WriterProcess:
         return self._process
 
     def write(self, file: Path, refused: Callable[[str], None]) -> int:
-        """Write the entries of a file, each once; returns how many. `refused` is called with the reason of each
-        refusal.
+        """Write the entries of a file, each once; returns how many. `refused` gets the reason of each refusal.
 
-        Raises
-        ------
-        OSError
-            The database is away or full, or the process has ended. The next attempt starts another one.
+        `OSError` if the database is away or full, or the process has ended. The next attempt starts another one.
         """
         process = self.start()
         assert process.stdout is not None
@@ -201,19 +185,12 @@ class JournalWriter:
     """Takes entries without delay; a thread writes them into the database.
 
     `put` writes to a local file and returns: from then on an entry is acknowledged, and the end of the process, a
-    database that is away and a full disk do not lose it. A file is not forced to the disk, so a power cut may lose
-    what came within the last moments. `start` it before use, `close` it at the end.
+    database that is away and a full disk do not lose it. A file is not forced to the disk, so a power cut may lose what
+    came within the last moments. `start` it before use, `close` it at the end.
 
-    Parameters
-    ----------
-    journal
-        The journal that the entries are written to.
-    folder
-        The folder of the spool. Default: beside an SQLite file, in the user's state folder for PostgreSQL.
-    most_waiting
-        Bytes that may wait for the database; what comes beyond is dropped and counted.
-    apart
-        Whether to write in a process of its own: a thread that writes would keep those that answer requests waiting.
+    The folder of the spool is by default beside an SQLite file, in the user's state folder for PostgreSQL. What comes
+    beyond `most_waiting` bytes is dropped and counted. `apart` writes in a process of its own: a thread that writes
+    would keep those that answer requests waiting.
     """
 
     def __init__(
@@ -340,20 +317,9 @@ class JournalWriter:
 def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
     """Write the entries of processes that ended before they could write them; returns how many.
 
-    Parameters
-    ----------
-    journal
-        The journal that the entries are written to.
-    folder
-        The folder of the spools.
-    write
-        Writes a file into the journal and returns how many entries it wrote. Default: `write_file` in this thread,
-        which leaves out entries that the database refuses.
-
-    Raises
-    ------
-    SQLAlchemyError, or what `write` raises
-        The database does not take them now; they stay where they are.
+    `write` writes a file and returns how many entries it wrote; default: `write_file` in this thread, which leaves out
+    entries that the database refuses. `SQLAlchemyError`, or what `write` raises, if the database does not take them
+    now; they stay where they are.
     """
     folder, n = folder or spool_folder(journal.engine.url), 0
     if not folder.is_dir():

@@ -80,13 +80,8 @@ def judged_answers(
 ) -> JudgedAnswers:
     """Check uncertainties and labels; unjudged answers are left out, NaN and +inf get the worst rank.
 
-    `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST
-    certain, and +inf becomes 1e7.
-
-    Raises
-    ------
-    InvalidInput
-        The arrays differ in length or cannot be read, or a label is infinite.
+    `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST certain, and +inf
+    becomes 1e7. `InvalidInput` if the arrays differ in length or cannot be read, or a label is infinite.
     """
     score = vector(uncertainty, "uncertainty")
     labels = vector(target, target_name)

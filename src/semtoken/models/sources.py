@@ -106,13 +106,7 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
 
 
 def catalogue_entry(name: str) -> CatalogueModel:
-    """The catalogue's entry for a model.
-
-    Raises
-    ------
-    InvalidInput
-        The catalogue has no such model; the message lists its models.
-    """
+    """The catalogue's entry for a model; `InvalidInput` if it has none, and the message lists its models."""
     if name not in CATALOGUE:
         raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
     return CATALOGUE[name]
@@ -233,10 +227,8 @@ MOST_JSON = 512 * 2**20
 def check_folder(folder: Path) -> None:
     """Refuse files that would keep a loader waiting, or fill the memory before it looks at them.
 
-    Raises
-    ------
-    ModelError
-        There is a pipe, a device, a file of settings beyond `MOST_JSON`, or what `semtoken.models.strangers` refuses.
+    `ModelError` if there is a pipe, a device, a file of settings beyond `MOST_JSON`, or what
+    `semtoken.models.strangers` refuses.
     """
     for path in sorted(folder.iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -256,17 +248,10 @@ def quantization_of(folder: Path) -> str | None:
 def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     """The names of files of a fetched model that have changed since they were fetched.
 
-    Each file is read once for every state of it (size, times, place on the disk): what was found whole is noted in
-    the cache, so that the next process need not read half a gigabyte. Whatever writes to a file changes its state. A
-    folder whose facts name no checksums counts as whole.
-
-    Parameters
-    ----------
-    folder
-        The folder of the model.
-    anew
-        Whether to read every file, whatever was noted. This also finds a disk that gives back other bits than were
-        written.
+    Each file is read once for every state of it (size, times, place on the disk): what was found whole is noted in the
+    cache, so that the next process need not read half a gigabyte. Whatever writes to a file changes its state. A folder
+    whose facts name no checksums counts as whole. `anew` reads every file, whatever was noted, and so also finds a disk
+    that gives back other bits than were written.
     """
     facts = _facts(folder)
     if not facts and (folder / FACTS).is_file():

@@ -38,10 +38,7 @@ TRIAL_SECONDS = 60
 def check_config(folder: Path) -> None:
     """Refuse a folder whose config.json asks for more layers, experts or heads than any model has.
 
-    Raises
-    ------
-    ModelError
-        A number is beyond `MOST_OF_A_KIND`.
+    `ModelError` if a number is beyond `MOST_OF_A_KIND`.
     """
     try:
         content = json.loads((folder / "config.json").read_bytes())
@@ -69,17 +66,8 @@ def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
 def check_size(folder: Path, elements: int) -> None:
     """Refuse a model that is many times larger than the files of its weights.
 
-    Parameters
-    ----------
-    folder
-        Where the weights are.
-    elements
-        The parameters and other numbers of the model that its configuration describes.
-
-    Raises
-    ------
-    ModelError
-        There are more than `PER_BYTE` for each byte of the weights.
+    `elements` counts the parameters and other numbers that its configuration describes. `ModelError` if there are more
+    than `PER_BYTE` for each byte of the weights.
     """
     kinds = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.suffix in kinds and path.is_file())
@@ -91,13 +79,7 @@ def check_size(folder: Path, elements: int) -> None:
 
 
 def check_normalizer(folder: Path) -> None:
-    """Refuse a folder whose tokenizer.json makes a text more than `GROWTH` times longer before it splits it.
-
-    Raises
-    ------
-    ModelError
-        It does.
-    """
+    """Raise `ModelError` if a folder's tokenizer.json makes a text over `GROWTH` times longer before it splits it."""
     try:
         text = (folder / "tokenizer.json").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -146,17 +128,7 @@ def _matches_nothing(pattern: str) -> bool:
 def check_template(folder: str, templates: Any) -> None:
     """Render two short conversations by a stranger's chat template, with bounds on time, memory and length.
 
-    Parameters
-    ----------
-    folder
-        The model, for the message.
-    templates
-        The template, or several by their names; None passes.
-
-    Raises
-    ------
-    ModelError
-        A template goes beyond the bounds.
+    Several templates go by their names; None passes. `ModelError` if one goes beyond the bounds.
     """
     for template in templates.values() if isinstance(templates, Mapping) else (templates,):
         if isinstance(template, str) and (excess := _excess(template)):

@@ -48,12 +48,7 @@ class AnswerWithTokens(Protocol):
 def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
     """The arrays from which the confidence of parts is computed: log masses and character ranges of tokens.
 
-    Parameters
-    ----------
-    answer
-        Any scored answer.
-    constrained
-        Whether a grammar shaped it. Default: what the answer's flags say.
+    `constrained`: whether a grammar shaped the answer; default: what its flags say.
     """
     tokens = answer.tokens
     found = replace(
@@ -148,10 +143,7 @@ TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
 def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool = True) -> Part:
-    """Compute the confidence of one stretch of an answer.
-
-    If the text that it stands in was cut off (not `complete`), the part has the flag `cut_off`.
-    """
+    """Compute the confidence of one stretch of an answer; flagged `cut_off` if its text is not `complete`."""
     tokens = _tokens(answer, found)
     scored = tokens[~answer.forced[tokens]]
     equality, flags = found.equality, list(found.flags)

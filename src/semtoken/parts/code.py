@@ -58,12 +58,7 @@ def check_language(language: str) -> None:
 def tokens_of(pieces: Sequence[tuple[str, str]], budget: Budget) -> Iterator[Iterator[lexing.Token]]:
     """The names and literals of some pieces of code, each given with its language.
 
-    Raises
-    ------
-    OverBudget
-        The lexer takes too long.
-    InvalidInput
-        A lexer fails on its code.
+    `OverBudget` if the lexer takes too long, `InvalidInput` if it fails on its code.
     """
     elsewhere = [number for number, (language, code) in enumerate(pieces) if not _is_quick(language, code)]
     read = dict(zip(elsewhere, _elsewhere([pieces[number] for number in elsewhere], budget), strict=True))
@@ -126,21 +121,8 @@ _CALL = re.compile(r"\s*\(")
 def find_identifiers(text: str, language: str | None = None, budget: Budget | None = None) -> Iterator[FoundPart]:
     """Names, calls and literals of the fenced code in a text, or of all of it; each name once, where it is first used.
 
-    Parameters
-    ----------
-    text
-        The answer.
-    language
-        The language of the code, by a name that Pygments knows. Default: what each fence says, else Python.
-    budget
-        The budget of steps and time for the work.
-
-    Raises
-    ------
-    InvalidInput
-        Pygments does not know the language that you asked for, or fails on this code.
-    OverBudget
-        The lexer takes too long over this text.
+    `language` is a name that Pygments knows; default: what each fence says, else Python. `InvalidInput` if Pygments
+    does not know it or fails on this code, `OverBudget` if the lexer takes too long.
     """
     budget = budget or Budget(text)
     if language is not None:

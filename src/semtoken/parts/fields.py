@@ -39,27 +39,11 @@ def find_fields(
     below: JsonPlace | None = None,
     budget: Budget | None = None,
 ) -> Iterator[FoundPart]:
-    """Find the values to score among the JSON values of a text.
+    """Find the values to score among the JSON values of a text, if asked for also keys, and whole objects and arrays.
 
-    Parameters
-    ----------
-    text, found
-        The answer, and its JSON values.
-    schema
-        A JSON Schema of the whole value: tells types and enums.
-    keys, containers
-        Give keys and whole objects and arrays too.
-    call
-        Number of the tool call that the values belong to.
-    below
-        The place that paths begin at. Default: the whole value.
-    budget
-        The budget of steps and time for the work.
-
-    Raises
-    ------
-    OverBudget
-        The paths, or the members of objects within objects, are too many to be listed.
+    The JSON Schema, of the whole value, tells types and enums. `call` is the number of the tool call that the values
+    belong to, and paths begin at `below` (default: the whole value). `OverBudget` if the paths, or the members of
+    objects within objects, are too many to be listed.
     """
     budget = budget or Budget(text)
     scalars = found.scalars if containers else []
@@ -125,10 +109,7 @@ def _container(
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
     """The part of a schema that applies to the value at a pointer; empty if the schema does not mention it.
 
-    Raises
-    ------
-    InvalidInput
-        A reference in the schema leads nowhere, or round in a circle.
+    `InvalidInput` if a reference in the schema leads nowhere, or round in a circle.
     """
     if schema is None:
         return {}

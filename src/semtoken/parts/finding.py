@@ -215,13 +215,7 @@ def _by_finder(finder: Finder, text: str) -> Iterator[FoundPart]:
 
 
 def as_schema(schema: Any) -> Mapping[str, Any] | None:
-    """The JSON Schema that the user gave, as a dict or as a Pydantic model.
-
-    Raises
-    ------
-    InvalidInput
-        The value is neither, or the model cannot describe itself.
-    """
+    """The JSON Schema in a user's dict or Pydantic model; `InvalidInput` if it is neither or the model gives none."""
     if schema is None or isinstance(schema, Mapping):
         return schema
     describe = getattr(schema, "model_json_schema", None)

@@ -127,10 +127,7 @@ class _OpenContainer:
 def find_json(text: str, budget: Budget | None = None) -> JsonText:
     """The first JSON value of a text: a fenced one, else the first object or array, else the whole text as a scalar.
 
-    Raises
-    ------
-    OverBudget
-        The text is too long, or reading it takes too long.
+    `OverBudget` if the text is too long, or reading it takes too long.
     """
     budget = budget or Budget(text)
     best = JsonText()
@@ -145,10 +142,7 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
 def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
     """Every complete object or array of a text, one after the other; the last one may be cut off.
 
-    Raises
-    ------
-    OverBudget
-        The text is too long, or reading it takes too long.
+    `OverBudget` if the text is too long, or reading it takes too long.
     """
     budget = budget or Budget(text)
     for found, broken in _try_brackets(text, (match.start() for match in _OPENING.finditer(text)), budget):

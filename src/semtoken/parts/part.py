@@ -269,19 +269,7 @@ bytes or a microsecond."""
 class Budget:
     """The steps and the time that are left for finding the parts of one text.
 
-    Parameters
-    ----------
-    text
-        The text.
-    max_characters, max_seconds
-        How long it may be, and how long the work may take.
-
-    Raises
-    ------
-    OverBudget
-        The text is too long.
-    InvalidInput
-        A limit is not a number of at least 0.
+    `OverBudget` if the text is too long, `InvalidInput` if a limit is not a number of at least 0.
     """
 
     def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
@@ -293,13 +281,7 @@ class Budget:
             raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
 
     def spend(self, steps: int = 1) -> None:
-        """Subtract some steps; raise `OverBudget` if no steps or no time are left.
-
-        Raises
-        ------
-        OverBudget
-            Nothing is left.
-        """
+        """Subtract some steps; raise `OverBudget` if no steps or no time are left."""
         self._steps -= steps
         if self._steps < 0:
             raise OverBudget("Its parts are too many or too deeply nested for a text of this length.")
@@ -312,11 +294,5 @@ class Budget:
         return max(self._end - time.monotonic(), math.ulp(1.0))
 
     def timed_out(self) -> NoReturn:
-        """Raise `OverBudget`, saying that the time is over.
-
-        Raises
-        ------
-        OverBudget
-            Always.
-        """
+        """Raise `OverBudget`, saying that the time is over."""
         raise OverBudget(f"Its parts could not be found within {self._seconds:g} seconds.")

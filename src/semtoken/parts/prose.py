@@ -57,12 +57,7 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
     """Character ranges of the words of a text, as Unicode's annex 29 has them.
 
     In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) they come from ICU's
-    dictionaries.
-
-    Raises
-    ------
-    OverBudget
-        The text is too long, or takes too long.
+    dictionaries. `OverBudget` if the text is too long, or takes too long.
     """
     budget = budget or Budget(text)
     boundary, letter, *_ = _patterns()
@@ -168,13 +163,7 @@ def _said(text: str) -> str:
 
 
 def find_sentences(text: str, language: str) -> Iterator[FoundPart]:
-    """Every sentence, without the blanks around it; `language` is a code such as "en".
-
-    Raises
-    ------
-    MissingExtra
-        sentencex is not installed.
-    """
+    """Every sentence without the blanks around it; `language` is such as "en". `MissingExtra` without sentencex."""
     sentencex = require("sentencex", extra="parts")
     found = (
         (begin + sentence["start_index"], begin + sentence["end_index"])
@@ -346,20 +335,10 @@ def new_phrases(said: str, question: str = "") -> list[tuple[int, int]]:
 
 
 def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:
-    """Geometric mean of the confidences of the new words of an answer.
+    """Geometric mean in [0, 1] of the confidences of the words of an answer that are new; None without such words.
 
-    Parameters
-    ----------
-    answer
-        A scored answer.
-    question
-        What was asked: words that stand in it do not count. Without it all content words count.
-
-    Returns
-    -------
-    float or None
-        In [0, 1]; the confidence of a word is the product over its tokens, by the answer's own rules. None for an
-        answer without such words. A ranking, not a chance.
+    The confidence of a word is the product over its tokens, by the answer's own rules. Words of the question do not
+    count; without it all content words do. A ranking, not a chance.
     """
     spans = new_words(answer.text, question)
     if not spans:

@@ -224,10 +224,7 @@ def score_choice(
     proxy_for: str | None = None,
     answer: TopkAnswer | None = None,
 ) -> ScoredResponse:
-    """Score one choice of a payload; arguments and errors are those of `score_payload`.
-
-    `answer`: a running answer with the steps of this segment; it is finished instead of scoring them again.
-    """
+    """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`."""
     part = _scorable(choice, segment)
     if proxy_for is not None:
         written = [step for each in choice.segments for step in each.steps]

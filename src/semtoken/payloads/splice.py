@@ -62,13 +62,7 @@ LINES = " If it holds a reply on each line, give one of them, or the file to `se
 
 
 def parse_reply(text: str | bytes, what: str = "The reply") -> Any:
-    """Parse JSON text, which messages call `what`.
-
-    Raises
-    ------
-    InvalidInput
-        The text is not JSON.
-    """
+    """Parse JSON text, which messages call `what`; `InvalidInput` if it is none."""
     try:
         return load_json(text)
     except json.JSONDecodeError as error:
@@ -151,13 +145,7 @@ class LocatedValue:
 
 
 def document(text: str) -> LocatedValue:
-    """Parse a text that holds one JSON value, and locate it.
-
-    Raises
-    ------
-    ValueError
-        The text is not JSON.
-    """
+    """Parse a text that holds one JSON value, and locate it; `ValueError` if it is not JSON."""
     return LocatedValue(load_json(text), _skip(text, 0), len(text.rstrip(SPACE)))
 
 
@@ -286,10 +274,7 @@ def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue
 class Document:
     """A parsed JSON text that can be changed in a few places while all other characters stay the same.
 
-    Raises
-    ------
-    ValueError
-        The text is not JSON, or nested too deeply to be read.
+    `ValueError` if the text is not JSON, or nested too deeply to be read.
     """
 
     def __init__(self, text: str) -> None:

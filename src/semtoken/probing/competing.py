@@ -78,13 +78,7 @@ class StepRows(Observer):
         self._position = 0
 
     def observe(self, step: Step) -> None:
-        """Record the rows of logits of the wanted steps.
-
-        Raises
-        ------
-        InvalidInput
-            The engine shows the best tokens of a step only.
-        """
+        """Record the rows of logits of the wanted steps; `InvalidInput` if the engine shows the best tokens only."""
         if self._position in self._wanted:
             if step.logits is None:
                 raise InvalidInput("This engine shows the best tokens of a step only: competing meanings need all.")
@@ -94,17 +88,9 @@ class StepRows(Observer):
 
 
 def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequence[int]) -> dict[int, FloatArray]:
-    """Log-probabilities of all tokens at some steps of an answer, from one teacher-forced pass.
+    """Log-probabilities of all tokens at some steps of an answer, float64 [V] each, from one teacher-forced pass.
 
-    Returns
-    -------
-    dict
-        Step -> float64 [V].
-
-    Raises
-    ------
-    InvalidInput
-        There is no such step, or the engine does not show all tokens.
+    `InvalidInput` if there is no such step, or the engine does not show all tokens.
     """
     instance(answer, ScoredResponse, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
@@ -192,20 +178,9 @@ def groups_of(
     *,
     ids: IdArray | None = None,
 ) -> list[Competitor]:
-    """Groups of one meaning at a step, the most probable first.
+    """The n most probable groups of one meaning at a step of the answer `token_ids`, the most probable first.
 
-    Parameters
-    ----------
-    log_probs
-        The log-probabilities of all V tokens, or of `ids`.
-    token_ids, step
-        The answer, and which of its tokens the step chose.
-    scorer
-        The one of the answer, with its vocabulary and perhaps clusters.
-    n
-        How many groups.
-    ids
-        The tokens that `log_probs` is about. Default: all.
+    `log_probs` are of all V tokens, or of `ids`; `scorer` is the answer's, with its vocabulary and perhaps clusters.
     """
     groups, n_groups = _group_numbers(scorer, list(token_ids), step)
     ids = np.arange(len(groups)) if ids is None else ids

@@ -56,13 +56,7 @@ class HiddenState:
 
 
 def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
-    """Read the hidden state from the fields of a line; None if there is none.
-
-    Raises
-    ------
-    InvalidInput
-        The fields cannot be read.
-    """
+    """Read the hidden state from a line's fields, None if there is none; `InvalidInput` if they cannot be read."""
     if not record.get("state"):
         return None
     try:

@@ -80,19 +80,9 @@ def headline_of(
 ) -> Headline:
     """The headline of a scored answer: of what follows the thinking, where the text marks any.
 
-    Parameters
-    ----------
-    text
-        The answer.
-    marks
-        Gives its tokens. It is not called for a short answer.
-    n_tokens
-        How many they are.
-    log_score, log_score_bounds
-        Log of the product of what agrees with each, -inf for a blank answer and for one that may be impossible; bounds
-        around the exact one.
-    question
-        What was asked: phrases that it holds do not count. Without it all phrases do.
+    `marks` gives its `n_tokens` tokens; it is not called for a short answer. `log_score` is the log of the product of
+    what agrees with each, -inf for a blank answer and for one that may be impossible; the bounds are around the exact
+    one. Phrases that the question holds do not count; without it all phrases do.
     """
     if thought := thinking_end(text, lambda: (text[token.start : token.end] for token in marks())):
         said = " " * thought + text[thought:]  # characters keep their places

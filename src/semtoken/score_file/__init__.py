@@ -371,25 +371,11 @@ Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]
 def run_in_shards(
     job: ScoringJob, load: Load, executor: Executor, on_progress: OnProgress | None = None, lines: int = LINES_IN_SHARD
 ) -> Progress:
-    """Score the rest of a job in shards, by an executor.
+    """Score the rest of a job in shards of `lines` lines, rounded up to whole batches, by an executor.
 
-    Parameters
-    ----------
-    job
-        The job. Its files must lie under the same paths wherever shards are scored.
-    load
-        Called once by each process that scores.
-    executor
-        The executor that scores the shards.
-    on_progress
-        Called when lines were written.
-    lines
-        How many lines a shard has, rounded up to whole batches.
-
-    Raises
-    ------
-    SemtokenError
-        See `ScoringJob.run`; what a process raised comes as `BackendError`. Lines already written stay.
+    The job's files must lie under the same paths wherever shards are scored; each process that scores calls `load`
+    once. `SemtokenError` as in `ScoringJob.run`; what a process raised comes as `BackendError`. Lines already written
+    stay.
     """
     before = job.check()
     if job.is_finished(before):

@@ -88,14 +88,7 @@ def read_items(path: str | Path) -> Iterator[Item | BadLine]:
 def placed(item: Item | BadLine, folder: Path, output: Path) -> Item | BadLine:
     """An item with images: its prompt has their paths as they are opened, its record has them relative to the output.
 
-    Parameters
-    ----------
-    item
-        The item as it stands in its file.
-    folder
-        What relative paths in it are relative to.
-    output
-        The folder of the output.
+    `folder` is what relative paths in the item are relative to, `output` the folder of the output.
     """
     if isinstance(item, BadLine) or not has_images(item.prompt):
         return item

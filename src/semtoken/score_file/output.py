@@ -43,10 +43,8 @@ def facts_path(target: Path) -> Path:
 def write_table(lines: Path, target: Path, facts: Mapping[str, Any]) -> None:
     """Turn scored lines into a CSV or Parquet file with the facts that made it.
 
-    Raises
-    ------
-    InvalidInput
-        A field holds values of different kinds, or the file cannot be written; the lines stay as they are.
+    `InvalidInput` if a field holds values of different kinds, or the file cannot be written; the lines stay as they
+    are.
     """
     if format_of(target) == PARQUET:
         convert_lines(lines, target, {METADATA_KEY: dump_json(seal(facts))})
@@ -91,10 +89,7 @@ class LineWriter:
     def write(self, lines: Iterable[bytes]) -> None:
         """Append lines and make sure that they reach the disk.
 
-        Raises
-        ------
-        InvalidInput
-            The disk is full, or the file cannot be written any more.
+        `InvalidInput` if the disk is full, or the file cannot be written any more.
         """
         batch = list(lines)
         with writing_errors(self.path):
@@ -140,10 +135,7 @@ class OutputFile:
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise an error if the output was made with other settings. Only names that both have are compared.
 
-        Raises
-        ------
-        InvalidInput
-            The settings differ, or there are lines but no settings; the message says what to do.
+        `InvalidInput` if the settings differ, or there are lines but no settings; the message says what to do.
         """
         if self._has_lines():
             check_same_settings(self._read_notes()[0], settings, self.path)
@@ -175,10 +167,7 @@ class OutputFile:
     def check_lines(self, items: Iterable[Item | BadLine]) -> int:
         """The number of complete lines, each unchanged and made from the input at its place.
 
-        Raises
-        ------
-        InvalidInput
-            A line was changed or removed, or was made from another input line.
+        `InvalidInput` if a line was changed or removed, or was made from another input line.
         """
         if not self._has_lines():
             return 0
@@ -206,10 +195,7 @@ class OutputFile:
     def appending(self, settings: Mapping[str, Any], *, overwrite: bool) -> Iterator[LineWriter]:
         """The file open for appending whole lines, a half-written last one cut off; one writer at a time.
 
-        Raises
-        ------
-        InvalidInput
-            Another run is writing to it, or it cannot be written.
+        `InvalidInput` if another run is writing to it, or it cannot be written.
         """
         busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
         with (

@@ -67,12 +67,7 @@ class Endings:
     def what_may_end(self, before: IdArray, tokens: IdArray) -> IdArray:
         """Which kinds of values may end at each of n steps, [n] sums of 1 (a number), 2 (a string) and 4 (an array).
 
-        Parameters
-        ----------
-        before
-            The token before each step, [n], -1 for none.
-        tokens
-            The token that was chosen at each step, [n].
+        `tokens` [n] were chosen there; `before` [n] are those before them, -1 for none.
         """
         return np.asarray(self.asks[tokens, self.leaves[before]])
 

@@ -408,14 +408,7 @@ def check_normalizers(
 ) -> None:
     """Raise `InvalidLogits` for the first row that holds no distribution: its log normaliser is not finite.
 
-    Parameters
-    ----------
-    log_normalizers
-        [n] those of some rows.
-    steps
-        [n] the numbers of their steps, for the message.
-    sequences
-        [n] the numbers of their answers in a batch, if the message has to name one.
+    `steps` [n] and, in a batch, `sequences` [n] number the rows' steps and answers for the message.
     """
     finite = np.isfinite(log_normalizers)
     if not finite.all():

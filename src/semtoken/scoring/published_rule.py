@@ -23,21 +23,9 @@ Decode = Callable[[Sequence[int]], str]
 def uncertainty(logits: npt.ArrayLike, token_ids: Sequence[int], labels: Sequence[int], decode: Decode) -> float:
     """S = 1 - prod_i p(tokens that agree with token i): the paper's equation for the uncertainty of an answer.
 
-    Parameters
-    ----------
-    logits : array of shape (n, columns), columns >= V
-        Raw logits of the n steps of a greedy or sampled answer.
-    token_ids : length n
-        The tokens of the answer, its terminator included.
-    labels : length V
-        The cluster of every token, from the embeddings of the model.
-    decode
-        The tokenizer's own decoding.
-
-    Returns
-    -------
-    float in [0, 1]
-        Higher is riskier; 1 for a blank answer.
+    In [0, 1], higher is riskier; 1 for a blank answer. `logits` [n, columns >= V] are raw, of the n steps of a greedy
+    or sampled answer; `token_ids` [n] are its tokens, its terminator included; `labels` [V] are the clusters of all
+    tokens, from the embeddings of the model; `decode` is the tokenizer's own.
     """
     if not decode(token_ids).strip():
         return 1.0

@@ -200,21 +200,10 @@ class KeptRows:
     """Copies of the rows of several steps; each is read once when it comes, and the results are reduced together.
 
     Beside a model every call of Python costs ten times as much as alone, since the processor's caches are empty then.
-    So a step is one call of the kernel, which writes to memory that is there.
-
-    Parameters
-    ----------
-    steps
-        How many steps wait at one time.
-    count
-        The most rows of a step.
-    dtype
-        The type of the readable rows.
-    size
-        V.
-    common
-        Tokens whose logits are needed whichever is chosen (`StepTables.neutral_ids`). Taken along while a row is at
-        hand, they cost a tenth of what they do when a model has run in between.
+    So a step is one call of the kernel, which writes to memory that is there: for `steps` that wait at one time, of
+    `count` rows of V = `size` at most. The logits of `common` tokens are needed whichever is chosen
+    (`StepTables.neutral_ids`); taken along while a row is at hand, they cost a tenth of what they do when a model has
+    run in between.
     """
 
     def __init__(self, steps: int, count: int, dtype: npt.DTypeLike, size: int, common: IdArray) -> None:

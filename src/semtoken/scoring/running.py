@@ -91,10 +91,7 @@ class RunningAnswer(ABC, Generic[O]):
         return position <= self._leading_blanks
 
     def _take_in(self, tokens: Sequence[int], neutral: Sequence[bool], waiting: Sequence[O]) -> None:
-        """Add the tokens of some steps, and those steps that wait for the text to come.
-
-        `advance` is to be called when all steps are in that are known.
-        """
+        """Add the tokens of steps, and the steps that wait for text; call `advance` once all known steps are in."""
         if self.opens:
             self._leading_blanks += next((k for k, one in enumerate(tokens) if not self._is_blank(one)), len(tokens))
         self._has_content = self._has_content or not all(neutral)

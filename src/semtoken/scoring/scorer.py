@@ -423,12 +423,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
 def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = None) -> TokenClusters:
     """Clusters as they are, or those that a directory, a hub id or a model's name means.
 
-    Raises
-    ------
-    InvalidInput
-        The value is none of these.
-    SemtokenError
-        The clusters cannot be read or made; the message says why.
+    `InvalidInput` if the value is none of these, another `SemtokenError` if they cannot be read or made.
     """
     from semtoken.clusters import TokenClusters
 

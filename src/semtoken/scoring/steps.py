@@ -154,10 +154,7 @@ class KeptSteps:
     def from_state_dict(cls, scorer: Scorer, tokens: Sequence[int], state: Mapping[str, Any]) -> KeptSteps:
         """The steps with these tokens that `state_dict` saved.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            `state` is not what `state_dict` returns.
+        `KeyError`, `TypeError` or `ValueError` if `state` is not what it returns.
         """
         like, n = no_steps(), len(tokens)
         columns: dict[str, Any] = {"tokens": np.array(tokens, dtype=np.int64)}
@@ -308,28 +305,9 @@ def reduce_rows(
 ) -> tuple[ReducedSteps, dict[int, WholeRow]]:
     """Reduce n decoding steps to the few numbers of each that scoring needs.
 
-    Parameters
-    ----------
-    scorer
-        The rules, and clusters where they are asked for.
-    rows
-        Rows of logits whose normalisers are finite.
-    taken
-        [n] which of `rows`, by their place among them.
-    tokens
-        [n] the tokens that were chosen.
-    before
-        [n] the tokens before them, -1 for none.
-    opening
-        [n] only blanks come before.
-
-    Returns
-    -------
-    ReducedSteps
-        The numbers of the n steps.
-    dict
-        Place of a step -> a copy of its row, for each step whose token alone does not decide what the text from there
-        on begins with (`PrefixIndex.tells`).
+    `rows` have finite normalisers; `taken` [n] are places among them. `tokens` [n] were chosen, those `before` them are
+    -1 for none, and `opening` [n] says that only blanks come before. Also returns, by place, a copy of the row of each
+    step whose token alone does not decide what the text from there on begins with (`PrefixIndex.tells`).
     """
     size, normalizers = scorer.vocabulary.size, rows.log_normalizers[taken]
     if rows.found is None:

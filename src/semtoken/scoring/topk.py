@@ -127,12 +127,9 @@ def score_top_logprobs(
 
 
 def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None = None) -> Tokens | None:
-    """The vocabulary or clusters of what a user gave; None if spellings are to be read from the lists.
+    """The vocabulary or clusters that a user gave; None if spellings are to be read from the lists.
 
-    Raises
-    ------
-    InvalidInput
-        The value is no vocabulary, or `proxy_for` is given without one.
+    `InvalidInput` if the value is no vocabulary, or `proxy_for` is given without one.
     """
     if vocabulary is not None:
         return as_tokens(vocabulary, clustering=rules.clustering)
@@ -511,11 +508,7 @@ def silent_zeros(answer: ListedSteps) -> list[int]:
     """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
 
     Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
-
-    Raises
-    ------
-    BackendError
-        The engine gives nothing but zeros.
+    `BackendError` if the engine gives nothing but zeros.
     """
     listed = [step.listed for step in answer.steps]
     zeros = [i for i, step in enumerate(listed) if step.log_prob == 0.0 and not (step.listed or step.complete)]
@@ -536,17 +529,8 @@ def silent_zeros(answer: ListedSteps) -> list[int]:
 def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
     """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
-    Parameters
-    ----------
-    answer
-        The steps.
-    silent, copied
-        The steps whose zeros (`silent_zeros`) or lists (`without_copied_list`) are not used.
-
-    Raises
-    ------
-    BackendError
-        The engine leaves out the blanks that tokens begin with.
+    Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_list`), zeros or lists are not used.
+    `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = [step.listed for step in answer.steps]
     special = answer.scorer.vocabulary.special

@@ -39,23 +39,8 @@ def read_by_length(
 ) -> list[int]:
     """Pass existing answers to observers in one teacher-forced pass, in batches of similar length.
 
-    Parameters
-    ----------
-    backend
-        The model that gave the answers.
-    prompts, answers
-        One answer, as token ids, for each prompt.
-    observers
-        They know an answer by its place in the order of reading.
-    timings
-        Takes the seconds of the pass, as `READING`.
-    batch_size
-        Answers read together.
-
-    Returns
-    -------
-    list of int
-        The order of reading: the number of the answer at each place.
+    Returns the order of reading, the number of the answer at each place; observers know an answer by its place in it.
+    The seconds of the pass go to `READING` of `timings`.
     """
     encoded = encode_prompts(backend.tokenizer, prompts)
     lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
@@ -73,10 +58,7 @@ class LogProbabilities(PerStep):
     def values(self, step: Step) -> list[float]:
         """The log-probabilities of one decoding step.
 
-        Raises
-        ------
-        InvalidLogits
-            A row holds NaN or +inf, or has no finite value; the message names the step.
+        `InvalidLogits` if a row holds NaN or +inf, or has no finite value; the message names the step.
         """
         found: list[float] = step.log_probabilities().tolist()
         for answer, value in zip(step.answers, found, strict=True):
@@ -98,13 +80,7 @@ def _is_sound(step: Step, answer: int) -> bool:
 
 
 class BestTokens(PerStep):
-    """Records the k best tokens of every step.
-
-    Parameters
-    ----------
-    k
-        How many.
-    """
+    """Records the k best tokens of every step."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
@@ -149,32 +125,11 @@ def watched_statistics(
     *,
     batch_size: int = 32,
 ) -> dict[str, list[Any]]:
-    """Record statistics of given answers by observers, in one teacher-forced pass.
+    """Record statistics of given answers by observers, in one teacher-forced pass: step -> one value for each answer.
 
-    Up to rounding these are the values that they record while the same answers are generated.
-
-    Parameters
-    ----------
-    model
-        The one that gave the answers.
-    prompts, answers
-        One answer, as token ids, for each prompt.
-    watches
-        The observers, by the names of their steps.
-    timings
-        Takes the seconds: those of the pass as `READING`, those of each observer under the name of its step.
-    batch_size
-        Answers read together.
-
-    Returns
-    -------
-    dict
-        Name of a step -> one value for each answer.
-
-    Raises
-    ------
-    BackendError
-        The backend does not give what one of them reads. Nothing was read.
+    Up to rounding these are the values that the observers, `watches` by the names of their steps, record while the same
+    answers are generated. Seconds of the pass go to `READING` of `timings`, those of each observer to its step.
+    `BackendError` if the backend does not give what one of them reads; nothing was read.
     """
     backend = backend_of(model)
     observers = [TimedObserver(watch, name, timings) for name, watch in watches.items()]
@@ -199,28 +154,11 @@ def clustered_scores(
     *,
     batch_size: int = 32,
 ) -> dict[str, list[ScoredResponse]]:
-    """Score every answer by every scorer, from one teacher-forced pass.
+    """Score every answer by every scorer, from one teacher-forced pass: name of a scorer -> a response for each answer.
 
-    Up to rounding these are the scores that `STC.generate` gives while it generates the same answers.
-
-    Parameters
-    ----------
-    model, prompts, answers, batch_size
-        As in `watched_statistics`.
-    scorers
-        By name; see `semtoken.scoring.scorer_for`.
-    timings
-        Takes the seconds: `READING`, `NORMALIZERS`, and for each scorer its own under its name.
-
-    Returns
-    -------
-    dict
-        Name of a scorer -> one scored response for each answer.
-
-    Raises
-    ------
-    VocabularyMismatch
-        A scorer has the vocabulary of another model. Nothing was read.
+    Up to rounding these are the scores that `STC.generate` gives while it generates the same answers. Seconds go to
+    `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.scoring.scorer_for`) its own to its name.
+    `VocabularyMismatch` if a scorer has the vocabulary of another model; nothing was read.
     """
     backend = backend_of(model)
     for scorer in scorers.values():

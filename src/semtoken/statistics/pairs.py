@@ -175,17 +175,8 @@ def _pairs(
 def model_errors(kind: str, model_or_path: str) -> Iterator[None]:
     """Turn errors of transformers and torch about a model into `ModelError`; our own errors pass unchanged.
 
-    Parameters
-    ----------
-    kind
-        For the message: "NLI model".
-    model_or_path
-        Directory or hub id.
-
-    Raises
-    ------
-    ModelError
-        There is no such model, it cannot be read, or its folder is one that `check_folder` refuses.
+    `kind` is for the message: "NLI model". `ModelError` if there is no such model, it cannot be read, or its folder is
+    one that `check_folder` refuses.
     """
     if not Path(model_or_path).exists() and not HUB_ID.fullmatch(model_or_path):
         raise ModelError(f"The {kind} cannot be loaded: there is no directory {model_or_path}.")
@@ -372,10 +363,7 @@ class EntailmentModel:
 def label_columns(config: Any) -> list[int]:
     """Columns of contradiction, neutral and entailment, from the names in the model's config.
 
-    Raises
-    ------
-    ModelError
-        There are not exactly three classes, one name for each.
+    `ModelError` if there are not exactly three classes, one name for each.
     """
     names = {int(column): str(name) for column, name in (config.id2label or {}).items()}
     columns = [

@@ -184,10 +184,7 @@ STEP_OF_FIELD: dict[str, RecordingStep] = {}
 def add_step(step: RecordingStep) -> None:
     """Add a recording step to the tables.
 
-    Raises
-    ------
-    TypeError
-        It does not fit: it needs what no earlier step fills, fills what another does, or no field, or lacks a part.
+    `TypeError` if it needs what no earlier step fills, fills what another does, or no field, or lacks a part.
     """
     if missing := [name for name in step.needs if name not in STEP_OF_FIELD]:
         raise TypeError(f"Step {step.name!r} needs {missing}, which no earlier step fills.")
@@ -261,15 +258,7 @@ def readings_for(fields: Iterable[str]) -> frozenset[Readable]:
 
 
 def seconds_for(fields: Iterable[str], steps: Mapping[str, float]) -> float:
-    """Seconds to record some fields of `Generation`, a step that several of them need counted once.
-
-    Parameters
-    ----------
-    fields
-        Names of fields of `Generation`.
-    steps
-        Step -> its seconds.
-    """
+    """Seconds to record some fields of `Generation`; a step that several of them need is counted once."""
     return sum(steps.get(step, 0.0) for step in sorted(steps_for(fields)))
 
 

@@ -43,11 +43,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def as_rows(logits: Any) -> Rows:
     """Convert numbers to an array; a tensor that numpy cannot hold (another device, bfloat16) stays a tensor.
-
-    Raises
-    ------
-    InvalidLogits
-        Ragged rows, or what is no real number.
+    `InvalidLogits` if rows are ragged or something is no real number.
     """
     if is_tensor(logits):
         import torch
@@ -72,22 +68,8 @@ def as_rows(logits: Any) -> Rows:
 
 def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArray[Any]:
     """Real numbers of any form (lists, arrays, tensors with gradients or in bfloat16, series) as a numpy array.
-
-    The one place where arrays of users are converted or refused: nothing is dropped in silence.
-
-    Parameters
-    ----------
-    values
-        Anything that numpy reads, or a torch tensor on any device.
-    name
-        The name of the argument, for messages.
-    booleans
-        Whether true and false count as 1 and 0.
-
-    Raises
-    ------
-    InvalidInput
-        Masked entries, complex numbers, texts, true and false, ragged rows, or what numpy cannot read.
+    The one place where arrays of users are converted or refused: nothing is dropped in silence. `InvalidInput` for
+    masked entries, complex numbers, texts, ragged rows, booleans unless asked for, and what numpy cannot read.
     """
     if is_tensor(values):
         values = _array_of_tensor(values, name)
@@ -128,13 +110,7 @@ def _numbers_of_objects(found: npt.NDArray[Any], name: str) -> npt.NDArray[np.fl
 
 
 def as_ids(token_ids: Any) -> list[int]:
-    """Token ids of a list, array or tensor as plain integers.
-
-    Raises
-    ------
-    InvalidInput
-        An item is no integer, for example a list, or an array has masked entries.
-    """
+    """Token ids of a list, array or tensor as plain integers; `InvalidInput` if an item is none, or masked."""
     ids: list[int] = []
     if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):
         raise InvalidInput("token_ids has masked entries. Leave them out first.")
@@ -163,8 +139,7 @@ def widened(rows: Rows) -> Rows:
 
 
 def log_normalizers(rows: Rows, size: int) -> FloatArray:
-    """log-sum-exp of the first `size` columns of each row, in at least float32 (float64 [n]).
-
+    """log-sum-exp of the first `size` columns of each row in at least float32 (float64 [n]).
     Not finite where a row holds NaN or +inf, or has no finite value.
     """
     rows = rows[:, :size]
@@ -174,9 +149,8 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
 
 
 def levelled(rows: Rows, size: int) -> FloatArray:
-    """The first `size` columns in float64, each row shifted to a maximum of 0.
-
-    For rows with numbers so large that rounding would hide the differences between them.
+    """The first `size` columns in float64, each row shifted to a maximum of 0: for rows whose numbers are so large that
+    rounding would hide the differences between them.
     """
     wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -184,10 +158,8 @@ def levelled(rows: Rows, size: int) -> FloatArray:
 
 
 def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
-    """Whether all rows lie in [0, 1] and sum to 1 (within 0.001), as only the output of a softmax does.
-
-    Rows that all hold a single 1 and zeros are taken for logits. The normalisers of probabilities lie in a narrow
-    range, so that most other rows are told by them alone.
+    """Whether all rows lie in [0, 1] and sum to 1 (within 0.001), as only softmax gives, and are not all a single 1 and
+    zeros. Normalisers of probabilities lie in a narrow range, so that most other rows are told by them alone.
     """
     if ((normalizers <= math.log(size)) | (normalizers > math.log(size - 1 + math.e) + 1e-6)).any():
         return False
@@ -247,20 +219,8 @@ def copy_row(rows: Rows, row: int, size: int) -> FloatArray:
 def columns_above(
     rows: Rows, row_ids: Sequence[int], size: int, least: Sequence[float], most: int
 ) -> list[tuple[IdArray, FloatArray]]:
-    """The columns among the first `size` of each row with at least this value, and their values.
-
-    Parameters
-    ----------
-    rows
-        Shape [n, columns].
-    row_ids
-        The rows to look at.
-    size
-        How many columns are tokens; further ones are padding.
-    least
-        The least value, for each of these rows.
-    most
-        Most columns that are given of a row on an accelerator: the highest ones.
+    """The columns among the first `size` of some rows of [n, columns] with at least the row's `least` value, and their
+    values. Further columns are padding. Of a row on an accelerator only the `most` highest are given.
     """
     if row_ids and is_tensor(rows) and rows.device.type != "cpu":
         found = rows[list(row_ids), :size].topk(min(most, size), dim=-1)
@@ -287,16 +247,8 @@ _LEAST = -1e4
 
 
 def row_entropies(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
-    """Entropy of every row, H = -sum_v p(v) ln p(v), in nats, from 0 to ln(size).
-
-    Parameters
-    ----------
-    rows
-        [n, columns] logits, a NumPy array or a tensor.
-    normalizers
-        [n] their log-sum-exp over the first `size` columns.
-    size
-        How many columns are tokens; further ones are padding.
+    """Entropy of every row of logits [n, columns], H = -sum_v p(v) ln p(v), in nats, from 0 to ln(size).
+    `normalizers` [n] are the log-sum-exp of the first `size` columns; those beyond are padding.
     """
     part = widened(rows[:, :size])
     if is_tensor(part):
@@ -314,14 +266,8 @@ def row_entropies(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
 
 
 def row_divergences(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
-    """Divergence of the uniform distribution from every row, KL(U || p) = -mean_v ln p(v) - ln V, in nats, at least 0.
-
+    """KL(U || p) = -mean_v ln p(v) - ln V of every row, U being the uniform distribution, in nats, at least 0.
     Tokens of probability 0 (masked ones) are left out of the mean and of V, as lm-polygraph does.
-
-    Parameters
-    ----------
-    rows, normalizers, size
-        As in `row_entropies`.
     """
     part = widened(rows[:, :size])
     if is_tensor(part):
@@ -339,19 +285,10 @@ def row_divergences(rows: Rows, normalizers: FloatArray, size: int) -> FloatArra
 def entropy_bounds(
     log_probs: npt.ArrayLike, size: int | None = None, *, best: int | None = None
 ) -> tuple[float, float]:
-    """The least and the greatest entropy of a distribution of which the best tokens are known, in nats.
-
-    What is left of the mass lies on tokens none of which is likelier than the least likely of the best. The entropy is
-    least if it lies on as few tokens as that allows, greatest if it is spread evenly over all unlisted ones.
-
-    Parameters
-    ----------
-    log_probs
-        [k] log-probabilities of different tokens: the best ones, best first, then perhaps the chosen one.
-    size
-        V, the number of tokens; None if it is not known, which makes the upper bound wider.
-    best
-        How many of them are the best ones; by default all.
+    """Least and greatest entropy in nats of a distribution of which some `log_probs` [k] are known.
+    The `best` (default all) come first, best first, then perhaps the chosen one; without `size` the upper bound is
+    wider. The rest of the mass lies on tokens none likelier than the least likely of the best: on as few as that
+    allows, or spread evenly over all unlisted ones.
     """
     logs = np.asarray(log_probs, dtype=np.float64)
     listed = logs[np.isfinite(logs)]

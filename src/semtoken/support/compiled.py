@@ -41,13 +41,7 @@ def _pool(process: int) -> ThreadPoolExecutor:
 
 def compile_and_keep(function: Callable[..., Any], **options: Any) -> Any:
     """Have numba compile a function at its first call, without the interpreter's lock, and keep the machine code.
-
-    Parameters
-    ----------
-    function
-        What is compiled.
-    options
-        Further options of `numba.njit`.
+    `options` are further ones of `numba.njit`.
     """
     import numba
 
@@ -72,16 +66,9 @@ def use_whole_registers() -> None:
 
 
 def kept_safely(dispatcher: Any) -> Any:
-    """A compiled function whose kept machine code is made anew where numba cannot read it.
-
-    numba keeps, beside the code, the types that a function was compiled for, and names their classes by their modules.
-    It reads these before it looks whether the source is newer. Where a class has moved since, every call would raise
-    `ModuleNotFoundError` or `AttributeError` until somebody deletes the files.
-
-    Parameters
-    ----------
-    dispatcher
-        What `numba.njit(cache=True)` gives.
+    """What `numba.njit(cache=True)` gives, with its kept machine code made anew where numba cannot read it.
+    numba keeps the types that a function was compiled for, by their modules, and reads these before it looks whether
+    the source is newer: where a class has moved since, every call would raise until somebody deletes the files.
     """
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     read = getattr(file, "_load_index", None)

@@ -79,13 +79,7 @@ def installed_first(extra: str) -> str:
 
 
 def require_installed(module: str, *, extra: str) -> None:
-    """Check that a module can be imported, without doing so: for what is needed only after hours.
-
-    Raises
-    ------
-    MissingExtra
-        The module is not installed.
-    """
+    """Raise `MissingExtra` if a module is not installed, without importing it: for what is needed only after hours."""
     if not _is_there(module):
         raise _missing(module, extra)
 
@@ -105,13 +99,7 @@ def _is_there(module: str) -> bool:
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import `module`, or say which extra of semtoken brings it.
-
-    Raises
-    ------
-    MissingExtra
-        The module is not installed. The message holds the install line.
-    """
+    """Import `module`, or raise `MissingExtra` with the line that installs the extra of semtoken that brings it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -132,9 +120,8 @@ DATASETS = "semtoken.datasets"
 
 @cache
 def installed(group: str) -> dict[str, Any]:
-    """Load all objects that installed packages register under an entry-point group, by name.
-
-    One that cannot be loaded is left out with a warning that names its package: it must not keep others from working.
+    """Load all objects that installed packages register under an entry-point group, by name. One that cannot be loaded
+    is left out with a warning that names its package: it must not keep others from working.
     """
     found: dict[str, Any] = {}
     for point in sorted(entry_points(group=group), key=lambda one: one.name):

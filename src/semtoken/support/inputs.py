@@ -78,13 +78,7 @@ def place(value: Any, name: str) -> Path:
 
 
 def split_address(url: str) -> SplitResult:
-    """The parts of an address.
-
-    Raises
-    ------
-    InvalidInput
-        It is no address, such as `http://[bad/`, or its port is no number below 65,536.
-    """
+    """The parts of an address; `InvalidInput` if it is none (`http://[bad/`) or its port is no number below 65,536."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # asking checks it

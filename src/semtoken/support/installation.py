@@ -33,12 +33,8 @@ INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 
 
 def installation_report() -> str:
-    """Versions, system, processor and extras of this installation, one fact on each line.
-
-    Returns
-    -------
-    str
-        Lines of "name: value" that can be pasted into an issue. They hold nothing of your models, texts or folders.
+    """Versions, system, processor and extras of this installation, a "name: value" a line, to paste into an issue.
+    They hold nothing of the user's models, texts or folders.
     """
     facts = {
         "semtoken": __version__,

@@ -44,13 +44,7 @@ class Event(NamedTuple):
 
     @property
     def data(self) -> str | None:
-        """The data of the event; None if it has none.
-
-        Raises
-        ------
-        InvalidInput
-            The event is not understood.
-        """
+        """The data of the event, None if it has none; `InvalidInput` if the event is not understood."""
         if self.fault is not None:
             raise InvalidInput(self.fault)
         if not self.lines:
@@ -73,13 +67,7 @@ class Event(NamedTuple):
 
 
 class EventReader:
-    """Splits a stream of bytes or text into server-sent events as it arrives.
-
-    Parameters
-    ----------
-    longest
-        The most bytes that an event may have.
-    """
+    """Splits a stream of bytes or text into server-sent events of at most `longest` bytes, as it arrives."""
 
     def __init__(self, longest: int = LONGEST_EVENT) -> None:
         self._longest = longest
@@ -108,13 +96,7 @@ class EventReader:
         return len(self._pending)
 
     def feed(self, part: bytes | str) -> list[Event]:
-        """Add a part of the stream; returns the events that it completes.
-
-        Raises
-        ------
-        InvalidInput
-            An event is longer than `longest`.
-        """
+        """Add a part of the stream; returns the events that it completes. `InvalidInput` if one exceeds `longest`."""
         self._pending += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         if self._at_start and not self._past_byte_order_mark():
             return []

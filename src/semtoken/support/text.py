@@ -18,10 +18,8 @@ CUT_OFF = "cut off by the token limit"
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    """A text with its unprintable characters as escapes, except those in `keep`.
-
-    Model names, error messages and answers come from elsewhere; escape sequences in them could rename a window, clear
-    the screen or hide what was written before.
+    """A text with its unprintable characters, except those in `keep`, as escapes: text from elsewhere (names of models,
+    errors, answers) could rename a window, clear the screen or hide what was written before.
     """
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
@@ -44,7 +42,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """A probability or uncertainty as text: `0.213`, and `> 0.999` or `< 0.001` where rounding would give 1 or 0.
-
     `1.000` and `0.000` are shown only where the number is exactly that.
     """
     text, least = f"{value:.{digits}f}", 10.0**-digits
@@ -136,17 +133,7 @@ def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = (), title: str = ""
 ) -> Html:
     """A table that scrolls sideways where it is too wide, and says how many rows it leaves out.
-
-    Parameters
-    ----------
-    header
-        Names of the columns.
-    rows
-        Texts or elements.
-    numbers
-        Which columns hold numbers, from 0.
-    title
-        What the table is about.
+    `rows` hold texts or elements; `numbers` are the columns, from 0, that hold numbers.
     """
     right = set(numbers)
     styles = [NUMBER if column in right else CELL for column in range(len(header))]
@@ -188,14 +175,8 @@ _CLOSING = re.compile("|".join(closing for _, closing in _MARKS))
 
 def thinking_end(text: str, tokens: Callable[[], Iterable[str | None]] = tuple) -> int:
     """The number of characters that belong to the thinking: 0 without any, all of them where it does not end.
-
-    Parameters
-    ----------
-    text
-        What the model wrote.
-    tokens
-        Gives the texts of its tokens. If the opening mark was a part of the prompt, the closing one counts only if it
-        is a token of its own, so that a text about these marks is none that was thought.
+    `tokens` gives the texts of its tokens: if the opening mark was a part of the prompt, the closing one counts only as
+    a token of its own, so that a text about these marks is none that was thought.
     """
     opening = _OPENING.match(text)
     if opening:

@@ -67,10 +67,7 @@ class CompanionTable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Companions:
-    """Which of V tokens agree with which, since one has what the other asks for: its cluster, or its spelling.
-
-    A token agrees with itself in any case.
-    """
+    """Which of V tokens agree with which: one has what the other asks for (cluster, spelling), or they are the same."""
 
     asks: IdArray
     """[V] what other tokens must have to agree with each token, a number; -1: none does."""
@@ -262,13 +259,7 @@ def recorded_equality(signature: str) -> Equality:
 
 
 def as_rules(preset: Preset | ScoringRules) -> ScoringRules:
-    """The rules that the name of a preset stands for, or ready ones as they are.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such preset.
-    """
+    """The rules that the name of a preset stands for (`InvalidInput` if none does), or ready ones as they are."""
     return preset if isinstance(preset, ScoringRules) else ScoringRules(preset)
 
 

@@ -31,11 +31,7 @@ class RawTokens:
 
 def read_tokens(tokenizer: Any) -> RawTokens:
     """Texts and pieces of every token, by decoding each one alone and behind an ordinary letter.
-
-    Raises
-    ------
-    VocabularyError
-        This is no tokenizer, it is empty, or it has no token for a single letter.
+    `VocabularyError` if this is no tokenizer, it is empty, or it has no token for a single letter.
     """
     size, decode, token_string = _adapt(tokenizer)
     if size == 0:
@@ -136,18 +132,8 @@ def _cleans_up(tokenizer: Any) -> bool:
 
 def character_ranges(pieces: Iterable[bytes | None], errors: str = "replace") -> list[tuple[int, int]]:
     """For each token, its first character and one past its last, in the text that all tokens spell together.
-
-    Parameters
-    ----------
-    pieces
-        UTF-8 bytes of each token; None for a token that is one replacement character whatever stands beside it.
-    errors
-        The decoder's rule for broken bytes, which gives one character for a broken sequence or for each of its bytes.
-
-    Returns
-    -------
-    list of (int, int)
-        Tokens that share a character all hold it, also if it is a broken one. A token without bytes has an empty range.
+    `pieces` are UTF-8 bytes, or None for a token that is one replacement character whatever stands beside it; `errors`
+    is how broken bytes are decoded. Tokens that share a character all hold it; one without bytes has an empty range.
     """
     reading = _Reading(errors)
     for piece in pieces:

@@ -394,9 +394,8 @@ BYTE_TOKEN = 2
 
 
 def drops_blank(vocabulary: Vocabulary) -> bool:
-    """Whether a token decoded alone loses the blank that it brings into a text (SentencePiece, WordPiece).
-
-    Decided by the majority; the texts of the other tokens are stored.
+    """Whether tokens decoded alone lose the blank that they bring into a text (SentencePiece, WordPiece), by the
+    majority; the texts of the others are stored.
     """
     blank = [i for i, piece in enumerate(vocabulary.pieces) if piece[:1] == b" "]
     dropped = sum(b" " + _encode(vocabulary.texts[i]) == vocabulary.pieces[i] for i in blank)
@@ -430,14 +429,8 @@ def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, npt.NDArray[Any]]:
 
 
 def unpack_vocabulary(arrays: Mapping[str, npt.NDArray[Any]], config: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary that `pack_vocabulary` packed.
-
-    `config` has its `size`, `drops_blank`, `byte_errors` and `clean_up`.
-
-    Raises
-    ------
-    KeyError, ValueError
-        An array is missing, or they do not fit together.
+    """The vocabulary that `pack_vocabulary` packed; `config` has `size`, `drops_blank`, `byte_errors` and `clean_up`.
+    `KeyError` if an array is missing, `ValueError` if they do not fit together.
     """
     pieces = _unpack(arrays["piece_bytes"], arrays["piece_lengths"])
     texts = [_implied_text(piece, bool(config["drops_blank"])) for piece in pieces]

@@ -53,10 +53,7 @@ class BlockOptions:
 def read_options(value: Any) -> BlockOptions:
     """Read the field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`.
 
-    Raises
-    ------
-    ApiError
-        The field holds something other than these options.
+    `ApiError` if it holds something other than these options.
     """
     given = {} if value is None else value
     tests: dict[str, Callable[[Any], bool]] = {
@@ -119,26 +116,11 @@ def score_block(
     scores_refused: str | None = None,
     part_seconds: float = MAX_SECONDS,
 ) -> dict[str, Any]:
-    """The block of a complete answer.
+    """The block of a complete answer; if the calibrator withholds it, the block holds nothing that shows its text.
 
-    Parameters
-    ----------
-    result
-        The scored answer.
-    scorer
-        The scorer that scored the answer.
-    options
-        The options in the client's request.
-    calibrator
-        Adds the chance and the decision. If it withholds an answer, the block holds nothing that shows its text.
-    question
-        What was asked, where it is known: adds the confidence of a typical word that the answer adds to it.
-    probed
-        What the model said of other meanings, where it was asked.
-    scores_refused
-        Why the answer has no scores by the methods that were asked for.
-    part_seconds
-        How long finding the parts may take; the block says so where that is too short.
+    With a `question` it has the confidence of a typical word that the answer adds to it. `probed` is what the model
+    said of other meanings, `scores_refused` why there are no scores by the methods that were asked for. Where
+    `part_seconds` are too few to find the parts, the block says so.
     """
     block = _summary(result, question) | _scores(result, options, scores_refused)
     if calibrator is not None:

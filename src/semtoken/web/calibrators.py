@@ -68,22 +68,10 @@ class SharedPlace(Generic[Kind]):
 class CalibratorSlot(Generic[Kind]):
     """Holds the calibrator that decides, and the one before it, so that a server can exchange them while it runs.
 
-    A request looks at `current` once, so all that is said of one answer comes from one calibrator.
-
-    Parameters
-    ----------
-    current
-        The calibrator to begin with.
-    load
-        Loads another calibrator from the place that the server was given, or raises a `SemtokenError` if it cannot be
-        used or does not belong. None: the calibrator cannot be exchanged.
-    take
-        Called with each calibrator before it decides: prepares what it reads of answers, or refuses it
-        (`SemtokenError`).
-    option
-        The command's option that names the place, for messages.
-    shared
-        Where it is one of several processes: what they keep together.
+    A request looks at `current` once, so all that is said of one answer comes from one calibrator. `load` loads another
+    one (None: it cannot be exchanged), `take` is called with each before it decides and prepares what it reads of
+    answers; both raise a `SemtokenError` for one that cannot be used. `option` names the command's option, for
+    messages; `shared` is what several processes keep together.
     """
 
     def __init__(
@@ -106,10 +94,7 @@ class CalibratorSlot(Generic[Kind]):
     def reload(self) -> str:
         """Load the server's calibrator again; returns what happened, as a sentence.
 
-        Raises
-        ------
-        SemtokenError
-            It cannot be used or does not belong to what is served; the old one stays.
+        `SemtokenError` if it cannot be used or does not belong to what is served; the old one stays.
         """
         with self._lock:
             if self._shared is not None:
@@ -126,13 +111,7 @@ class CalibratorSlot(Generic[Kind]):
         return self._exchange(found)
 
     def back(self) -> str:
-        """Go back to the former calibrator; a second call undoes the first.
-
-        Raises
-        ------
-        InvalidInput
-            There was no calibrator before.
-        """
+        """Go back to the former calibrator, `InvalidInput` if there was none; a second call undoes the first."""
         with self._lock:
             former = self._former if self._shared is None else self._shared.get(FORMER)
             if former is None:

@@ -199,15 +199,10 @@ class _LimitedConnection(asyncio.Protocol):
 
 
 def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[asyncio.Protocol]:
-    """Uvicorn's HTTP protocol with limits.
+    """Uvicorn's HTTP protocol with limits on what clients may take.
 
-    Parameters
-    ----------
-    limits
-        The limits on what clients may take.
-    strict
-        Whether to read requests with h11, which refuses all that is not well formed. False: with httptools, if it is
-        installed, at less cost; for servers that pass nothing on.
+    `strict` reads requests with h11, which refuses all that is not well formed. Else they are read with httptools, if
+    it is installed, at less cost; for servers that pass nothing on.
     """
     protocol: Any = H11Protocol if strict else AutoHTTPProtocol
     shared = {"limits": limits, "clients": Counter[str](), "known": {}}
@@ -226,10 +221,7 @@ class Admission:
     def admitted(self, address: str) -> Iterator[None]:
         """Count a request of this address as running while the block runs.
 
-        Raises
-        ------
-        ApiError
-            There are too many: 503, or 429 where they are those of one client.
+        `ApiError` if there are too many: 503, or 429 where they are those of one client.
         """
         if self._running.total() >= self._most:
             raise ApiError(
@@ -294,13 +286,7 @@ class Workers:
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do some work in a thread.
-
-        Raises
-        ------
-        Busy
-            Too much is waiting.
-        """
+        """Do some work in a thread; `Busy` if too much is waiting."""
         if self._taken >= self._most:
             raise Busy
         if self._limiter is None:  # it belongs to the event loop that it is made in
@@ -388,15 +374,10 @@ class Gate:
     """Whether the server answers to names of this machine only, so that no other one can reach it."""
 
     def check(self, scope: Mapping[str, Any], *, writes: bool = False, needs_token: bool = False) -> None:
-        """Raise an error for a request that the rule refuses, by its ASGI scope.
+        """Raise `ApiError` (401 or 403, with what to do) for a request that the rule refuses, by its ASGI scope.
 
         One that `writes` a browser may send for this server's own page only. `needs_token`: being on this machine is
         not enough.
-
-        Raises
-        ------
-        ApiError
-            401 or 403, with what to do.
         """
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
         has_token = self._has_token(headers.get("authorization", ""))

@@ -48,13 +48,7 @@ class AnswerRecorder:
         self._put(lambda: self.recording.unscored(reason, **about))
 
     def uses(self, applied: CalibratorInUse | None) -> None:
-        """Record which calibrator decides from now on.
-
-        Raises
-        ------
-        JournalError
-            The database does not answer.
-        """
+        """Record which calibrator decides from now on; `JournalError` if the database does not answer."""
         if applied is not None:
             self.writer.journal.use(applied.file, applied.checksum)
 

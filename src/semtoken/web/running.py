@@ -65,10 +65,7 @@ class Address:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any that is free.
 
-    Raises
-    ------
-    InvalidInput
-        The port is taken, or the machine has no such address.
+    `InvalidInput` if the port is taken, or the machine has no such address.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -18,22 +18,10 @@ JSON_LINES = "application/x-ndjson"
 
 
 class ApiError(Exception):
-    """A request that is answered with an error.
+    """A request that is answered with an error: an HTTP status, and a message on what was wrong and what to do.
 
-    Parameters
-    ----------
-    status
-        HTTP status.
-    message
-        What was wrong and what to do.
-    kind
-        OpenAI's `type`, such as "invalid_request_error".
-    param
-        The field of the request that is at fault.
-    code
-        A short name for programs, such as "model_not_found".
-    retry_after
-        Seconds after which the request may be sent again.
+    `kind` is OpenAI's `type`, such as "invalid_request_error", `param` the field that is at fault, `code` a short name
+    for programs, such as "model_not_found". After `retry_after` seconds the request may be sent again.
     """
 
     def __init__(

@@ -41,11 +41,7 @@ class ImagePrompt(list[int]):
 
 def encode_messages(processor: Any, messages: Any, number: int, *, files: bool = True) -> list[int]:
     """Token ids of chat messages by a model's processor, with its other tensors where there are images.
-
-    Raises
-    ------
-    InvalidInput
-        These are no messages, an image or a message cannot be read, or the processor's template leaves out a text.
+    `InvalidInput` if messages or an image cannot be read, or the processor's template leaves out a text.
     """
     if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages) or not messages:
         raise InvalidInput(f"Prompt {number} must be a string or a non-empty list of chat messages.")
@@ -115,11 +111,7 @@ class ImagePasses:
     @torch.inference_mode()
     def settle(self, prompt: ImagePrompt, token: int, padding: int) -> None:
         """Find out with which `fill` a pass over the whole text gives the numbers of transformers' `generate`.
-
-        Raises
-        ------
-        BackendError
-            With none: it is not known which number is right.
+        `BackendError` if with none: it is not known which number is right.
         """
         from semtoken.backends.transformers.proof import PLAIN, ForcedTokens, difference, one_answer_each
 

@@ -68,13 +68,7 @@ PLAIN_ATTENTION = "eager"
 
 
 def layers_of(model: Any) -> Any:
-    """The decoder layers of a model, first to last.
-
-    Raises
-    ------
-    ModelError
-        The model keeps its layers where they cannot be found.
-    """
+    """The decoder layers of a model, first to last; `ModelError` if it keeps them where they cannot be found."""
     count = model.config.get_text_config().num_hidden_layers
     for module in inner_model(model).modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == count:
@@ -84,18 +78,7 @@ def layers_of(model: Any) -> Any:
 
 def layer_at(model: Any, depth: float) -> Any:
     """The decoder layer whose output is entry int(depth (L + 1)) of the L + 1 hidden states (entry 0: the embeddings).
-
-    Parameters
-    ----------
-    model
-        A model of transformers with L layers.
-    depth
-        In (0, 1]; 0.5 is the middle layer, 1 the last one.
-
-    Raises
-    ------
-    ModelError
-        The model keeps its layers where they cannot be found.
+    The depth is in (0, 1]: 0.5 is the middle layer, 1 the last of L. `ModelError` if the layers cannot be found.
     """
     layers = layers_of(model)
     entry = int(depth * (len(layers) + 1))
@@ -209,7 +192,6 @@ SAMPLED = 64
 
 def weights_hash(model: Any) -> str | None:
     """A hash of samples of all parameters, sixteen hex digits; it differs between models, tunings and precisions.
-
     None where parameters are not in memory.
     """
     digest = hashlib.sha256()

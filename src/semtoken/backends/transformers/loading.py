@@ -159,13 +159,7 @@ def spare_threads(model: PreTrainedModel) -> None:
 
 
 def check_device(device: str | None) -> torch.device:
-    """The device of that name; by default the first CUDA device, or the CPU if there is none.
-
-    Raises
-    ------
-    ModelError
-        This machine has no such device.
-    """
+    """The device of that name, by default the first CUDA device or else the CPU; `ModelError` if there is none such."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     where = f"The model cannot be loaded on {shown(device)}"
@@ -183,14 +177,8 @@ def check_device(device: str | None) -> torch.device:
 
 
 def check_options(model_or_path: str, options: dict[str, Any], source: dict[str, Any]) -> None:
-    """Check the options of a model before any weights are read.
-
-    Raises
-    ------
-    InvalidInput
-        Neither transformers nor the configuration of the model has an option of that name.
-    ModelError
-        The configuration of the model cannot be read.
+    """Check the options of a model before any weights are read; `ModelError` if its configuration cannot be read.
+    `InvalidInput` if neither transformers nor the configuration has an option of that name.
     """
     named = signature(PreTrainedModel.from_pretrained).parameters.values()
     known = {p.name for p in named if p.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)}
@@ -230,7 +218,6 @@ def _config(model_or_path: str, revision: str | None, trust: bool, files: dict[s
 
 def _check_described(folder: Path, kind: Any, config: Any) -> None:
     """Raise `ModelError` if the model that the configuration describes is many times larger than its files.
-
     It is built without memory for its weights.
     """
     try:
@@ -243,13 +230,7 @@ def _check_described(folder: Path, kind: Any, config: Any) -> None:
 
 
 def _class_for(model_or_path: str, config: Any) -> Any:
-    """The class of transformers that loads a model with this configuration.
-
-    Raises
-    ------
-    ModelError
-        The configuration is that of another kind of model.
-    """
+    """The class of transformers that loads a model with this configuration; `ModelError` if it is of another kind."""
     where = f"The model {model_or_path!r} cannot be loaded"
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(

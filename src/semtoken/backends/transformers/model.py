@@ -263,11 +263,7 @@ class TransformersBackend(OwnTokens):
         self, prompts: Sequence[list[int]], decodings: Sequence[Decoding], observers: Sequence[Observer]
     ) -> list[Completion]:
         """Answer each prompt without transformers' `generate`.
-
-        Raises
-        ------
-        BackendError
-            Options are given, or the model's settings name some, that only transformers' `generate` follows.
+        `BackendError` if options are given, or the model's settings name some, that only `generate` follows.
         """
         unusual = set(decodings[0].options) - {"max_new_tokens", "eos_token_id", "pad_token_id"}
         if decodings[0].options.get("do_sample") is False:
@@ -421,8 +417,7 @@ class TransformersBackend(OwnTokens):
         watch.close()
 
     def _read_before(self, prompts: list[list[int]], n: int, prefix: SharedPrefix | None) -> dict[str, Any]:
-        """The cache of the prompts, each of them once for all of its `n` answers, or of what all of them begin with.
-
+        """The cache of each prompt, once for all of its `n` answers, or of what all of them begin with.
         With several answers, all of a prompt but its last token is read here.
         """
         cache = None if prefix is None else prefix.repeated(len(prompts))
@@ -548,10 +543,8 @@ class TransformersBackend(OwnTokens):
 
     @torch.no_grad()
     def _reply_logits(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> Iterator[torch.Tensor]:
-        """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` at most.
-
-        The prompts are read once; then the replies follow chunk by chunk on the model's cache. A model that does not
-        continue a cache reads the text of a reply whole.
+        """Logits from which the tokens of the replies are drawn, in order: [B, steps, columns], `chunk` steps at most.
+        Prompts are read once, replies follow chunk by chunk on the cache, or whole if the model does not continue one.
         """
         if not any(replies):
             return

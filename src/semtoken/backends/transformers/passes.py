@@ -55,8 +55,7 @@ class Passes:
         return next((one.device for one in weights if not one.is_meta), torch.device("cpu"))
 
     def whole(self, ids: Sequence[int], keep: int) -> torch.Tensor:
-        """Read a text alone in one pass; returns the logits [keep, columns] behind its last tokens.
-
+        """Read a text alone in one pass; gives the logits [keep, columns] of its last tokens.
         All other ways of reading are compared with this one.
         """
         tensor = torch.tensor([list(ids)], device=self.device)
@@ -65,35 +64,15 @@ class Passes:
         return found
 
     def rows(self, ids: IdArray, *, mask: npt.NDArray[np.int64], cache: Any = None, keep: int = 1) -> Any:
-        """Run the model once over some columns of a batch of sequences.
-
-        Parameters
-        ----------
-        ids
-            [B, n] the tokens to read.
-        mask
-            [B, T] of all tokens so far, these included.
-        cache
-            The cache of the tokens before; None at the beginning.
-        keep
-            Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
+        """Run the model once over columns `ids` [B, n] of a batch; `mask` [B, T] has all tokens so far, these included.
+        Logits of the last `keep` positions are wanted; a model that cannot leave out the others gives all.
         """
         positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -ids.shape[1] :]
         return self._call(ids, torch.from_numpy(mask), positions, cache, keep)
 
     def nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
-        """Run the model once over tokens each of which sees only some of the tokens before it, as in a tree.
-
-        Parameters
-        ----------
-        ids, positions
-            [N] tokens, and their places in their texts.
-        seen
-            [N, K + N] which of the tokens of the cache, and of these, each of them sees.
-        cache
-            The cache of the K tokens before; None where K is 0.
-        keep
-            Of the N, those whose logits are wanted.
+        """Run the model once over N tokens, each of which sees only some of the tokens before it, as in a tree.
+        `seen` [N, K + N] says which of the K in the cache, and of these; `positions` [N] are places in their texts.
         """
         hidden = torch.from_numpy(~seen)[None, None]
         mask = torch.zeros(hidden.shape, dtype=self.model.dtype).masked_fill_(hidden, torch.finfo(self.model.dtype).min)
@@ -149,7 +128,6 @@ class SharedPrefix:
 
     def begun(self, mask: npt.NDArray[np.int64]) -> Any:
         """A copy of the cache for a batch of prompts whose first `known_columns` columns it holds.
-
         The mask [B, columns] of these is 0 where padded at the left.
         """
         return rows_of(self.cache, np.maximum(mask.cumsum(axis=1) - 1, 0))
@@ -168,10 +146,8 @@ def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:
-    """Make a shared prefix of the first prompt in a repeatable cache, for prompts that begin in the same way.
-
-    The cache is that of a batch of so many columns, padded at the left. None is returned where a layer holds the last
-    of them only.
+    """A shared prefix of the first prompt in the cache of a batch of so many `columns`, padded at the left, for prompts
+    that begin in the same way; None where a layer holds only the last columns.
     """
     if any(layer.keys.shape[2] < columns for layer in _layers_with_keys(cache)):
         return None
@@ -205,14 +181,8 @@ def keeps_all(cache: Any) -> bool:
 
 
 def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> Any:
-    """Concatenate some rows of several repeatable caches into the first one, which is padded or cut at the left.
-
-    Parameters
-    ----------
-    parts
-        Caches whose sequences end together, each with the rows that are kept.
-    length
-        Tokens and padding of each sequence from now on; no kept row has more tokens.
+    """Concatenate some rows of several repeatable caches, whose sequences end together, into the first one.
+    It is padded or cut at the left to a `length` in tokens that no kept row exceeds.
     """
     first = parts[0][0]
     each = zip(*(_layers_with_keys(cache) for cache, _ in parts), strict=True)
@@ -389,8 +359,7 @@ def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[
 
 class GrowingTree:
     """Prompts that the model reads together as a tree of tokens, and the tokens that it reads behind them later.
-
-    What all prompts begin with is read by `begin`. The model must read trees (`TransformersBackend.reads_trees`).
+    `begin` reads what all prompts begin with. The model must read trees (`TransformersBackend.reads_trees`).
     """
 
     def __init__(self, backend: ReadsTokens, prompts: Sequence[Sequence[int]]) -> None:
@@ -412,17 +381,9 @@ class GrowingTree:
         *,
         last: bool = False,
     ) -> Generator[int, int | None, None]:
-        """Read what follows at some places of the tree; a generator that pauses as `read_trunk` does.
-
-        Parameters
-        ----------
-        places
-            Number of a prompt, and tokens behind it. No place may have been given before.
-        take
-            Called with the number of each place and its logits [columns].
-        last
-            Nothing will be read behind these places, so about `MOST_NODES` tokens are kept at one time, however many
-            there are.
+        """Read what follows at places of the tree (prompt number, tokens behind it), none given before.
+        It pauses as `read_trunk` does; `take` gets the number of each place and its logits [columns].
+        With `last` nothing will be read behind them: about `MOST_NODES` tokens are kept at one time, however many.
         """
         tree, wanted = self._tree, dict[int, list[int]]()
         size, cache = len(tree.seen), copied(self._cache) if last else None

@@ -74,13 +74,8 @@ class _Way(Generic[Value]):
 
 class Proof:
     """Which ways of reading a model give the numbers of one plain pass over the text alone.
-
-    Each is found out when it is first asked for. Nothing may watch the model then.
-
-    Raises
-    ------
-    ModelError
-        When it is asked: two equal passes differ, or what the model predicts depends on tokens that come later.
+    Each is found out when it is first asked for; nothing may watch the model then. `ModelError` at that time if two
+    equal passes differ, or if what the model predicts depends on tokens that come later.
     """
 
     takes = _Way[tuple[str, ...]]((), "reading")
@@ -281,8 +276,7 @@ class _Prover:
         return found | {"noise": differences[1]}
 
     def windows(self, proof: Proof) -> dict[str, Any]:
-        """What holds of texts that are longer than what a layer sees of them, asked with windows of 3 tokens.
-
+        """What holds of texts longer than what a layer sees of them, asked with windows of 3 tokens.
         Whoever asks for a way asks for this, too, so nobody else reads meanwhile.
         """
         config = self.model.config.get_text_config()
@@ -367,12 +361,8 @@ class _Prover:
         return cache_of(self.first[1])
 
     def _rows_of_cache(self, rows: Sequence[int]) -> Any:
-        """A copy of the cache of the first pass with these rows; the second of them has no padding.
-
-        Raises
-        ------
-        ModelError
-            It cannot be copied.
+        """A copy of the cache of the first pass with these rows, the second of them without padding.
+        `ModelError` if it cannot be copied.
         """
         if not is_repeatable(self.cache):
             raise ModelError("The cache cannot be repeated.")
@@ -537,9 +527,7 @@ _CHANGING = Lock()
 @contextmanager
 def one_answer_each(model: Any) -> Iterator[None]:
     """Have `generate` write one answer for each row, though the settings ask for several, until the block ends.
-
-    An argument would not do: transformers refuses such settings before it looks at arguments. Several threads may be in
-    such blocks; the last one to leave puts the settings right.
+    An argument would not do: such settings are refused before it is read. The last of several threads puts them right.
     """
     settings = getattr(model, "generation_config", None)
     with _CHANGING:

@@ -74,11 +74,7 @@ class LoopStep:
 
 def loop_step(rows: int) -> LoopStep | None:
     """The step that a processor is called in, for a batch of so many rows; None where that cannot be known.
-
-    Raises
-    ------
-    BackendError
-        Beam search or assisted decoding.
+    `BackendError` in beam search and assisted decoding.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(FRAMES):

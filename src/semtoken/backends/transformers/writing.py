@@ -39,26 +39,9 @@ fast."""
 def draw(
     logits: torch.Tensor, streams: Sequence[np.random.Generator], temperature: float, warpers: Sequence[Any] = ()
 ) -> torch.Tensor:
-    """Draw one token from each row of logits [B, V]; apart from rounding, a draw does not depend on the other rows.
-
-    Every answer has its own stream of random numbers, a few of which choose a token (`drawn_places`). Two batches may
-    differ in the last bits of their logits; that changes a token about as rarely as it changes the probabilities.
-
-    Parameters
-    ----------
-    logits
-        Of the next tokens, [B, V].
-    streams
-        The random numbers of each answer.
-    temperature
-        The logits are divided by it.
-    warpers
-        Logits processors of transformers that leave tokens out (top-k, top-p, ...), applied after the temperature.
-
-    Returns
-    -------
-    torch.Tensor
-        Ids, [B].
+    """Draw ids [B] from logits [B, V], at a temperature and then through `warpers` (top-k, top-p, ...).
+    Every answer has its own stream of random numbers (`drawn_places`), so apart from rounding a draw does not depend on
+    the other rows; the last bits of logits change a token about as rarely as they change the probabilities.
     """
     if not 0 < temperature < float("inf"):
         raise InvalidInput(f"temperature must be a positive number, got {temperature!r}.")
@@ -86,23 +69,10 @@ def depth_of(size: int) -> int:
 
 
 def drawn_places(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Draw places with probabilities proportional to weights; places of weight zero are never drawn.
-
-    The way leads down a tree, and at each node an own number chooses the branch, by the sums below its branches. One
-    running sum over all tokens would not do: the rounding of a single logit moves all borders behind it, and among
-    thousands of improbable tokens a number often lies at one. Here a border moves only as far as a few sums change.
-
-    Parameters
-    ----------
-    weights
-        [B, V], none negative, not all of a row zero.
-    numbers
-        [B, `depth_of(V)`], float64, independent and uniform in [0, 1).
-
-    Returns
-    -------
-    torch.Tensor
-        [B].
+    """Draw places [B] by weights [B, V] >= 0 (not all of a row 0); places of weight zero are never drawn.
+    `numbers` [B, `depth_of(V)`], independent in [0, 1), choose the branches of a tree by the sums below them. In one
+    running sum over all tokens, the rounding of a single logit would move all borders behind it, and among thousands of
+    improbable tokens a number often lies at one.
     """
     size, rows = weights.shape[1], torch.arange(len(weights), device=weights.device)
     levels = []
@@ -122,9 +92,8 @@ def drawn_places(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
 
 
 class Sampling(LogitsProcessor):  # type: ignore[misc]
-    """A logits processor that draws the tokens of the rows that are sampled, and leaves the others to greedy decoding.
-
-    Columns of a padded head beyond `size`, V, are never drawn.
+    """Draws the tokens of the rows that are sampled, never a column beyond `size`, and leaves others to greedy
+    decoding.
     """
 
     def __init__(self, answers: Sequence[AnswerChoices], size: int) -> None:
@@ -239,9 +208,8 @@ def show_tokens(
     observers: Sequence[Observer],
     inside: Mapping[str, Any],
 ) -> set[int]:
-    """Show the step in which some rows get their next tokens; returns the answers that observers end.
-
-    `places` are those of the rows in the logits [B, columns], `inside` what observers read from inside the model.
+    """Show the step in which some rows, at `places` in the logits [B, columns], get their tokens; returns the answers
+    that observers end. `inside` is what observers read from inside the model.
     """
     ends = [token in row.stop_ids for row, token in zip(rows, tokens, strict=True)]
     answers = [row.answer for row in rows]
@@ -270,11 +238,9 @@ def write_plainly(
 
 
 class StepWatch(StoppingCriteria):  # type: ignore[misc]
-    """Shows every step of one `model.generate` call to observers. Generate inside `with watch.watching(model):`.
-
-    Observers see every step of the rows that go on; the verdict of further stopping `criteria` ends an answer, too.
-    With `shrinks`, `generate` ends when half of the rows are complete, so that the others can go on in a smaller batch,
-    if the model's cache allows that.
+    """Shows every step of the rows of one `model.generate` call to observers, inside `with watch.watching(model):`.
+    Verdicts of further stopping `criteria` end answers, too. With `shrinks`, `generate` ends when half of the rows are
+    complete, so that the others can go on in a smaller batch, if the model's cache allows that.
     """
 
     def __init__(

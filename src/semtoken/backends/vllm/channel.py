@@ -46,12 +46,8 @@ POLL_SECONDS = 0.02
 
 
 def check_request_id(request_id: object) -> str:
-    """Return the id if it can be the name of a file in any folder; raise `InvalidInput` if not.
-
-    Raises
-    ------
-    InvalidInput
-        It is not a string of 1 to 100 letters, digits, "-" and "_", the first of them a letter or digit.
+    """Return the id if it can be the name of a file in any folder, or raise `InvalidInput`.
+    It has 1 to 100 letters, digits, "-" and "_", the first of them a letter or digit.
     """
     if not isinstance(request_id, str) or not REQUEST_ID.fullmatch(request_id):
         raise InvalidInput(
@@ -99,13 +95,7 @@ def write_record(folder: str | Path, record: ChannelRecord) -> None:
 
 
 def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
-    """Read the record of a request; None if there is none yet.
-
-    Raises
-    ------
-    BackendError
-        The file is damaged or of another format.
-    """
+    """The record of a request, None if there is none yet; `BackendError` if it is damaged or of another format."""
     path = record_path(folder, request_id)
     try:
         data = path.read_bytes()
@@ -221,13 +211,8 @@ def _read(
 
 def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> LogitsAnswer | None:
     """The answer if the record covers all its tokens; None if the engine still has to write some.
-
-    Raises
-    ------
-    VocabularyMismatch
-        The engine uses another vocabulary, or other clusters.
-    BackendError
-        The engine recorded other tokens, or the record is damaged.
+    `VocabularyMismatch` if the engine uses another vocabulary or other clusters.
+    `BackendError` if the engine recorded other tokens, or the record is damaged.
     """
     scorer = scorer_for(vocabulary, record.rules)
     if scorer.identity != record.signature:

@@ -76,12 +76,8 @@ def score_outputs(
 
 
 def completions(output: Any) -> Sequence[Any]:
-    """The answers of one `RequestOutput`, each with its log-probabilities.
-
-    Raises
-    ------
-    BackendError
-        Beam search, another object, or no log-probabilities.
+    """The answers of one `RequestOutput`.
+    `BackendError` for beam search, another object, or answers without log-probabilities.
     """
     if hasattr(output, "sequences"):
         raise BackendError(
@@ -104,11 +100,7 @@ def score_steps(
     ids: Sequence[int], logprobs: Any, vocabulary: Tokens, rules: ScoringRules, mode: LogprobsMode
 ) -> ScoredResponse:
     """Score ids by vLLM's log-probabilities, one position of its list for each id.
-
-    Raises
-    ------
-    BackendError
-        The mode is not known or lists logits of a part of the vocabulary, or the list does not fit the ids.
+    `BackendError` if the mode is unknown or lists logits of a part of the vocabulary, or the list does not fit the ids.
     """
     if mode not in DISTRIBUTIONS:
         raise BackendError(f"logprobs_mode {mode!r} is not known; known are {', '.join(DISTRIBUTIONS)}.")
@@ -169,13 +161,7 @@ def _score_whole(
 
 
 def whole_row(found: IdArray, values: FloatArray, size: int, step: int) -> FloatArray:
-    """Log-probabilities of the whole vocabulary in the order of the ids, [1, size].
-
-    Raises
-    ------
-    BackendError
-        Some are missing or NaN; the message names the step.
-    """
+    """Log-probabilities [1, size] in the order of the ids; `BackendError` if some are missing or NaN."""
     known = found < size  # a padded lm_head has more columns than there are tokens
     row = np.full((1, size), np.nan)
     row[0, found[known]] = values[known]
@@ -224,15 +210,8 @@ def sampling_params(*, exact: bool = False, top_k: int = 20, **kwargs: Any) -> A
 
 
 def memory_groups(tokens: Sequence[int], columns: int, budget: int) -> Iterator[list[int]]:
-    """Divide prompts into groups whose log-probabilities fit into memory; gives the numbers of each group's prompts.
-
-    `tokens` says for how many tokens each prompt gets whole rows of `columns` log-probabilities, and `budget` how many
-    bytes there are for them.
-
-    Raises
-    ------
-    InsufficientMemory
-        One prompt alone takes more than the budget.
+    """Divide prompts into groups whose log-probabilities fit into `budget` bytes; gives the numbers of each group.
+    Each prompt has rows of `columns` for so many `tokens`; `InsufficientMemory` if one alone takes more.
     """
     group: list[int] = []
     room = budget

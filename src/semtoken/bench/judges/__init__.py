@@ -98,13 +98,7 @@ class Tally:
 
 
 def tally(judgements: npt.ArrayLike) -> Tally:
-    """Count the verdicts of one judge, [N] of 1, 0 or NaN.
-
-    Raises
-    ------
-    InvalidInput
-        A verdict is neither 1, 0 nor NaN.
-    """
+    """Count the verdicts of one judge, [N]; `InvalidInput` if one is neither 1, 0 nor NaN."""
     values = _checked(judgements, "judgements")
     return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
 

@@ -247,13 +247,9 @@ _ADAPTER: TypeAdapter[JudgeSettings] = TypeAdapter(JudgeSettings)
 
 
 def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
-    """Check the settings of a judge, given its kind ("exact") or a mapping such as `{"kind": "rouge", "threshold":
-    0.5}`.
+    """Check the settings of a judge: its kind ("exact"), or a mapping such as `{"kind": "rouge", "threshold": 0.5}`.
 
-    Raises
-    ------
-    InvalidInput
-        The kind or a key is unknown, or a value cannot be used.
+    `InvalidInput` if the kind or a key is unknown, or a value cannot be used.
     """
     given = {"kind": value} if isinstance(value, str) else dict(value)
     if given.get("kind") not in KINDS:
@@ -319,12 +315,8 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
     """Read the answers of a file that `semtoken score` or `ask --json` wrote; see `semtoken.files.record_files`.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
-    name, `id`.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read or holds no record, a record cannot be used, or an id stands twice.
+    name, `id`. `InvalidInput` if the file cannot be read or holds no record, a record cannot be used, or an id stands
+    twice.
     """
     found: dict[str, AnswerToJudge] = {}
     for number, where, row in read_rows(path):
@@ -343,25 +335,12 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
 
 
 def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
-    """Write every judge's verdicts, a line for each answer, whole or not at all.
+    """Write every judge's verdicts, a line for each answer, whole or not at all; `InvalidInput` if that fails.
 
     Each has the fields of the record that was judged, `id`, `response`, for each judge a column of its name with 1, 0
     or nothing (null in JSON), with `NAME_quality` and `NAME_reply` where the judge gives them, and as `correct` the
-    verdict of the first judge, unless the record has one already. `ImportedJudge` reads such a file.
-
-    Parameters
-    ----------
-    path
-        `.jsonl`, `.csv` or `.parquet`, or "-" for standard output.
-    items
-        The answers that were judged.
-    verdicts
-        Name of a judge -> one verdict for each item.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be written.
+    verdict of the first judge, unless the record has one already. `ImportedJudge` reads such a file. The path ends in
+    `.jsonl`, `.csv` or `.parquet`, or is "-" for standard output.
     """
     columns: dict[str, list[Any]] = {}
     for judge, said in verdicts.items():
@@ -414,13 +393,7 @@ class ImportedJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The column that holds the verdicts, and a hash of the file.
-
-        Raises
-        ------
-        InvalidInput
-            The file cannot be read.
-        """
+        """The column that holds the verdicts, and a hash of the file; `InvalidInput` if the file cannot be read."""
         return {"kind": "imported", "column": self.column, "sha256": hashlib.sha256(self._content).hexdigest()}
 
     @cached_property
@@ -433,16 +406,9 @@ class ImportedJudge:
     def check(self, ids: Iterable[str]) -> None:
         """Check the file of verdicts before any work is done.
 
-        Parameters
-        ----------
-        ids
-            The ids of all questions that will be judged, be it in one call of `judge` or in several.
-
-        Raises
-        ------
-        InvalidInput
-            The file cannot be read, has a line that cannot be used or an id twice, or (unless `others` is "ignore") an
-            id of no question.
+        `ids` are those of all questions that will be judged, be it in one call of `judge` or in several. `InvalidInput`
+        if the file cannot be read, has a line that cannot be used or an id twice, or (unless `others` is "ignore") an
+        id of no question.
         """
         known = set(ids)
         for id, entry in self._entries.items():
@@ -454,10 +420,7 @@ class ImportedJudge:
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """The file's verdict for each item; NaN for an id that the file does not hold. Other ids are left to `check`.
 
-        Raises
-        ------
-        InvalidInput
-            The file cannot be used, or a verdict is of another answer than the one that is judged.
+        `InvalidInput` if the file cannot be used, or a verdict is of another answer than the one that is judged.
         """
         verdicts = [self._verdict(item) for item in items]
         if on_judged is not None:

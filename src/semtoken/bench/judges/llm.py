@@ -50,10 +50,7 @@ class Replies:
 class Endpoint:
     """The address, key, speed and cache of the API that a judge asks.
 
-    Raises
-    ------
-    InvalidInput
-        The address is not one of HTTP, or holds a user name, a password or parameters.
+    `InvalidInput` if the address is not one of HTTP, or holds a user name, a password or parameters.
     """
 
     base_url: str | None = None
@@ -95,19 +92,9 @@ class Endpoint:
     def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> Replies:
         """Get a reply to every request, from disk where it is kept, else from the endpoint.
 
-        Parameters
-        ----------
-        requests
-            Bodies of chat completions. Equal ones are asked once.
-        on_reply
-            Called with the number of different requests that have a reply.
-
-        Raises
-        ------
-        BackendError
-            A request failed with all its retries. Every reply that came is kept: the next call asks for the rest.
-        InvalidInput
-            There is no key for OpenAI, or the folder cannot be used.
+        Requests are bodies of chat completions; equal ones are asked once, and `on_reply` gets the number of different
+        ones that have a reply. `BackendError` if a request failed with all its retries: every reply that came is kept,
+        and the next call asks for the rest. `InvalidInput` if there is no key for OpenAI, or the folder cannot be used.
         """
         keys = [self._key(request) for request in requests]
         with open_replies(self.folder) as kept:
@@ -135,10 +122,7 @@ class Endpoint:
     def api_key(self) -> str | None:
         """The API key, which is read from the environment when it is needed and is never written anywhere.
 
-        Raises
-        ------
-        InvalidInput
-            OpenAI is asked and the variable is not set.
+        `InvalidInput` if OpenAI is asked and the variable is not set.
         """
         key = os.environ.get(self.key_env, "").strip()
         if not key and self.url == OPENAI:
@@ -294,10 +278,7 @@ def _reply_of(record: Mapping[str, Any]) -> JudgeReply:
 def open_replies(folder: Path) -> Iterator[Any]:
     """The `diskcache.Cache` of a folder, made if it is missing: the hash of a request -> its reply as plain values.
 
-    Raises
-    ------
-    InvalidInput
-        The folder cannot be used or is damaged, or an entry is not one of ours.
+    `InvalidInput` if the folder cannot be used or is damaged, or an entry is not one of ours.
     """
     diskcache = require("diskcache", extra="bench")
 
@@ -378,12 +359,8 @@ class LLMJudge:
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """Judge answers by a language model; each verdict holds the text of the model's reply.
 
-        Raises
-        ------
-        BackendError
-            The endpoint failed, with all retries. Replies that came are on disk; the next call asks for the rest.
-        InvalidInput
-            There is no key for OpenAI, or the folder of replies cannot be used.
+        `BackendError` if the endpoint failed with all retries: replies that came are on disk, and the next call asks
+        for the rest. `InvalidInput` if there is no key for OpenAI, or the folder of replies cannot be used.
         """
         told = on_judged or (lambda _: None)
         found = self.endpoint.ask([self.request(item) for item in items], told)

@@ -88,17 +88,8 @@ def published() -> Mapping[Key, Figure]:
 def paper_model(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
     """The paper's model that matches a model of the run; None if it has none.
 
-    Parameters
-    ----------
-    label
-        As in `Cell.model`.
-    settings
-        Of the run; they tell the hub id or the folder behind the label.
-
-    Returns
-    -------
-    Counterpart or None
-        Found by the last part of the hub id or folder, or else by the label alone, which is then said.
+    It is found by the last part of the hub id or folder, which the run's settings tell, or else by the label (as in
+    `Cell.model`) alone, which is then said.
     """
     names = {name.casefold(): paper for paper, hub in MODELS.items() for name in (paper, PurePath(hub).name)}
     source = _name_behind(label, settings.get("models"))

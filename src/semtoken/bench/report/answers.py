@@ -43,12 +43,7 @@ class CellCalibrator(OfCell):
 def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[list[CellCalibrator], list[str]]:
     """Try the calibrator on every cell; returns the cells that it fits, and why it does not fit the others.
 
-    Raises
-    ------
-    CalibratorMismatch
-        The calibrator fits none of the cells.
-    InvalidInput
-        The run has no log scores of STC with verdicts of the judge.
+    `CalibratorMismatch` if it fits none; `InvalidInput` if the run has no log scores of STC with verdicts of the judge.
     """
     found: list[CellCalibrator] = []
     refused: list[str] = []

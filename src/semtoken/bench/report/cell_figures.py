@@ -175,10 +175,7 @@ def is_main(variant: str, model: str, clusterings: Sequence[ClusteringRecord]) -
 def chosen_judge(results: RunResults, judge: str | None) -> str:
     """The judge whose verdicts the figures use: the one asked for, or the run's.
 
-    Raises
-    ------
-    InvalidInput
-        The run holds no verdicts of it; the message names the judges there are.
+    `InvalidInput` if the run holds no verdicts of it; the message names the judges there are.
     """
     names = list(dict.fromkeys(name for cell in results.cells for name in cell.judgements))
     wanted = judge or results.primary_judge
@@ -202,23 +199,9 @@ def measure(
 ) -> tuple[CellFigures, ...]:
     """Compute the figures of every cell that has verdicts of the judge and at least one method.
 
-    Parameters
-    ----------
-    results
-        The results that `collect` returned.
-    judge
-        The judge that `chosen_judge` returned.
-    n_resamples
-        Of the bootstrap; all methods of a cell are resampled with the same draws.
-    reference
-        From `chosen_reference`, or any method: the one that the others are tested against, besides STC and the best.
-    progress
-        Called after every uncertainty that was measured; see `Progress`.
-
-    Raises
-    ------
-    InvalidInput
-        No cell is complete enough for a figure, or none has scores of the reference.
+    All methods of a cell are resampled with the same draws. `reference` is from `chosen_reference`, or any method: the
+    one that the others are tested against, besides STC and the best. `progress` is called after every uncertainty that
+    was measured. `InvalidInput` if no cell is complete enough for a figure, or none has scores of the reference.
     """
     cells = [
         replace(

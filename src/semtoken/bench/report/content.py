@@ -136,32 +136,14 @@ def build_report(
 ) -> BenchReport:
     """Measure a run and put it into tables, figures and sentences.
 
-    Parameters
-    ----------
-    results
-        From `semtoken.bench.read_results.collect`.
-    judge
-        Whose verdicts the figures use; by default the run's primary judge.
-    paper
-        Set the paper's published figures beside the measured ones.
-    n_resamples
-        The number of resamples of the bootstrap.
-    reference
-        The method that the report is about, which all others are set against. Default: the headline where the run has
-        it, else STC.
-    texts
-        Show questions and answers, and keep them in the table of all answers.
-    calibrator
-        Say how its chances and its promise hold on these answers.
-    progress
-        Called with (uncertainties measured, of how many).
+    The reference is the method that the report is about, which all others are set against; by default the headline
+    where the run has it, else STC. With `paper` the published figures stand beside the measured ones; without `texts`
+    no questions and answers are shown or kept in the table of all answers; with a calibrator the report says how its
+    chances and its promise hold on these answers. `progress` is called with (uncertainties measured, of how many).
 
-    Raises
-    ------
-    InvalidInput
-        Nothing of the run is complete, or it holds no verdicts of the judge or no scores of the reference.
-    CalibratorMismatch
-        The calibrator was fitted on scores of other clusters, rules or kinds of probabilities.
+    `InvalidInput` if nothing of the run is complete, or it holds no verdicts of the judge or no scores of the
+    reference; `CalibratorMismatch` if the calibrator was fitted on scores of other clusters, rules or kinds of
+    probabilities.
     """
     used = chosen_judge(results, judge)
     applied, refused = ([], []) if calibrator is None else check_cells(results, used, calibrator)
@@ -275,14 +257,9 @@ INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"
 
 
 def write_report(report: BenchReport, folder: str | Path) -> Path:
-    """Write all files of a report; returns the page.
+    """Write all files of a report into a folder that is new or empty, or holds a former report only; returns the page.
 
-    The folder is new or empty, or holds a former report and nothing else.
-
-    Raises
-    ------
-    InvalidInput
-        The folder holds other files, or cannot be written; what was there stays.
+    `InvalidInput` if the folder holds other files, or cannot be written; what was there stays.
     """
     target = Path(folder).expanduser().resolve()
     check_replaceable(target)

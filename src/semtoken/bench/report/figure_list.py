@@ -208,12 +208,8 @@ def _examples(clusterings: Sequence[ClusteringRecord]) -> Iterator[dict[str, Any
 def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
     """Write rows as CSV: numbers in full precision, missing values empty, and no cell that is a formula.
 
-    Parameters
-    ----------
-    rows
-        They all have the same fields.
-    names
-        The columns; by default the fields of the first row. Without rows and names the text is empty.
+    All rows have the same fields; by default those of the first are the columns. Without rows and names the text is
+    empty.
     """
     found = list(rows)
     if not (columns := list(names) or list(found[0] if found else ())):

@@ -126,18 +126,10 @@ def texts(*values: str) -> tuple[Entry, ...]:
 def marked_rows(
     rows: Sequence[tuple[Entry, ...]], *, smallest: bool = False, columns: Sequence[int] | None = None
 ) -> tuple[tuple[Entry, ...], ...]:
-    """Mark the best and the second best entry of each column.
+    """Mark the best and the second best entry of each column in the rows of one group of a table.
 
-    Entries that read the same share their mark, and two that are best leave no second place.
-
-    Parameters
-    ----------
-    rows
-        The rows of one group of a table.
-    smallest
-        Whether the smallest value is the best; by default the largest is.
-    columns
-        Which columns to mark; by default all but the first, which names the row.
+    Entries that read the same share their mark, and two that are best leave no second place. The largest is the best
+    unless `smallest`. By default all columns are marked but the first, which names the row.
     """
     marked = [list(row) for row in rows]
     for column in range(1, len(rows[0]) if rows else 0) if columns is None else columns:

@@ -79,13 +79,7 @@ class DecisionRequest:
 
 
 def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the JSON object of a request.
-
-    Raises
-    ------
-    WireError
-        The body is not a JSON object: `json_invalid` or `dict_type`.
-    """
+    """Parse the JSON object of a request; `WireError` (`json_invalid` or `dict_type`) if the body is none."""
     if isinstance(data, Mapping):
         return dict(data)
     try:
@@ -128,20 +122,9 @@ def answers_in(
 ) -> list[AnsweredQuestion]:
     """The answers in another server's reply, with the fields under the key `semtoken`.
 
-    Parameters
-    ----------
-    questions, places
-        What was asked, and where each answer stands in the reply, such as `("answers", 0)`.
-    reply
-        The whole reply, as plain values.
-    read
-        Gives the probabilities of one answer in the question's order, None for a refusal; what it raises of a value
-        that is no answer becomes `InvalidInput` here.
-
-    Raises
-    ------
-    InvalidInput
-        The reply does not hold answers to these questions.
+    `places` say where each stands, such as `("answers", 0)`; `read` gives the probabilities of one in the question's
+    order, None for a refusal. `InvalidInput` if the reply does not hold answers to these questions, also for what
+    `read` raises.
     """
     found = []
     for question, (name, key) in zip(questions, places, strict=True):
@@ -232,8 +215,5 @@ def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mappin
 
 
 def option_keys(question: Question) -> list[str]:
-    """What the probability of each option of a choice or a score stands under where they are a JSON object.
-
-    That is the name of an option, and the number of a level, counted from 0.
-    """
+    """The keys of a question's options in a JSON object: names of a choice's options, numbers of levels from 0."""
     return [option.name if question.kind == "choice" else str(i) for i, option in enumerate(question.options)]

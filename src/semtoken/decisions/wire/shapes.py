@@ -57,12 +57,9 @@ class QuestionShape:
         more: Sequence[Mapping[str, Any]],
         input_tokens: int,
     ) -> dict[str, Any]:
-        """The reply to a request, with semtoken's block and what is in `more` beside each answer.
+        """The reply, with semtoken's block and `more` beside each answer.
 
-        Raises
-        ------
-        InvalidInput
-            A question has no answer, which shapes that answer by name cannot express.
+        `InvalidInput` if a question has no answer, which shapes that answer by name cannot express.
         """
         written = []
         for name, answer, extra in zip(request.names, answers, more, strict=True):
@@ -143,10 +140,7 @@ def question_shape_at(path: str) -> QuestionShape | None:
 def parsed_request(shape: QuestionShape, body: bytes | Mapping[str, Any]) -> tuple[QuestionShape, DecisionRequest]:
     """A request at the path of a shape, with the shape that it is in: SGLang's, if its questions have ids.
 
-    Raises
-    ------
-    WireError
-        The body does not have the shape. `InvalidInput` where it has, but cannot be answered.
+    `WireError` if the body does not have the shape, `InvalidInput` if it has, but cannot be answered.
     """
     parts = body_of(body)
     spoken = SGLANG if shape is OPENAI and sglang.is_meant(parts) else shape

@@ -679,13 +679,7 @@ def count_at(reply: Any, *path: str | int) -> int | None:
 
 
 def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
-    """The prompt of the choice with this number, as text or token ids.
-
-    Raises
-    ------
-    InvalidInput
-        The prompt is neither text nor token ids, or there is none with this number.
-    """
+    """The prompt of the choice with this number, as text or token ids; `InvalidInput` if it is neither or missing."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[number] if number < len(prompt) else None
     if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
@@ -696,10 +690,7 @@ def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
 def count_of(value: Any, name: str) -> int | None:
     """The number of log-probabilities in a field of a request; None if the field is missing, `ALL` for one below 0.
 
-    Raises
-    ------
-    InvalidInput
-        The field holds something other than a whole number.
+    `InvalidInput` if it is no whole number.
     """
     if value is None:
         return None
@@ -741,13 +732,7 @@ def index_of(choice: Reply, default: int = 0) -> int:
 
 
 def logprobs_of(choice: Reply) -> Reply:
-    """The object with the log-probabilities of a choice, empty where there is none.
-
-    Raises
-    ------
-    InvalidInput
-        There is something else in its place.
-    """
+    """The object with the log-probabilities of a choice, or an empty one; `InvalidInput` if there is something else."""
     found = choice.get("logprobs")
     if isinstance(found, list):
         if found and isinstance(found[0], float):

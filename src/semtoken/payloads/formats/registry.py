@@ -103,13 +103,7 @@ def known_formats() -> Mapping[str, Format]:
 
 
 def format_named(name: str) -> Format:
-    """The format with this name.
-
-    Raises
-    ------
-    InvalidInput
-        There is no format with this name.
-    """
+    """The format with this name; `InvalidInput` if there is none."""
     if not isinstance(name, str) or name not in known_formats():
         raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(known_formats())}.")
     return known_formats()[name]
@@ -132,13 +126,7 @@ def shapes_at(path: str) -> list[type[Shape]]:
 
 
 def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
-    """The shape of a whole reply (several: a batch), by its fields.
-
-    Raises
-    ------
-    InvalidInput
-        The reply has none of the known shapes.
-    """
+    """The shape of a whole reply (several: a batch), by its fields; `InvalidInput` if it has none of the known ones."""
     found = _shape_of(replies)
     if found is None:
         raise _unknown("reply", replies[0])
@@ -184,13 +172,7 @@ def _unknown(what: str, value: Reply) -> InvalidInput:
 
 
 def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
-    """The shape of a stream by a chunk; None for a chunk that could come in any.
-
-    Raises
-    ------
-    InvalidInput
-        The chunk has none of the known shapes.
-    """
+    """The shape of a stream by a chunk; None if that could come in any, `InvalidInput` if it has none that is known."""
     for shape in known_shapes():
         if shape.starts(chunk):
             return shape

@@ -60,10 +60,7 @@ class HttpReply:
 class Connection:
     """A connection to the server that is being examined.
 
-    Raises
-    ------
-    InvalidInput
-        The address is not one of HTTP, or holds a password or parameters.
+    `InvalidInput` if the address is not one of HTTP, or holds a password or parameters.
     """
 
     def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
@@ -187,13 +184,7 @@ class Asker:
         self._renamed: dict[str, str | None] = {}
 
     def ask(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
-        """Ask a question in a shape; returns the whole reply.
-
-        Raises
-        ------
-        BackendError
-            The server cannot be reached or is silent.
-        """
+        """Ask a question in a shape; `BackendError` if the server cannot be reached or is silent."""
         while True:
             body = self._accepted_body(self._body(shape, question))
             self.requests += 1

@@ -34,20 +34,10 @@ def page_facts(
 ) -> dict[str, Any]:
     """The facts of a server that `/semtoken/info` answers with.
 
-    Parameters
-    ----------
-    scorer, applied
-        What answers are scored with, and the calibrator that decides now.
-    review
-        Whether there is a journal whose answers people label.
-    model
-        The model's name; None where the page has to ask the server behind for its models.
-    upstream
-        Address of the server behind a proxy.
-    disputes
-        Whether the server can ask the model what else it could have meant.
-    methods
-        Numbers that a question may ask for in place of the headline.
+    `applied` is the calibrator that decides now, `review` says whether there is a journal whose answers people label,
+    and `disputes` whether the server can ask the model what else it could have meant. `model` is None where the page
+    has to ask the server behind for its models; `upstream` is that server's address, and `methods` are numbers that a
+    question may ask for in place of the headline.
     """
     return {
         "model": model,

@@ -105,10 +105,7 @@ class AnswerRequest:
 def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     """Parse a request; None for one that we do not understand, which the upstream is to judge.
 
-    Raises
-    ------
-    ApiError
-        The field `semtoken`, which is ours, holds something other than its options.
+    `ApiError` if the field `semtoken`, which is ours, holds something other than its options.
     """
     try:
         text = body.decode()
@@ -195,16 +192,11 @@ class Asking:
         self._metrics = metrics
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[Answer, int]:
-        """Send a request; returns the answer, and how many log-probabilities it asked for (0: the client's own
-        request).
+        """Send a request; returns the answer, and how many log-probabilities it asked for.
 
-        A request is sent again once at most, and only where the upstream refused it and named log-probabilities: with
-        as many as it says it gives, or as the client sent it.
-
-        Raises
-        ------
-        ApiError
-            There is no answer.
+        These are 0 for the client's own request. A request is sent again once at most, and only where the upstream
+        refused it and named log-probabilities: with as many as it says it gives, or as the client sent it. `ApiError`
+        if there is no answer.
         """
         plain = without_compression(request)
         top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.form)

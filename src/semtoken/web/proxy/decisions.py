@@ -111,14 +111,9 @@ class TextQuestions:
     """What the upstream calls its model."""
 
     async def answers(self, options: ReadingOptions) -> list[AnsweredQuestion]:
-        """Answer all questions.
+        """Answer all questions; `InvalidInput` if they are too many, or too long together.
 
-        Raises
-        ------
-        InvalidInput
-            There are too many questions, or they are too long together.
-        ApiError
-            The upstream failed at one of them, which the message names.
+        `ApiError` if the upstream failed at one of them, which the message names.
         """
         texts = asked_texts(self.asked.state, self.asked.questions, options)
         return texts.answers(await self._masses(texts.texts))
@@ -270,12 +265,7 @@ class ProxyDecisions:
     async def answer(self, stack: AsyncExitStack, client: Client, request: Request, wire: QuestionShape) -> None:
         """Answer a request for typed questions, or refuse it in the request's own format.
 
-        Raises
-        ------
-        ApiError
-            The upstream does not answer.
-        BrokenOff
-            The upstream's answer broke off.
+        `ApiError` if the upstream does not answer, `BrokenOff` if its answer broke off.
         """
         wire, asked = await _off_the_loop(lambda: _parsed(wire, request.body), len(request.body))
         model = None if isinstance(asked, Response) else asked.model

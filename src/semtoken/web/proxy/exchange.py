@@ -86,10 +86,7 @@ class Answer:
     async def beginning(self, limit: int) -> bytes:
         """The first bytes of the body, `limit` and at most a piece more; `piece` returns them again.
 
-        Raises
-        ------
-        BrokenOff
-            The upstream broke off.
+        `BrokenOff` if the upstream broke off.
         """
         size = sum(map(len, self._begun))
         while size <= limit and (piece := await self._read()):
@@ -100,20 +97,14 @@ class Answer:
     async def piece(self) -> bytes:
         """The next piece of the body as it was sent; b"" at the end. It can be cancelled without loss.
 
-        Raises
-        ------
-        BrokenOff
-            The upstream broke off.
+        `BrokenOff` if the upstream broke off.
         """
         return self._begun.pop(0) if self._begun else await self._read()
 
     async def whole(self, limit: int) -> bytes:
         """The whole body, or the first bytes if it is longer than `limit`; `piece` then returns the rest.
 
-        Raises
-        ------
-        BrokenOff
-            The upstream broke off; the error has what came before.
+        `BrokenOff` if the upstream broke off; the error has what came before.
         """
         raw = bytearray()
         try:
@@ -175,12 +166,8 @@ class Upstream:
     async def send(self, stack: AsyncExitStack, request: Request, *, fresh: bool = False) -> Answer:
         """Send a request; returns when the head of the answer is there. The stack closes the answer.
 
-        `fresh`: over a connection of its own, which the upstream cannot be just closing.
-
-        Raises
-        ------
-        ApiError
-            There is no answer: 502 or 504, with the reason.
+        `fresh`: over a connection of its own, which the upstream cannot be just closing. `ApiError` if there is no
+        answer: 502 or 504, with the reason.
         """
         headers = [(_text(name), _text(value)) for name, value in request.headers]
         if self._key is not None and not any(name.lower() == "authorization" for name, _ in headers):
@@ -247,10 +234,7 @@ UNPACKED = 2**12
 def unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
     """Decompress a body, which came compressed although that was not asked for.
 
-    Raises
-    ------
-    ValueError, zlib.error
-        It is compressed in another way, damaged, or larger than `limit` bytes.
+    `ValueError` or `zlib.error` if it is compressed in another way, damaged, or larger than `limit` bytes.
     """
     if encoding == "identity":
         return raw
@@ -280,10 +264,7 @@ class UnpackedBody:
     async def piece(self) -> bytes:
         """The next piece; b"" at the end.
 
-        Raises
-        ------
-        BrokenOff
-            The upstream broke off, its compression is damaged, or the body is `too_large`.
+        `BrokenOff` if the upstream broke off, its compression is damaged, or the body is `too_large`.
         """
         if self._unpacking is None:
             return await self._answer.piece()
@@ -367,15 +348,7 @@ class Client:
         return next((value for key, value in self.headers if key == name), None)
 
     async def body(self, limit: int) -> bytes:
-        """The whole body of the request.
-
-        Raises
-        ------
-        ApiError
-            The body is longer than `limit` bytes (413).
-        ClientGone
-            The client left.
-        """
+        """The whole body; `ApiError` (413) if it is longer than `limit` bytes, `ClientGone` if the client left."""
         declared = self.header(b"content-length")
         if declared is not None and declared.isdigit() and int(declared) > limit:
             raise too_large(limit)

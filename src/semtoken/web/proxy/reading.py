@@ -45,16 +45,9 @@ class _Text:
 class Reader:
     """Scores answers that came without log-probabilities, with a model of its own.
 
-    It is used in threads, and reads for one of them at a time.
-
-    Parameters
-    ----------
-    stc
-        The upstream's model, with the clusters of the proxy.
-    name
-        The name of the model in the block.
-    most_tokens
-        Prompt and answer must together have fewer tokens than this to be read.
+    `stc` is the upstream's model with the clusters of the proxy; blocks call it `name`. A reader is used in threads,
+    and reads for one of them at a time. Prompt and answer must together have fewer than `most_tokens` tokens to be
+    read.
     """
 
     def __init__(self, stc: STC, name: str, most_tokens: int = 8192) -> None:
@@ -69,10 +62,8 @@ class Reader:
     def read(self, asked: AnswerRequest, choice: PayloadChoice) -> ScoredResponse:
         """Score a complete choice by having the model read it.
 
-        Raises
-        ------
-        InvalidInput
-            What the upstream's model read is not known, there is more in the choice than an answer, or it is too long.
+        `InvalidInput` if it is not known what the upstream's model read, there is more in the choice than an answer, or
+        it is too long.
         """
         prompt = _readable(asked.shape.prompt(asked.body, choice.index))
         with self._one_at_a_time:

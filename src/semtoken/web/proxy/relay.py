@@ -35,10 +35,7 @@ TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored
 async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
     """Pass the answer on unchanged, after the bytes that were read; `unscored` gives the reason in a header.
 
-    Raises
-    ------
-    BrokenOff
-        The upstream broke off; what came before has been passed on.
+    `BrokenOff` if the upstream broke off; what came before has been passed on.
     """
     note = [] if unscored is None else [(b"semtoken-unscored", unscored.encode("ascii", "replace"))]
     await client.begin(answer.status, [*forwarded_headers(answer.headers), *note])
@@ -147,12 +144,8 @@ class Piece:
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     """Pass a JSON reply on with its scores, or unchanged if it is too long or cannot be read.
 
-    Raises
-    ------
-    ApiError
-        It would be passed on unchanged, and only accepted answers may be shown.
-    BrokenOff
-        The upstream broke off. What came before has been passed on, unless only accepted answers may be shown.
+    Where only accepted answers may be shown, it raises `ApiError` rather than pass a reply on unchanged. `BrokenOff` if
+    the upstream broke off; what came before has been passed on, unless only accepted answers may be shown.
     """
     try:
         raw = await answer.whole(scoring.limit)
@@ -237,13 +230,10 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     An event that is too long, and all that come after it, pass unscored. A compressed stream that unpacks to more than
     the limit is broken off there: a few bytes may stand for gigabytes.
 
-    The last piece of an answer's content is held back for a moment, so that it can carry the final score: gateways
-    make a new chunk of the one that ends the answer.
+    The last piece of an answer's content is held back for a moment, so that it can carry the final score: gateways make
+    a new chunk of the one that ends the answer.
 
-    Raises
-    ------
-    BrokenOff
-        The upstream broke off; what came before has been passed on.
+    `BrokenOff` if the upstream broke off; what came before has been passed on.
     """
     packed = answer.encoding != "identity"
     await client.begin(
@@ -293,10 +283,7 @@ class HeldPieces:
     async def wait_for(self, source: UnpackedBody) -> bytes:
         """Wait for the next piece of the upstream's answer, empty at its end; what is held too long is sent meanwhile.
 
-        Raises
-        ------
-        BrokenOff
-            The upstream broke off.
+        `BrokenOff` if the upstream broke off.
         """
         self._waits = True
         if self._pieces and self._timer is None:

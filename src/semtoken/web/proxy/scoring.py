@@ -342,13 +342,7 @@ class ReplyScorer:
             return result, str(error)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
-        """Run a piece of work; whatever goes wrong becomes a reason and never ends the answer.
-
-        Raises
-        ------
-        UnscoredChoice
-            The choice could not be scored.
-        """
+        """Run a piece of work; whatever goes wrong becomes the reason of `UnscoredChoice` and never ends the answer."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -411,13 +405,7 @@ class Editor:
     """The edits of events that only go on with an answer, by their frame and by whether they get a block."""
 
     def read(self, text: str) -> LocatedReply:
-        """Parse a reply or event, and find its choices.
-
-        Raises
-        ------
-        ValueError
-            The text is not JSON, or does not have the shape.
-        """
+        """Parse a reply or event, and find its choices; `ValueError` if it is not JSON or lacks the shape."""
         document = Document(text)
         places = self.shape.places(document.value)
         if places is None:

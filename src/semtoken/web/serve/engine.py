@@ -205,10 +205,7 @@ class OpenDecisions:
     def advance(self, running: int = 0) -> None:
         """Read a few prompts of each inquiry, so that a long one does not hold up the others.
 
-        Parameters
-        ----------
-        running
-            How many answers are being written. They take a step between two calls, and wait meanwhile.
+        The `running` answers that are being written take a step between two calls, and wait meanwhile.
         """
         begun = perf_counter()
         if running:
@@ -245,13 +242,10 @@ class Engine:
         return self.stc.backend.max_length
 
     def run(self, orders: Sequence[AnyOrder], more: More = lambda running: ()) -> None:
-        """Generate all that is ordered; blocks until every order is done or cancelled. `more` is called between two
-        steps where answers can join those that are being written.
+        """Generate all that is ordered; blocks until every order is done or cancelled.
 
-        Raises
-        ------
-        InvalidLogits
-            The model gives NaN.
+        `more` is called between two steps where answers can join those that are being written. `InvalidLogits` if the
+        model gives NaN.
         """
         rows, backend = _Rows(self.stc, orders, more), self.stc.backend
         if isinstance(backend, JoiningBackend) and backend.joins:
@@ -495,13 +489,9 @@ class Worker:
         return found
 
     async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
-        """The tokens and ends that the engine produces, in batches as they come. Closing the iterator cancels the
-        order.
+        """The tokens and ends that the engine produces, in batches as they come.
 
-        Raises
-        ------
-        SemtokenError
-            The generation failed.
+        Closing the iterator cancels the order. `SemtokenError` if the generation failed.
         """
         queue: asyncio.Queue[Item] = asyncio.Queue()
         post = self._post_to(asyncio.get_running_loop())
@@ -528,10 +518,7 @@ class Worker:
     async def answers(self, inquiry: PreparedInquiry) -> InquiryAnswers:
         """Wait for the answers to typed questions. Cancelling the wait gives them up.
 
-        Raises
-        ------
-        SemtokenError
-            The questions cannot be read by the model.
+        `SemtokenError` if the model cannot read the questions.
         """
         queue: asyncio.Queue[Item] = asyncio.Queue()
         post = self._post_to(asyncio.get_running_loop())

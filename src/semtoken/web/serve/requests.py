@@ -254,13 +254,7 @@ AnyRequest: TypeAlias = ChatRequest | CompletionRequest
 
 
 def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
-    """Parse and check the body of a request.
-
-    Raises
-    ------
-    ApiError
-        400, naming the field that is at fault.
-    """
+    """Parse and check the body of a request; `ApiError` (400) names the field that is at fault."""
     try:
         fields = from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)  # refuses half characters, too
     except ValueError as error:

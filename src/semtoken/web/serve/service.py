@@ -106,13 +106,7 @@ class Service:
         self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
 
     def job(self, request: AnyRequest) -> Job:
-        """Turn a checked request into a job.
-
-        Raises
-        ------
-        ApiError
-            The request cannot be answered, for the reason in the error.
-        """
+        """Turn a checked request into a job; `ApiError` with the reason if it cannot be answered."""
         reply: Reply
         if isinstance(request, ChatRequest):
             if request.top_logprobs is not None and not request.logprobs:
