@@ -140,12 +140,12 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
-    from semtoken.backends import prompts
+    from semtoken.backends import prompts as reading
     from semtoken.backends.transformers import TransformersBackend
 
-    monkeypatch.setattr(prompts, "WHOLE", 8)
-    monkeypatch.setattr(prompts, "FEWEST", 8)
-    monkeypatch.setattr(prompts, "MOST", 8)
+    monkeypatch.setattr(reading, "WHOLE", 8)
+    monkeypatch.setattr(reading, "FEWEST", 8)
+    monkeypatch.setattr(reading, "MOST", 8)
     model, tokenizer = make().double(), tiny.byte_level_bpe()
     model.generation_config.eos_token_id = None
     backend, random = TransformersBackend(model, tokenizer), np.random.default_rng(5)

@@ -60,12 +60,12 @@ def joined(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
 
 def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     """The same, with few tokens of a prompt between two steps."""
-    from semtoken.backends import prompts
+    from semtoken.backends import prompts as reading
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prompts, "WHOLE", 2)
-        patch.setattr(prompts, "FEWEST", 2)
-        patch.setattr(prompts, "MOST", 2)
+        patch.setattr(reading, "WHOLE", 2)
+        patch.setattr(reading, "FEWEST", 2)
+        patch.setattr(reading, "MOST", 2)
         return joined(backend, prompts)
 
 
