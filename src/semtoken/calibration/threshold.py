@@ -181,7 +181,7 @@ class Threshold:
 def product_limit(limit: Threshold | float) -> float:
     """The -log_score in nats beyond which a running answer can be ended, for thresholds on the product; it only rises.
 
-    No other number can be told before the answer ends: the mean in the headline of a sentence may fall again. `limit`
+    No other number is known before the answer ends: the mean in the headline of a sentence may fall again. `limit`
     is a threshold that was fitted with `by="stc"`, or the number itself, from 0 on; else `InvalidInput`.
     """
     if not isinstance(limit, Threshold):
@@ -513,8 +513,8 @@ class GroupThresholds:
         """Decide whether to give an answer of a group; see `Threshold.decide`."""
         one = self.thresholds.get(str(group).strip())
         if one is None:
-            told = f"Nothing is promised for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
-            return Decision("abstain", "no_threshold", chance, told)
+            note = f"Nothing is promised for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
+            return Decision("abstain", "no_threshold", chance, note)
         return one.decide(answer, chance)
 
 
@@ -568,8 +568,8 @@ class Bands:
                 "could else be both accepted and discarded."
             )
         answers = labelled(scored, correct, by=accept.fingerprint.method)
-        kept, told = _discarded(answers.uncertainty, answers.correct, limit, float(accept.delta or delta))
-        return cls(accept, None if kept is None else max(0.0, -kept), told, accept.fingerprint)
+        kept, description = _discarded(answers.uncertainty, answers.correct, limit, float(accept.delta or delta))
+        return cls(accept, None if kept is None else max(0.0, -kept), description, accept.fingerprint)
 
     def band(self, scored: Any) -> list[Band]:
         """The band of each answer, [n]. A blank answer is discarded, and so is one that both ends would take."""

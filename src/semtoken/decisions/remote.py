@@ -183,9 +183,9 @@ def asker_of_endpoint(
     `/v1/decisions` and `/v1/systemone` are asked as they are. At an ordinary API (`/v1/chat/completions`, ...) each
     question is asked for a text, once in each order of its options, and read from the `top` log-probabilities of each
     token, so probabilities may be intervals. The address of a whole API, such as `http://localhost:8000/v1`, stands for
-    the first of these that answers. `say` is told once in which other way the server is asked if it refuses the fields
-    of the first. `InvalidInput` if nothing that can be asked has such an address; the function raises `BackendError` if
-    the server gives no answers.
+    the first of these that answers. If the server refuses the fields of the first way, `say` is called once, with a
+    sentence that names the other way. `InvalidInput` if nothing that can be asked has such an address; the function
+    raises `BackendError` if the server gives no answers.
     """
     parts = split_address(url)
     path = parts.path.rstrip("/")

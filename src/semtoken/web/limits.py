@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
-from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
@@ -424,7 +423,7 @@ async def answer_guarded(
     try:
         gate.check(request.scope, writes=writes, needs_token=needs_token)
         body = await _body(request) if writes else {}
-        return JSONResponse(await to_thread.run_sync(work, body), headers=NO_STORE)
+        return JSONResponse(await anyio.to_thread.run_sync(work, body), headers=NO_STORE)
     except ApiError as error:
         return error.response()
     except SemtokenError as error:
