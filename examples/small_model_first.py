@@ -12,9 +12,10 @@ from __future__ import annotations
 import random
 import sys
 
+from cascade import Cascade, CascadeThreshold
+
 import semtoken as st
 from semtoken.almanac import Question, is_correct, load_questions
-from semtoken.cascade import Cascade, CascadeThreshold
 
 models = [st.STC.from_pretrained(name) for name in (sys.argv[1:3] or ["almanac", "almanac"])]
 draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked

@@ -28,7 +28,7 @@ LAYERS = (
     "calibration",
     "scoring methods",
     "observers",
-    "payloads backends stc stream probing cascade decisions",
+    "payloads backends stc stream probing decisions",
     "statistics",
     "journal",
     "bench score_file checking",

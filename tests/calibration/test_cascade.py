@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples.cascade import Cascade, CascadeThreshold, stop_when_rejected
 
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path, load_questions
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.threshold import Threshold
-from semtoken.cascade import Cascade, CascadeThreshold, stop_when_rejected
 from semtoken.choices import Preset
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse

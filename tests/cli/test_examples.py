@@ -56,6 +56,7 @@ def test_make_clusters(
 
 @pytest.mark.slow
 def test_small_model_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
     run_example(monkeypatch, "small_model_first.py")
     statement, *lines = capsys.readouterr().out.splitlines()
     assert statement.startswith("With confidence 90 %, at most 30 % of the answers that the two models give are wrong")

@@ -8,10 +8,10 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from examples.cascade import CascadeThreshold
 
 import semtoken
 from semtoken import TokenClusters, methods, metrics
-from semtoken.cascade import CascadeThreshold
 from semtoken.results import ScoredResponse
 from semtoken.scoring.scorer import scorer_for
 from semtoken.tokens.rules import ScoringRules

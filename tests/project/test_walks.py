@@ -26,7 +26,7 @@ from semtoken.bench.settings import check_settings
 from semtoken.checking import check_replies
 from semtoken.files.safe_files import dump_json
 from semtoken.payloads import score_payload
-from semtoken.payloads.splice import load_json
+from semtoken.support.splice import load_json
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.bench.runs import tiny_model, tiny_questions
@@ -35,7 +35,7 @@ from tests.web.servers import answering, raw_upstream, response, running
 PACKAGE = Path(semtoken.__file__).parent
 REPLY = Path(__file__).parents[2] / "examples" / "replies" / "japan.json"
 HELPERS = ("support", "files", "errors.py", "choices.py")
-LONGEST = {"row": 10, "reply": 17, "check": 28, "proxy": 28, "bench run": 41}
+LONGEST = {"row": 10, "reply": 16, "check": 27, "proxy": 27, "bench run": 41}
 """Files of each walk as they are; no change may make one longer. The aim is 15."""
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from semtoken.payloads.formats import HiddenFields, Shape, shape_at
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.registry import shape_of_reply
-from semtoken.payloads.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.payloads.stream import GoingOn
+from semtoken.support.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, lower_limit, read_request
 from semtoken.web.proxy.scoring import Editor

@@ -33,7 +33,7 @@ than the score alone.
 
 @dataclass(frozen=True, eq=False)
 class LabelledScores:
-    """Scores and labels of the same answers; blank ones are left out, except by `labelled_pair`."""
+    """Scores and labels of the same answers; blank ones are left out."""
 
     log_score: FloatArray
     """[n] log scores, at most 0; -inf for a blank answer."""
@@ -149,36 +149,20 @@ def log_of(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
 
 
-def labelled_pair(
-    first: Any, first_correct: Any, second: Any, second_correct: Any, by: str | None = None
-) -> tuple[LabelledScores, LabelledScores]:
-    """Checked arrays of two models' answers to the same questions; blank ones stay, at a log score of -inf.
-
-    Raises as `labelled`, and `InvalidInput` if the two have different lengths.
-    """
-    pair = _checked(first, first_correct, None, by), _checked(second, second_correct, None, by)
-    if pair[0][0].size != pair[1][0].size:
-        raise InvalidInput(
-            f"There are {pair[0][0].size} answers of the first model and {pair[1][0].size} of the second; both must "
-            "answer the same questions."
-        )
-    (one, one_labels), (other, other_labels) = pair
-    return LabelledScores(one, one_labels, 0), LabelledScores(other, other_labels, 0)
-
-
 def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> LabelledScores:
     """Checked arrays of labelled answers, with their log scores by a method (see `log_scores`).
 
     `InvalidInput` if lengths differ, labels are not right or wrong, there is NaN, or the same answer comes twice.
     """
-    scores, labels = _checked(scored, correct, prompts, by)
+    scores, labels = scores_and_labels(scored, correct, prompts, by)
     blank = np.isneginf(scores)
     return LabelledScores(scores[~blank], labels[~blank], int(blank.sum()))
 
 
-def _checked(
+def scores_and_labels(
     scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
 ) -> tuple[FloatArray, FloatArray]:
+    """`labelled` with the blank answers, whose log score is -inf: [n] log scores and [n] of 1 and 0."""
     scores = log_scores(scored, by)
     try:
         labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)

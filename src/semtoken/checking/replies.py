@@ -18,7 +18,7 @@ from semtoken.files.safe_files import read_file
 from semtoken.files.texts import decoded, is_utf8
 from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
 from semtoken.payloads.score import is_batch, is_stream_text
-from semtoken.payloads.splice import load_json
+from semtoken.support.splice import load_json
 from semtoken.support.text import last_of_user
 
 IDS = ("custom_id", "question_id", "id")

@@ -13,12 +13,12 @@ from semtoken.calibration.labels import log_of
 from semtoken.checking.doubts import Doubt
 from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
-from semtoken.payloads.splice import parse_reply
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.blocks import VERSION, block_of, final_block
 from semtoken.results.headlines import Headline
 from semtoken.results.responses import TokensLater
 from semtoken.support.inputs import flag, listed, one_of, real, text, whole
+from semtoken.support.splice import parse_reply
 from semtoken.support.sse import EventReader
 from semtoken.tokens.scored_token import Flag
 

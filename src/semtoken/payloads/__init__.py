@@ -3,7 +3,6 @@
 formats/       one class for each shape, and the registry that knows which one a reply has
 score.py       a reply -> `Payload`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
 segments.py    `Payload` and its parts; the steps of a choice -> reasoning, answer, tool calls
-splice.py      JSON text with values replaced, dropped or added, and every other character as it was
 
 Enter by `score_payload`, `read_payload` or `PayloadStream`.
 """

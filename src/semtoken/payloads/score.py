@@ -13,12 +13,12 @@ from semtoken.observers.method_scores import require_one_pass, scores_of_steps
 from semtoken.payloads.formats.base import Reply, Shape, Told, raise_error
 from semtoken.payloads.formats.registry import format_named, reply_within, shape_of_reply
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, Segment
-from semtoken.payloads.splice import parse_reply, plain
 from semtoken.payloads.stream import PayloadStream
 from semtoken.results import Answers, Distribution, ScoredResponse
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import TopkAnswer, new_answer, tokens_or_none
 from semtoken.support.inputs import one_of, real, text
+from semtoken.support.splice import parse_reply, plain
 from semtoken.tokens.rules import ScoringRules, as_rules
 from semtoken.tokens.scored_token import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT

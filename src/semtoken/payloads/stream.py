@@ -21,8 +21,8 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, Told, error_text, raise_error
 from semtoken.payloads.formats.registry import format_named, shape_of_chunk
 from semtoken.payloads.segments import Payload, PayloadChoice, StreamEvent
-from semtoken.payloads.splice import Document, parse_reply, plain
 from semtoken.results import Distribution
+from semtoken.support.splice import Document, parse_reply, plain
 from semtoken.support.sse import Event, EventReader
 
 MOST_FRAMES = 64

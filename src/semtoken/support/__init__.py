@@ -5,6 +5,7 @@ compiled.py      work of compiled loops shared among threads; their machine code
 extras.py        other packages: optional ones, with the line that installs them, and those that plug in
 inputs.py        checks of arguments, with errors that name them
 installation.py  the user's cache folder; versions, system and extras, for a report of a problem
+splice.py        JSON text with values replaced, dropped or added, and every other character as it was
 sse.py           server-sent events and lines of JSON, read as they come
 text.py          texts and numbers as people may see them, in lines and in HTML
 """

@@ -27,8 +27,8 @@ from semtoken.engine_tokens.top_steps import (
 )
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, RawChoice, assemble
-from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
 from semtoken.results import Distribution
+from semtoken.support.splice import Change, Drop, Keep, Path, Replace
 
 Reply: TypeAlias = Mapping[str, Any]
 Engine: TypeAlias = str

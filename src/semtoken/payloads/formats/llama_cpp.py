@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
 from semtoken.payloads.formats.base import Engine, Growth, HiddenFields, Reply, Shape
-from semtoken.payloads.splice import Change, Path, Replace
+from semtoken.support.splice import Change, Path, Replace
 
 STEPS = "completion_probabilities"
 VARYING: tuple[Path, ...] = (("tokens",), ("tokens_predicted",), ("tokens_evaluated",), ("timings",))

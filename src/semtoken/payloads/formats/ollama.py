@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from semtoken.errors import BackendError
 from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape
-from semtoken.payloads.splice import Path, encode
+from semtoken.support.splice import Path, encode
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
 

@@ -17,7 +17,7 @@ from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import base
 from semtoken.payloads.segments import RawChoice
-from semtoken.payloads.splice import Change, Keep, Path, Replace
+from semtoken.support.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
 VLLM_CHOICE_FIELDS = frozenset({"stop_reason", "token_ids", "prompt_logprobs", "prompt_token_ids"})

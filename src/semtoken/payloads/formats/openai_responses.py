@@ -13,7 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import base
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS, call_of
 from semtoken.payloads.segments import RawChoice
-from semtoken.payloads.splice import Change, Path, Replace
+from semtoken.support.splice import Change, Path, Replace
 
 PARTS: Mapping[str, SegmentKind] = {
     "output_text": "answer",

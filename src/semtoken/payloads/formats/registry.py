@@ -22,9 +22,9 @@ from semtoken.payloads.formats.saved_forms import (
 )
 from semtoken.payloads.formats.sglang import SGLangGenerate
 from semtoken.payloads.formats.tgi import TGIGenerate, TGIStream
-from semtoken.payloads.splice import Path
 from semtoken.support.extras import PAYLOAD_SHAPES, installed
 from semtoken.support.inputs import text
+from semtoken.support.splice import Path
 
 SHAPES: tuple[type[Shape], ...] = (
     OpenAIChat,

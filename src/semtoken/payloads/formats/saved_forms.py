@@ -15,7 +15,7 @@ from semtoken.engine_tokens.spellings import steps_from_columns, steps_from_item
 from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
 from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape, end_in_words, value_at
 from semtoken.payloads.formats.openai_choices import steps_of_logprobs
-from semtoken.payloads.splice import Path, encode
+from semtoken.support.splice import Path, encode
 
 META = "response_metadata"
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from semtoken.engine_tokens.spellings import steps_from_columns
 from semtoken.engine_tokens.top_steps import StepList, as_object
 from semtoken.payloads.formats.base import Delta, Engine, HiddenFields, Place, Reply, Shape, end_in_words, value_at
-from semtoken.payloads.splice import Change, Drop, Keep, Path
+from semtoken.support.splice import Change, Drop, Keep, Path
 
 
 class TGIGenerate(Shape):

@@ -12,8 +12,8 @@ from typing import Any
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import HiddenFields, Shape
-from semtoken.payloads.splice import document, set_members, without
 from semtoken.results.blocks import KEY
+from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.exchange import Answer, Request, Upstream
 from semtoken.web.proxy.metrics import ProxyMetrics

@@ -19,12 +19,12 @@ from semtoken.errors import SemtokenError
 from semtoken.payloads import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.formats import HiddenFields, Place, Shape
 from semtoken.payloads.score import score_choice, with_methods
-from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.payloads.stream import NO_END, Continuation, Frame
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.blocks import KEY
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.topk import TopkAnswer, new_answer
+from semtoken.support.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest

@@ -1,5 +1,7 @@
 """A small model first, a larger one where the small one is not sure enough, with one promise for the pair.
 
+Copy this module beside your own; `small_model_first.py` uses it:
+
     threshold = CascadeThreshold.fit(small, small_correct, large, large_correct, unlabelled=(more_small, more_large))
     cascade = Cascade(stc_small, stc_large, threshold)
     for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
@@ -21,7 +23,7 @@ import numpy as np
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
-from semtoken.calibration.labels import PRODUCT, chosen_method, labelled_pair, log_scores
+from semtoken.calibration.labels import PRODUCT, chosen_method, log_scores, scores_and_labels
 from semtoken.calibration.promises import Test, binomial_p_value, percent
 from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, product_limit
 from semtoken.errors import InvalidInput
@@ -111,21 +113,27 @@ class CascadeThreshold:
         """
         alpha, delta = promises.check_level(alpha, "alpha"), promises.check_level(delta, "delta")
         method = _method_of(first, second, by)
-        one, other = labelled_pair(first, first_correct, second, second_correct, method)
+        one, one_correct = scores_and_labels(first, first_correct, None, method)
+        other, other_correct = scores_and_labels(second, second_correct, None, method)
+        if one.size != other.size:
+            raise InvalidInput(
+                f"There are {one.size} answers of the first model and {other.size} of the second; both must answer the "
+                "same questions."
+            )
         origins = replace(fingerprint_of(first), method=method), replace(fingerprint_of(second), method=method)
         pair = listed(unlabelled, "unlabelled")
         if len(pair) != len(MODELS):
             raise InvalidInput(f"'unlabelled' must be the scores of both models, two lists, got {shown(unlabelled)}.")
         for origin, scores in zip(origins, pair, strict=True):
             origin.require_same(replace(fingerprint_of(scores), method=method))
-        n, least = one.correct.size, promises.labels_needed(0, alpha, delta)
+        n, least = one.size, promises.labels_needed(0, alpha, delta)
         if n < least:
             missing = f"There are {n}: {least - n} are missing."
             return cls(None, None, alpha, delta, f"A promise needs at least {least} labelled questions. {missing}", n)
         share = 1 - math.sqrt(1 - promises.starting_share(n, alpha, delta)) if start is None else start
         shares = promises.shares_of_coverage(share)
         grid = list(zip(*(_quantiles(scores, shares, method) for scores in pair), strict=True))
-        kept, tests = _walk(one.uncertainty, one.correct, other.uncertainty, other.correct, grid, alpha, delta)
+        kept, tests = _walk(-one, one_correct, -other, other_correct, grid, alpha, delta)
         statement = _statement(tests, kept is not None, n, alpha, delta)
         low, high = kept or (None, None)
         return cls(low, high, alpha, delta, statement, n, tests, origins)

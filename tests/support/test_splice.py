@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.payloads import splice
-from semtoken.payloads.splice import Change, Document, Drop, Keep, Put, Replace, document, encode, set_members, without
+from semtoken.support import splice
+from semtoken.support.splice import Change, Document, Drop, Keep, Put, Replace, document, encode, set_members, without
 
 NAMES = st.sampled_from(["a", "b", "é", "a b", '"', "semtoken"])
 VALUES: Any = st.recursive(
