@@ -1,8 +1,7 @@
-"""Prompts and responses as token ids: encoding, padding, batches, and where an answer ends.
+"""Between texts and a model: prompts and responses as token ids, in batches, and an answer's text as its tokens come.
 
-The text of an answer as its tokens come: whole characters only, and nothing from a stop text on.
-
-How much of a long prompt is read between two steps of the answers that are being written.
+`AnswerText` gives whole characters only, and nothing from a stop text on. `Pace` says how much of a long prompt is read
+between two steps of the answers that are being written.
 """
 
 from __future__ import annotations

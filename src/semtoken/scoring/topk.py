@@ -5,13 +5,10 @@ most the mass that is missing from the list, and at most as many times the small
 consistent set has members that are not listed. The product over the steps gives an interval around the exact
 uncertainty. Engines round their numbers, so the interval is a little wider (`semtoken.engine_tokens.top_steps`).
 
-One answer in progress of which only the best tokens of each step are known, and the records of its tokens.
-
-`ListedAnswer` does without a vocabulary: spellings are read from the lists, which is enough for the rules `surface`
-(the preset `default`) and `exact`. What is not listed may be spelled in any way, so all of it may agree, and the
-interval is as wide as the list is short.
-
-Flags about the lists of best tokens that an answer was scored from: what they lack, and what is wrong with them.
+`TopkAnswer` is one such answer in progress. `ListedAnswer` does without a vocabulary: spellings are read from the
+lists, which is enough for the rules `surface` (the preset `default`) and `exact`. What is not listed may be spelled in
+any way, so all of it may agree, and the interval is as wide as the list is short. `listed_flags` says what the lists
+lack, and what is wrong with them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A `Vocabulary` holds all that scoring needs of a tokenizer, so that an answer ca
 is at hand. It knows nothing of probabilities or clusters. Packed, it is a few arrays, about 14 bytes a token: the text
 of a token nearly always follows from its piece, so only the exceptions are stored as well.
 
-The function words that say nothing about an answer: NLTK's English stop list, shipped as a text file.
+`english_stopwords` are the function words that say nothing about an answer: NLTK's list, shipped as a text file.
 """
 
 from __future__ import annotations

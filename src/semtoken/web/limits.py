@@ -1,9 +1,9 @@
-"""How much clients may take: connections and the time of their heads, requests at one time, work off the event loop.
+"""What protects a server: how much clients may take of it, and who may call it.
 
-Who may call a server: the names it answers to, the pages that may use it, and whoever has its token.
-
-A page of another site can make a browser send requests to a server on its own machine, under the server's name or,
-by a name of its own that points there, under that. Such requests carry a foreign `Origin` or `Host`.
+Clients may take so many connections, so long for their heads, so many requests at one time, so much work off the event
+loop. Callers are known by the names that the server answers to, the pages that may use it, and its token. A page of
+another site can make a browser send requests to a server on its own machine, under the server's name or, by a name of
+its own that points there, under that. Such requests carry a foreign `Origin` or `Host`.
 """
 
 from __future__ import annotations
