@@ -82,6 +82,9 @@ def test_the_discarded_end_mirrors_the_accepted_one() -> None:
     assert bands.discard_from is not None
     assert turned.uncertainty is not None and bands.discard_from == pytest.approx(20.0 - turned.uncertainty)
     assert bands.band([-bands.discard_from, -np.inf]) == ["discard", "discard"]
+    discarded = -scores >= bands.discard_from
+    counts = f"(on 400 labelled answers: {discarded.sum()} discarded, {int(correct[discarded].sum())} of them right)"
+    assert counts in bands.discard_statement
 
 
 def test_bands_with_equal_scores_and_too_few_labels() -> None:

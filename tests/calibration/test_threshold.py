@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 import semtoken as st
 from semtoken.calibration.promises import starting_share
+from semtoken.calibration.threshold import product_limit
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from tests.calibration.test_calibrator import drawn, response
 from tests.calibration.worlds import WORLDS, World, true_risk
@@ -49,6 +50,11 @@ def test_missed_accepts_strictly_below() -> None:
     threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.1], [0, 0, 0, 1], promise="missed", alpha=0.5)
     assert threshold.uncertainty == 0.3
     assert threshold.accepts([-0.3, -0.29]).tolist() == [False, True]
+    assert "No labelled answer passes" not in threshold.statement
+    equal = st.Threshold.fit([-0.3] * 4, [0, 0, 0, 1], promise="missed", alpha=0.5)
+    assert equal.statement.endswith(
+        "No labelled answer passes: some of the surest score are wrong, and equal scores go together."
+    )
 
 
 def test_blank_answers_are_never_accepted_even_where_everything_is() -> None:
@@ -168,6 +174,18 @@ def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
     assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
     tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
     assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
+
+
+def test_a_running_answer_ends_at_the_threshold_on_the_product() -> None:
+    assert product_limit(0) == 0.0 and product_limit(2.5) == 2.5
+    for bad in (-0.01, math.nan, "much"):
+        with pytest.raises(InvalidInput, match="stop_above_product"):
+            product_limit(bad)  # type: ignore[arg-type]
+    threshold = st.Threshold.fit(*drawn(400, "good model"), alpha=0.2)
+    assert product_limit(threshold) == threshold.uncertainty
+    assert product_limit(replace(threshold, uncertainty=None)) == math.inf
+    with pytest.raises(InvalidInput, match="one of the method mean_new_word"):
+        product_limit(replace(threshold, fingerprint=replace(threshold.fingerprint, method="mean_new_word")))
 
 
 def test_selecting_from_a_batch() -> None:

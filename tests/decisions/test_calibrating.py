@@ -49,6 +49,15 @@ def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
     assert all(one.drift is not None and one.drift.low > 0.1 for one in found)
 
 
+def test_promises_are_of_a_tenth_unless_told_otherwise() -> None:
+    made = DecisionCalibrator.fit(world(300, 5))
+    assert {(one.threshold.promise, one.threshold.alpha, one.threshold.delta) for one in made.sides.values()} == {  # type: ignore[union-attr]
+        ("selective", 0.1, 0.1)
+    }
+    with pytest.raises(InvalidInput, match=r"Nothing can be fitted\. late, called"):
+        DecisionCalibrator.fit(world(1, 5))
+
+
 def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
     found = audit(fitted, world(12, 4))
     assert {one.verdict for one in found} == {"cannot be told"}

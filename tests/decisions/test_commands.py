@@ -118,6 +118,8 @@ def test_an_interrupted_run_goes_on(kept: int, tmp_path: Path) -> None:
     assert job.run(_Interrupted(None)) == 4
     assert job.target.read_bytes() == whole.target.read_bytes()
     assert len(read_decisions(job.target)) == 7
+    lines(source, [{"state": "0"}])
+    assert job.lines_left() == 0  # never fewer
 
 
 class Backwards(LocalExecutor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -73,10 +74,32 @@ def test_open_probabilities_widen_the_shift_to_both_sides() -> None:
     )
 
 
+def test_bounds_are_drawn_with_seed_0_unless_told_otherwise() -> None:
+    moved = np.random.default_rng(8).random((30, 2)) / 2
+    first, second = (
+        [DecisionRecord("q", "f", "predicate", (True, False), (p, 1 - p), state=str(k)) for k, p in enumerate(side)]
+        for side in moved.T.tolist()
+    )
+    [found] = compare(first, second)
+    assert found.shift_bounds == pytest.approx(bootstrap((moved[:, 1] - moved[:, 0]).tolist(), 0), abs=1e-12)
+    accepting: Any = SimpleNamespace(accepts=lambda one: True)
+    [found] = sensitivity(accepting, first, second, "in other words")  # type: ignore[assignment]
+    chosen = [abs(b - a) for a, b in moved.tolist()]
+    assert (found.moved.low, found.moved.high) == pytest.approx(bootstrap(chosen, 0), abs=1e-12)  # type: ignore[attr-defined]
+
+
+def test_one_answer_is_compared_and_has_the_first_servers_name() -> None:
+    other = [replace(one, name="other") for one in records(1)]
+    [found] = compare(records(0)[:1], other[:1])
+    assert np.isnan(found.rank_correlation) and found.shift == pytest.approx(-0.1) and found.name == "q"
+
+
 def test_a_server_that_always_says_the_same_has_no_rank_correlation() -> None:
     flat = [replace(one, probabilities=(0.5, 0.25, 0.25)) for one in records(1)]
     first = [replace(one, probabilities=pair[0]) for one, pair in zip(records(0), PAIRS, strict=True)]
-    assert np.isnan(compare(flat, first)[0].rank_correlation)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # SciPy would say that it is not defined
+        assert np.isnan(compare(flat, first)[0].rank_correlation)
     assert not np.isnan(compare(first, records(1))[0].rank_correlation)
 
 

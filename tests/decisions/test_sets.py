@@ -49,14 +49,22 @@ def test_thresholds_are_those_of_the_formula() -> None:
     sets = PredictionSets.fit(np.stack([p, 1 - p], axis=1), [0] * 20 + [1] * 5, 0.1)
     assert sets.thresholds == (pytest.approx(np.sort(p[:20])[1]), 0.0)  # floor(0.1 x 21) = 2; 5 labels are too few
     assert (sets.labels, sets.shared) == ((20, 0), 5)
+    assert [PredictionSets.fit(p[:n, None], [0] * n, 0.1).thresholds[0] for n in (8, 9, 18)] == [0.0, p[0], p[0]]
+    hundred = np.linspace(0, 1, 99)  # 0.29 x 100 is 29, though not in floating-point numbers
+    assert PredictionSets.fit(hundred[:, None], [0] * 99, 0.29).thresholds == (hundred[28],)
     fewer = PredictionSets.fit(np.stack([p, 1 - p], axis=1)[:19], [0] * 19, 0.1)
     assert fewer.thresholds[0] == pytest.approx(p[1])  # floor(0.1 x 20) = 2
     assert sets([0.05, 0.95]) == (1,) and sets([0.06, 0.94]) == (0, 1)
+    few = PredictionSets.fit([[0.6, 0.4]] * 8, [0, 1] * 4, 0.1)
+    assert few.labels == (0, 0) and few.statement.endswith("of the answers (8 labels)")
     assert "for each of 1 options alone, too" in sets.statement and "at least 90 %" in sets.statement
     with pytest.raises(InvalidInput, match="alpha"):
         PredictionSets.fit([[0.5, 0.5]], [0], 1.5)
     with pytest.raises(InvalidInput, match="a label"):
         PredictionSets.fit([], [])
+    for outside in (-0.01, 1.01):
+        with pytest.raises(InvalidInput, match="outside"):
+            PredictionSets(0.1, (0.5, outside), (0, 0), 30)
 
 
 def test_the_least_work_is_reached_by_a_perfect_score_and_never_beaten() -> None:
@@ -94,6 +102,7 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     assert told["coverage"] == 0.8 and one.values[one.best] in told["options"]
     [same] = audited_sets(read, records(2000, 3))
     assert same.held.count / same.held.of == pytest.approx(0.8, abs=0.04) and same.verdict != "does not hold"
+    assert audited_sets(read, records(1, 3))[0].held.of == 1
     turned = [replace(one, label=(one.label or 0) + 1) for one in records(500, 4) if one.label != 3]
     assert audited_sets(read, turned)[0].verdict == "does not hold"
     [sentence] = work_left(records(600, 1), 0.01)

@@ -24,6 +24,7 @@ from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import DecisionRequest, answers_in
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG, wants_another_shape
 from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.payloads import read_payload
 from semtoken.payloads.formats import served_shapes
 from tests.tiny import byte_level_bpe
 
@@ -76,13 +77,21 @@ def test_shared_beginnings_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in prompts:
         size.add(one)
     assert (size.read, size.tokenised) == (6, 12)
-    monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 6)
+    monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 7)
     monkeypatch.setattr("semtoken.decisions.deciding.MOST_SHARED_TOKENS", 13)
-    with pytest.raises(InvalidInput):
-        size.add([8])
+    size.add([8])
+    with pytest.raises(InvalidInput, match="more than 7 tokens together, or 13 with the state"):
+        size.add([9])
     monkeypatch.setattr("semtoken.decisions.deciding.MOST_TOKENS", 100)
     with pytest.raises(InvalidInput):
-        size.add([8])  # 14 with the state counted for each
+        size.add([8])  # 15 with the state counted for each
+
+
+def test_a_request_has_so_many_tokens_at_most() -> None:
+    size = _Size()
+    size.add(range(65_536))
+    with pytest.raises(InvalidInput, match="more than 65,536 tokens together, or 1,048,576 with the state"):
+        size.add([-1])
 
 
 def test_settings_have_the_usual_levels() -> None:
@@ -242,6 +251,9 @@ def test_an_option_that_others_go_on_from_counts_as_far_as_the_model_stops_there
     low, high = reader.masses(further)
     assert low == pytest.approx([0.4 * (1 - 0.5)])  # behind 2 and 3 all may go on
     assert high == pytest.approx([0.4 * (1 - 0.4) + 0.2 * 0.5 * (1 - 0.9) + 0.002])
+    surely = at((1,), t5=(1, 1), t6=(1e-9, 1e-9)) | at((2,), t3=(0.5, 0.5)) | at((2, 3), t5=(0.4, 0.4), t6=(0.6, 0.6))
+    low, high = reader.masses(surely)
+    assert low == pytest.approx([0]) and high == pytest.approx([0.002])
 
 
 def test_log_probabilities_of_a_row_leave_its_padding_out() -> None:
@@ -270,6 +282,32 @@ def test_how_long_and_for_how_much_a_server_is_asked() -> None:
     for longest, length in ((15, 15), (16, 16), (17, 16)):
         [text] = asked_texts("x", [Choice("Which?", ["b", "a" * longest])], ReadingOptions("words")).texts
         assert text.request(ask.shape, "a state", top=ask.top)["max_tokens"] == length
+
+
+def test_masses_are_in_the_questions_order_and_of_the_first_text_of_a_reply() -> None:
+    def said(index: int, *tokens: tuple[str, float]) -> dict[str, Any]:
+        listed = [{"token": text, "logprob": math.log(p)} for text, p in tokens]
+        content = [listed[0] | {"top_logprobs": listed}]
+        return {
+            "message": {"role": "assistant", "content": tokens[0][0]},
+            "logprobs": {"content": content},
+            "index": index,
+        }
+
+    reply = read_payload({"choices": [said(0, ("red", 0.5), ("green", 0.3), ("blue", 0.2)), said(1, ("blue", 1.0))]})
+    texts = asked_texts("x", [Choice("Which?", ["red", "green", "blue"])], ReadingOptions("words", 3)).texts
+    assert len({text.shown.order for text in texts}) == 3
+    for text in texts:
+        low, high = text.masses(reply)
+        assert low == pytest.approx([0.5, 0.3, 0.2]) and high == pytest.approx([0.5, 0.3, 0.2])
+
+
+def test_addresses_of_a_whole_api() -> None:
+    for known in ("http://localhost:1", "http://localhost:1/", "https://localhost/v1", "http://localhost/own/v1/"):
+        assert callable(asker_of_endpoint(known))
+    for unknown in ("ftp://localhost/v1", "http://localhost/other"):
+        with pytest.raises(InvalidInput, match="An endpoint ends with /v1"):
+            asker_of_endpoint(unknown)
 
 
 def test_a_question_none_of_whose_options_was_listed_has_no_answer_but_a_reason() -> None:

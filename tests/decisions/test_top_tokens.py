@@ -142,6 +142,23 @@ class TestByHand:
         _, high = masses_from_top_tokens(["A", "B"], [step(("A", 0.6), ("x", 0.39))], exact=True)
         assert high == pytest.approx([0.6, 0.01])
 
+    def test_tokens_with_ids_are_told_apart_by_them(self) -> None:
+        chosen, other = TopToken(math.log(0.4), 1, "A"), TopToken(math.log(0.05), 2, "B")
+        low, high = masses_from_top_tokens(["A", "B", "C"], [TopStep(chosen, [chosen, other])], exact=True)
+        assert low == pytest.approx([0.4, 0.05, 0])
+        assert high == pytest.approx([0.4, 0.05, 0.05])  # C has at most what the last of the others has
+        twice = TopToken(math.log(0.4), 3, "A")
+        _, high = masses_from_top_tokens(["A", "B"], [TopStep(twice, [chosen, other])], exact=True)
+        assert high[0] == pytest.approx(0.8)
+
+    def test_a_chosen_token_alone_says_nothing_of_the_others(self) -> None:
+        _, high = masses_from_top_tokens(["A", "B"], [step(("x", 0.1))], exact=True)
+        assert high == pytest.approx([0.9, 0.9])
+
+    def test_lists_that_add_up_to_a_little_more_give_no_more_than_one(self) -> None:
+        low, high = masses_from_top_tokens(["Yes", "No"], [step(("Yes", 0.8), ("yes", 0.24))], exact=False)
+        assert low == pytest.approx([1, 0]) and high == pytest.approx([1, 0])
+
     def test_spellings_of_a_word_are_summed(self) -> None:
         low, high = masses_from_top_tokens(
             ["Yes", "No"], [step((" yes", 0.5), ("YES", 0.2), ("Ġno", 0.2))], exact=False
@@ -163,6 +180,18 @@ class TestByHand:
         low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
         assert low == pytest.approx([0.9 * 0.7, 0.9 * 0.2])
         assert high == pytest.approx([0.9 * 0.8 + 0.1, 0.9 * (0.2 + 0.1) + 0.1])
+
+    def test_and_so_does_a_label_that_another_one_begins_with(self) -> None:
+        steps = [step(("1", 0.8), ("3", 0.15)), step(("\n", 0.7), ("2", 0.2), ("x", 0.05))]
+        low, high = masses_from_top_tokens(["1", "12"], steps, exact=True)
+        assert low == pytest.approx([0.8 * (1 - 0.2 - 0.05), 0.8 * 0.2])
+        assert high == pytest.approx([0.8 * (1 - 0.2), 0.8 * 0.2 + 0.05])
+
+    def test_a_word_from_which_the_model_surely_goes_on_counts_nothing(self) -> None:
+        steps = [step(("York", 0.9)), step((" City", 1.0))]
+        low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
+        assert low == pytest.approx([0, 0.9])
+        assert high == pytest.approx([0.1, 0.9 + 0.1])
 
     def test_where_the_lists_end_options_that_begin_alike_may_each_have_all_of_it(self) -> None:
         low, high = masses_from_top_tokens(

@@ -246,6 +246,7 @@ def test_areas_and_curve_without_answers() -> None:
 def test_one_answer_has_a_risk() -> None:
     assert metrics.aurc([0.3], [1]) == 0.0
     assert metrics.aurc([0.3], [0]) == 1.0
+    assert metrics.risk_coverage_curve([0.3], [0]).risk.tolist() == [1.0]
 
 
 @pytest.mark.parametrize(

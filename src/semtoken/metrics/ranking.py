@@ -164,8 +164,6 @@ def risk_coverage_curve(
     """
     answers = _graded(uncertainty, correct, non_finite)
     n = answers.target.size
-    if n == 0:
-        return RiskCoverage(np.empty(0), np.empty(0))
     order, starts = tied_groups(answers.score)
     wrong = (1.0 - answers.target)[order]
     sizes = np.diff(np.append(starts, n))
