@@ -93,5 +93,6 @@ def test_bands_with_equal_scores_and_too_few_labels() -> None:
     few = Bands.fit([-0.5] * 20, [0] * 20)
     assert few.discard_from is None and "needs at least 22" in few.discard_statement
     assert few.band([-0.5]) == ["look"]
+    assert Bands.fit([-0.5] * 22, [0] * 22).discard_from == 0.0
     with pytest.raises(InvalidInput, match="below 1 together"):
         Bands.fit([-0.5] * 100, [0] * 100, alpha=0.6, discard_alpha=0.4)

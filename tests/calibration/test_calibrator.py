@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,10 @@ from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
 from semtoken.calibration.labels import AnswerRecord, answer_record, labelled
-from semtoken.calibration.learned_number import LearnedNumber
+from semtoken.calibration.learned_number import LearnedNumber, Readings
+from semtoken.calibration.learning import cross_fitted, gain_over
+from semtoken.calibration.measures import drift, report
+from semtoken.calibration.promises import label_order
 from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse, ScoredToken
@@ -319,11 +324,30 @@ def test_answers_are_compared_with_the_risks_that_a_learned_number_expects() -> 
     assert (recent.n_fitted, recent.n_recent) == (300, 200)
 
 
+def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
+    scores, correct = drawn(60, "good model")
+    ones = np.ones(2)
+    number = LearnedNumber(("headline",), np.ones(1), 0.0, ones, ones, ones, np.arange(1, 61) / 30)
+    calibrator = replace(st.Calibrator.fit(scores, correct), learned=number)
+    recent = [SimpleNamespace(scores={"state_distance": k / 20}) for k in range(50)]
+    headline, risk = np.random.default_rng(2).normal(size=(2, 60))
+    every: list[Callable[..., Any]] = [
+        lambda **seed: drift(scores, scores[:40] - 0.1, **seed),
+        lambda **seed: calibrator.compare(scores[:40], **seed),
+        lambda **seed: calibrator.compare_states(recent, **seed),
+        lambda **seed: calibrator.report(scores[1:], correct[1:], **seed).brier,
+        lambda **seed: report(np.exp(scores), correct * 0 + 0.5, correct, cross_validated=False, **seed).brier,
+        lambda **seed: gain_over(headline, risk, correct, **seed),
+        lambda **seed: cross_fitted(Readings(risk[:, None]), correct, **seed).risk.tolist(),
+        lambda **seed: label_order(scores.tolist(), **seed),
+    ]
+    for one in every:
+        assert one() == one(seed=0) != one(seed=1)
+
+
 @pytest.mark.slow
 def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
     """Normal scores shifted by 0.5: the true distance is 2 Phi(0.25) - 1 = 0.1974; and no shift at all: 0."""
-    from semtoken.calibration.measures import drift
-
     generator = np.random.default_rng(0)
     for shift, truth in ((0.5, 0.19741), (0.0, 0.0)):
         pairs = [(generator.normal(0, 1, 200), generator.normal(shift, 1, 150)) for _ in range(40)]

@@ -15,7 +15,7 @@ import semtoken as st
 from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
-from semtoken.calibration.learning import NUMBERS
+from semtoken.calibration.learning import NUMBERS, PEAK
 from semtoken.calibration.threshold import GroupThresholds, _round_up
 from semtoken.errors import InvalidInput
 from tests.calibration.test_calibrator import drawn, response
@@ -102,6 +102,22 @@ def test_numbers_that_are_learned_from_are_a_thousand_nats_at_most(log_prob: flo
     answer: Any = response(log_prob)
     assert NUMBERS["headline"](answer) == pytest.approx(read)
     assert NUMBERS["probability"](SimpleNamespace(log_probability=log_prob)) == read
+
+
+def test_numbers_that_are_learned_from_by_hand() -> None:
+    tokens = [{"log_probability": value} for value in (-0.5, -2.0, -0.25, -1.25)]
+    record = {"log_probability": -4.0, "tokens": tokens, f"score_{PEAK}": 1.5}
+    answer = AnswerRecord("line 1", record, -0.75, None)
+    found = {name: number(answer) for name, number in NUMBERS.items()}
+    by_hand = {"probability": 4.0, "perplexity": 1.0, PEAK: 1.5, "first_token": 0.5, "log_length": math.log(4)}
+    assert found == pytest.approx({"headline": 0.75} | by_hand)
+
+
+@pytest.mark.parametrize(("inside", "end", "outside"), [(-1.1e-6, -1e-6, 0.0), (-49.0, -50.0, -70.0)])
+def test_chances_end_with_a_millionth_and_fifty_nats(inside: float, end: float, outside: float) -> None:
+    for curve in (curves.fit_beta(*drawn(400)), curves.fit_platt(*drawn(400))):
+        chances = [float(curve(np.array([score]))[0]) for score in (inside, end, outside)]
+        assert chances[0] != chances[1] == chances[2]
 
 
 def test_a_temperature_divides_the_log_score() -> None:

@@ -296,7 +296,8 @@ def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], 
         {"origin": {}},
         {"origin": {"depth": 1.5}},
         {"origin": {"depth": 0.0}},
-        {"distances": [-1.0, 1.0]},
+        {"distances": [-0.05, 1.0]},
+        {"expected": [0.5, -0.25]},
         {"distances": []},
         {"names": [], "weights": []},
         {"names": ["headline", "headline"], "weights": [1.0, 1.0]},
@@ -311,7 +312,9 @@ def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], 
 def test_what_no_fit_can_hold_is_refused(change: dict[str, object]) -> None:
     ones = np.ones(2)
     values = learned_values(
-        LearnedNumber(("headline",), np.ones(1), 0.0, ones, ones, ones, ones, LearnedFrom(depth=0.65))
+        LearnedNumber(
+            ("headline",), np.ones(1), 0.0, ones, ones, ones, ones, LearnedFrom(depth=0.65), np.array([-0.25, 0.5])
+        )
     )
     learned_from(values)
     with pytest.raises(ArtifactError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from semtoken.calibration.labels import answer_record, log_score_ends, log_scores
+from semtoken.calibration.labels import answer_record, log_score_ends, log_scores, read_answers
 from semtoken.errors import CalibratorMismatch, InvalidInput
 
 
@@ -57,3 +59,41 @@ def test_the_headline_of_a_file(nested: bool) -> None:
             read("stc", value)
     with pytest.raises(InvalidInput, match="earlier release"):
         read("phrase_and_mean", 0.25)
+
+
+def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [
+        {"question": "a", "response": "x", "log_score": -0.5, "correct": "yes", "signature": ""},
+        {"prompt": "b", "text": "y", "log_score": None, "correct": 0, "log_score_bounds": [None, -0.25]},
+        {"question": "c", "error": "no answer in time"},
+        {"messages": [1], "value": "z", "log_score": 0, "answers": ["p", "q"], "log_score_lower": -math.log(4)},
+    ]
+    lines[3]["log_score_upper"] = -math.log(2)
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first, second, last = read_answers(path)
+    assert (first.question, first.text, first.log_score, first.correct) == ("a", "x", -0.5, True)
+    assert first.log_score_bounds is None and first.uncertainty_width == 0 and first.signature is None
+    assert (second.question, second.text, second.log_score, second.correct) == ("b", "y", -math.inf, False)
+    assert second.log_score_bounds == (-math.inf, -0.25) and second.can_be_labelled and not second.references
+    assert (last.question, last.text, last.log_score, last.correct) == ("[1]", "z", 0.0, None)
+    assert last.references == ("p", "q") and last.uncertainty_width == pytest.approx(0.25)
+    path.write_text(json.dumps(lines[2]))
+    with pytest.raises(InvalidInput, match="holds no answers"):
+        read_answers(path)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"log_score": 0.01}, "at most 0, got 0.01"),
+        ({"log_score": math.nan}, "at most 0, got nan"),
+        ({"log_score": "low"}, "must be a number, got 'low'"),
+        ({"uncertainty": 0.5}, "there is an 'uncertainty' but no 'log_score'"),
+        ({"log_score": -1, "correct": "perhaps"}, "a label must be true or false"),
+        ({"log_score": -1, "log_score_bounds": ["low", 0]}, "bounds of 'log_score' must be numbers"),
+    ],
+)
+def test_what_no_line_can_say_is_refused(record: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^a file, line 1: .*{message}"):
+        answer_record("a file, line 1", record)

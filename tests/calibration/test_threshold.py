@@ -36,6 +36,7 @@ def test_too_few_labels_are_counted() -> None:
     assert threshold.uncertainty is None
     assert "at least 22" in threshold.statement and "1 are missing" in threshold.statement
     assert threshold.decide(-0.0001).reason == "no_threshold"
+    assert "There are 0: 22 are missing" in st.Threshold.fit([-math.inf] * 3, [0, 1, 1]).statement
     assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).uncertainty is not None
 
 
@@ -172,6 +173,8 @@ def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
     late = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.9)
     assert "start=0.33" in late.statement
     assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
+    distinct = st.Threshold.fit(-np.arange(1, 101) / 100, np.arange(100) >= 20, start=0.5)
+    assert "of the 50 surest of 100 labelled answers 20 are wrong" in distinct.statement
     tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
     assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
 
