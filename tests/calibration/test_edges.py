@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 import semtoken as st
 from semtoken.calibration import curves, measures
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.apply import CalibratorInUse, chance_sentence
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learning import NUMBERS, PEAK
 from semtoken.calibration.threshold import GroupThresholds, _round_up
@@ -26,6 +27,41 @@ def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bo
     calibrator = st.Calibrator.fit(*drawn(200))
     answer = response(math.log(0.5)).with_fields(log_score_bounds=(math.log(0.45), math.log(0.45 + width)))
     assert ("chance_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
+
+
+@pytest.mark.parametrize(
+    ("n", "chance", "told"),
+    [
+        (99, 0.34, "right in about 3 of 10 answers like this one (12 to 56 %, 99 labels)"),
+        (100, 0.34, "right in about 34 % of the answers like this one (12 to 56 %, 100 labels)"),
+        (100, None, "a blank answer has no chance"),
+    ],
+)
+def test_a_chance_in_words(n: int, chance: float | None, told: str) -> None:
+    block = {"n_labels": n, "chance": chance, "chance_lower": 0.1201, "chance_upper": 0.5599}
+    assert chance_sentence(block) == told
+    assert chance_sentence(block | {"decision": "abstain"}) == f"{told} · abstain"
+
+
+def test_how_a_calibrator_did_on_new_labels() -> None:
+    calibrator = st.Calibrator.fit(*drawn(200, "good model"))
+    scores, correct = drawn(150, "good model", 1)
+    labels = np.where(np.arange(150) < 120, correct, math.nan)
+    report = calibrator.report(scores[:120], correct[:120])
+    told = CalibratorInUse(calibrator).check(scores, labels)
+    assert f"log loss {report.log_loss.value:.3f}, {report.log_loss_gain.value:+.3f} [" in told
+    assert told.endswith(f"ECE {report.calibration_error:.3f}.")
+    for threshold in (0.5, 0.0):
+        limit = replace(st.Threshold.fit(*drawn(200, "good model"), alpha=0.3), uncertainty=threshold)
+        judged = CalibratorInUse(replace(calibrator, threshold=limit)).check(scores, labels)
+        inside = -scores[:120] <= threshold
+        wrong = int((1 - correct[:120][inside]).sum())
+        if inside.any():
+            ends = binomtest(wrong, int(inside.sum())).proportion_ci(0.95, method="wilson")
+            share = f"{wrong / inside.sum():.1%} [{ends.low:.1%}, {ends.high:.1%}]"
+            assert judged == f"{told} It accepts {inside.sum()} of 120 answers; {wrong} of these are wrong, {share}."
+        else:
+            assert judged == f"{told} It accepts none of the 120 answers."
 
 
 @pytest.mark.parametrize(("moved", "theirs"), [(0.0, True), (0.019, True), (0.05, False)])

@@ -47,6 +47,13 @@ def test_missed_and_joint_count_what_is_missing() -> None:
     assert joint.uncertainty is None and "1 labelled answers are missing" in joint.statement
 
 
+def test_joint_says_how_many_of_the_surest_are_wrong() -> None:
+    """At most 0.1 x 21 - 1 = 1 of 20 may be wrong and accepted; of the three that go together two are."""
+    threshold = st.Threshold.fit([-0.1] * 3 + [-0.5] * 17, [0, 0, 1] + [1] * 17, promise="joint", alpha=0.1)
+    assert threshold.uncertainty is None
+    assert threshold.statement.endswith("There are 20: of the 3 with the surest score 2 are wrong.")
+
+
 def test_missed_accepts_strictly_below() -> None:
     threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.1], [0, 0, 0, 1], promise="missed", alpha=0.5)
     assert threshold.uncertainty == 0.3

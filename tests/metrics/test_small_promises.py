@@ -63,6 +63,8 @@ def test_ten_million_draws_are_the_most() -> None:
     for refused in (metrics.resample, metrics.bootstrap):
         with pytest.raises(InvalidInput, match="'seed'"):
             refused("auroc", [0.1], [1], seed=-1)
+    with pytest.raises(InvalidInput, match="'seed'"):
+        metrics.permutation_test("auroc", [0.1], [0.2], [1], seed=-1)
 
 
 @pytest.mark.parametrize("metric", ALL)
