@@ -322,6 +322,9 @@ def test_answers_are_compared_with_the_risks_that_a_learned_number_expects() -> 
     recent = calibrator.compare(-np.log1p(np.exp(risks[:200] + 1)))
     assert recent.distance == pytest.approx(ks_2samp(risks, risks[:200] + 1).statistic)
     assert (recent.n_fitted, recent.n_recent) == (300, 200)
+    unknown = LearnedNumber(("probability",), np.array([1.0]), 0.0, none, none, none, none)
+    same = replace(calibrator, learned=unknown).compare(scores)
+    assert (same.distance, same.n_fitted) == (0.0, 300)
 
 
 def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,15 @@ from hypothesis import strategies as st
 
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learned_number import LearnedFrom, LearnedNumber, Readings, learned_from, learned_values
-from semtoken.calibration.learning import CrossFitted, cross_fitted, fit, learn, learn_from, with_learned
+from semtoken.calibration.learning import (
+    CrossFitted,
+    cross_fitted,
+    fit,
+    learn,
+    learn_from,
+    readings_of,
+    with_learned,
+)
 from semtoken.calibration.measures import drift
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics import auroc
@@ -244,6 +253,13 @@ def test_other_states_are_refused() -> None:
         found.risk(Readings(np.zeros((2, 1)), np.zeros((2, 3))))
     with pytest.raises(CalibratorMismatch, match="there are none"):
         found.risk(Readings(np.zeros((2, 1))))
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf, 0.0]])
+def test_a_state_without_finite_numbers_is_named(values: list[float]) -> None:
+    answers = [SimpleNamespace(state=SimpleNamespace(values=np.array(values))) for _ in range(2)]
+    with pytest.raises(CalibratorMismatch, match="hidden state of answer 0 holds no finite numbers"):
+        readings_of(answers, [], states=True)
 
 
 def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -> None:
