@@ -211,6 +211,20 @@ def test_scores_of_another_kind_are_refused() -> None:
         Fingerprint(k=20).require_same(Fingerprint(k=5))
 
 
+def test_two_of_several_ways_of_scoring_are_named() -> None:
+    answers = [response(-0.5, signature=f"preset:{name}") for name in "abc"]
+    with pytest.raises(InvalidInput, match=r"different ways: \('preset:a', .*\) and \('preset:b', "):
+        st.Calibrator.fit(answers * 20, [1, 0] * 30, prompts=range(60))
+
+
+def test_a_learned_number_is_added_to_answers_and_to_no_bare_score() -> None:
+    none = np.empty(0)
+    number = LearnedNumber(("probability",), np.array([2.0]), 0.25, none, none, none, none)
+    calibrator = replace(st.Calibrator.fit(*drawn(60)), learned=number)
+    assert calibrator.with_learned(response(-0.5)).scores["learned"] == pytest.approx(2.0 * 0.5 + 0.25)
+    assert calibrator.with_learned(-0.5) == -0.5
+
+
 def test_other_precision_is_flagged_not_refused() -> None:
     known = Fingerprint(dtype="bfloat16", engine="vllm 0.9")
     scores, correct = drawn(50)
@@ -243,7 +257,7 @@ def test_on_its_own_answers_the_report_cross_validates() -> None:
     scores, correct = drawn(200)
     calibrator = st.Calibrator.fit(scores, correct)
     report = calibrator.report(scores, correct)
-    chances, _ = cross_validated(labelled(scores, correct), "blend")
+    chances, _ = cross_validated(labelled(scores, correct), "blend", folds=10)
     assert report.cross_validated
     assert report.brier.value == pytest.approx(brier_score_loss(correct, chances))
     assert report.brier.value > brier_score_loss(correct, calibrator.chance(scores)), "seen answers look better"

@@ -68,6 +68,8 @@ def test_cut_and_lengthened_files_are_refused(saved: Path, change) -> None:
     [
         {"n": 3},
         {"n_correct": -1},
+        {"n_correct": 0},
+        {"n_correct": 60},
         {"method": "magic"},
         {"format_version": 2},
         {"format": "other"},

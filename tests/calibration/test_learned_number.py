@@ -115,7 +115,8 @@ def test_too_few_labels_are_not_learned_from(n: int, right: int, said: str) -> N
     assert found.learned is None and found.gain is None and said in found.statement
 
 
-def test_weights_are_those_of_the_recipe_step_by_step() -> None:
+@pytest.mark.parametrize(("n", "dimensions"), [(160, 40), (530, 70)])
+def test_weights_are_those_of_the_recipe_step_by_step(n: int, dimensions: int) -> None:
     """The collapsed weights give what scikit-learn's own pipeline gives."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
@@ -123,19 +124,19 @@ def test_weights_are_those_of_the_recipe_step_by_step() -> None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    world, later = draw(np.random.default_rng(5), 160, dimensions=40), draw(np.random.default_rng(6), 30, dimensions=40)
+    world, later = (draw(np.random.default_rng(seed), size, dimensions=dimensions) for seed, size in ((5, n), (6, 30)))
     states, wrong = world.readings.states, 1 - world.correct
     assert states is not None and later.readings.states is not None
 
-    def probe(n: int) -> object:
-        rotate = PCA(min(64, n // 8), random_state=0)
+    def probe(labels: int) -> object:
+        rotate = PCA(min(64, labels // 8), random_state=0)
         return make_pipeline(StandardScaler(), rotate, StandardScaler(), LogisticRegression(C=0.01, max_iter=1000))
 
-    unseen = np.empty(160)
+    unseen = np.empty(n)
     for rest, held in StratifiedKFold(5, shuffle=True, random_state=1).split(states, wrong):
         unseen[held] = probe(rest.size).fit(states[rest], wrong[rest]).decision_function(states[held])  # type: ignore[attr-defined]
     stack = LogisticRegression(C=1.0, max_iter=1000).fit(np.column_stack([unseen, world.headline]), wrong)
-    whole = probe(160).fit(states, wrong).decision_function(later.readings.states)  # type: ignore[attr-defined]
+    whole = probe(n).fit(states, wrong).decision_function(later.readings.states)  # type: ignore[attr-defined]
     expected = stack.decision_function(np.column_stack([whole, later.headline]))
     found = fit(["headline"], world.readings, world.correct).risk(later.readings)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
@@ -234,6 +235,12 @@ def test_a_probe_that_only_misleads_is_left_out() -> None:
     assert found.reads_states and not found.state_weights.any()
 
 
+def test_a_headline_that_misleads_takes_nothing_from_the_states() -> None:
+    world = draw(np.random.default_rng(5), 160, dimensions=6)
+    found = fit(["headline"], Readings(-world.readings.numbers, world.readings.states), world.correct)
+    assert found.state_weights.any() and found.weights[0] < 0
+
+
 def test_the_distance_is_about_one_for_states_alike_and_grows_with_a_shift() -> None:
     labelled, later = draw(np.random.default_rng(9), 200), draw(np.random.default_rng(10), 500)
     found = fit(["headline"], labelled.readings, labelled.correct)
@@ -259,6 +266,9 @@ def test_other_states_are_refused() -> None:
 def test_a_state_without_finite_numbers_is_named(values: list[float]) -> None:
     answers = [SimpleNamespace(state=SimpleNamespace(values=np.array(values))) for _ in range(2)]
     with pytest.raises(CalibratorMismatch, match="hidden state of answer 0 holds no finite numbers"):
+        readings_of(answers, [], states=True)
+    answers[1] = SimpleNamespace(state=SimpleNamespace(values=np.zeros(7)))
+    with pytest.raises(CalibratorMismatch, match="hidden states of different sizes"):
         readings_of(answers, [], states=True)
 
 

@@ -184,6 +184,8 @@ def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
     assert "of the 50 surest of 100 labelled answers 20 are wrong" in distinct.statement
     two = st.Threshold.fit(-np.r_[np.arange(1, 50), 49, np.arange(51, 101)] / 100, np.arange(100) >= 20, start=0.5)
     assert "100 labelled answers, 2 of them with one and the same score, 20 are wrong" in two.statement
+    few = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) < 15) | (np.arange(100) >= 40), start=0.5)
+    assert few.uncertainty is None and "start=" not in few.statement, "fifteen are too few for any promise"
     tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
     assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
 

@@ -160,6 +160,16 @@ def test_keys_on_demand() -> None:
     ]
 
 
+def test_the_ends_of_keys_and_names_are_told_beside_their_confidence() -> None:
+    answer = answer_of(
+        [b'{"', b"name", b'": "', b"f", b'"}'], [-0.1] * 5, endings={"quote": {2: (0.5, 0.5), 4: (0.25, 0.25)}}
+    )
+    key, value = parts_of(answer, "field", keys=True)
+    name = parts_of(answer, "tool_call", calls=[("f", "{}")])[0]
+    assert (key.closing, value.closing, name.closing) == (0.5, 0.25, 0.25)
+    assert [part.confidence for part in (key, value, name)] == pytest.approx([math.exp(-0.1)] * 3)
+
+
 def test_text_that_is_not_in_the_tokens_has_no_confidence() -> None:
     answer = answer_of([b"<think>ok</think>", b'{"a": ', b"12", b"}"], [-0.1, -0.2, -0.3, -0.4])
     [part] = parts_of(answer, "field", text='{"a": 12}')
