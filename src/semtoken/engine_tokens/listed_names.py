@@ -170,10 +170,6 @@ class ListedNames:
         surely = same and (same_in_files or self._decoded)
         return True if surely and not (one.markup or another.markup) else None
 
-    def same_name(self, number: int, other: int) -> bool:
-        """Whether two tokens are written alike, so that they may be one."""
-        return self.spellings[number].text == self.spellings[other].text
-
     def alike(self, number: int) -> list[int]:
         """The numbers of the other tokens that are certain to have the same spelling."""
         together = self._by_spelling[self.spellings[number].read[0]]
@@ -383,7 +379,7 @@ class NameReader:
             entries.unmapped += probability
             return
         number = names.other(number) if number == chosen else number
-        perhaps = not known and names.same_name(chosen, number)
+        perhaps = not known and names.spellings[chosen].text == names.spellings[number].text
         if perhaps or (names.rule is not None and names.same(chosen, number) is None):
             entries.ambiguous.append(((chosen, NOBODY), probability))
         else:

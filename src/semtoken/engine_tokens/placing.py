@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from semtoken.engine_tokens.token_names import MARKUP
-from semtoken.engine_tokens.top_steps import Name, TopStep, spelling
+from semtoken.engine_tokens.top_steps import TopStep, spelling
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 Span: TypeAlias = tuple[int, int]
@@ -48,7 +48,8 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
         spelled = spelling(step.names[0])
         if spelled is None:
             decoder.reset()
-            pieces.append(SpelledText(None, _width(step.names[0])))
+            _, name, _ = step.names[0]
+            pieces.append(SpelledText(None, math.inf if name is None else len(name) + 1))
             continue
         text = decoder.decode(spelled)
         goes_on = bool(decoder.getstate()[0])
@@ -57,11 +58,6 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
     if pieces and pieces[-1].goes_on:  # engines write U+FFFD for such an end, or nothing
         pieces[-1] = SpelledText(None, len(pieces[-1].text or "") + 1, broken=True)
     return pieces
-
-
-def _width(name: Name) -> float:
-    _, text, _ = name
-    return math.inf if text is None else len(text) + 1
 
 
 def text_of_pieces(pieces: Iterable[SpelledText]) -> str:

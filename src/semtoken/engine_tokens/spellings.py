@@ -531,7 +531,7 @@ def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopSt
 
 
 def _as_list(steps: Any) -> list[Any]:
-    content = _field(steps, "content")
+    content = steps.get("content") if isinstance(steps, Mapping) else getattr(steps, "content", None)
     found = steps if content is None else content
     if found is None or isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
         raise InvalidInput(
@@ -539,10 +539,6 @@ def _as_list(steps: Any) -> list[Any]:
             "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
         )
     return listed(found, "steps")
-
-
-def _field(item: Any, name: str) -> Any:
-    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
 def _step(step: Any, chosen: Any, where: str) -> tuple[TopStep, bool]:

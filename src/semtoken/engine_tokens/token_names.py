@@ -281,15 +281,7 @@ class SharedVocabulary:
 
 
 def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) -> SharedVocabulary:
-    """Compare every token that some replies name with a vocabulary.
-
-    Parameters
-    ----------
-    steps
-        Of one reply or of several; the alternatives count, too.
-    vocabulary
-        The vocabulary of the clusters.
-    """
+    """Compare every token that the steps of one reply or of several name, the alternatives too, with a vocabulary."""
     tokens = {spelled: token for step in steps for token in (step.chosen, *step.top) if (spelled := _spelled(token))}
     names = token_names(vocabulary)
     misfits = {spelled: token.name for spelled, token in tokens.items() if not names.candidates(None, None, spelled)}

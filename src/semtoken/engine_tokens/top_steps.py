@@ -98,17 +98,10 @@ class TopToken(NamedTuple):
 
 
 class TopStep:
-    """One decoding step: the token that was chosen, and the most probable ones.
+    """One decoding step: the token that was chosen, and the most probable ones as the engine listed them.
 
-    Names and numbers stand in two columns, the chosen token's first. A step has twenty of them and more, and records
-    are made of them only when they are asked for.
-
-    Parameters
-    ----------
-    chosen
-        The chosen token.
-    top
-        The most probable ones as the engine listed them; the chosen token may be among them or not.
+    The chosen token may be among these or not. Names and numbers stand in two columns, its own first. A step has twenty
+    of them and more, and records are made of them only when they are asked for.
     """
 
     __slots__ = ("log_probs", "names")

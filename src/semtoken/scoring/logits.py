@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.choices import Preset
 from semtoken.errors import InvalidLogits, VocabularyMismatch
@@ -115,14 +114,7 @@ def score_logits(
 def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary) -> None:
     """Check that logits of this shape and these ids can belong to one answer of this vocabulary.
 
-    Raises
-    ------
-    InvalidLogits
-        The shape is not [n, columns] with one row for each of at least one id.
-    VocabularyMismatch
-        There are fewer columns than tokens.
-    VocabularyError, InvalidInput
-        An id lies outside the vocabulary, or is no whole number.
+    `InvalidLogits`, `VocabularyMismatch`, `VocabularyError` or `InvalidInput` if they cannot.
     """
     if len(shape) != 2 or shape[0] != len(ids) or not ids:
         raise InvalidLogits(
@@ -164,23 +156,11 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         """The prefix sets of other steps that are decided."""
 
     def add(self, rows: Rows, row: int, token: int) -> None:
-        """Add the next step: its row of logits, and the token that was chosen from it.
-
-        Raises
-        ------
-        InvalidLogits
-            The row holds NaN or +inf, or not one finite value.
-        """
+        """Add the next step: its row of logits, and the token that was chosen from it."""
         self.extend(normalized_rows(rows, self.scorer.vocabulary.size, [row]), [token])
 
     def extend(self, rows: NormalizedRows, tokens: Sequence[int]) -> None:
-        """Add the next steps, one for each of some rows of logits.
-
-        Raises
-        ------
-        InvalidLogits
-            As `add`.
-        """
+        """Add the next steps, one for each of some rows of logits; `InvalidLogits` if a row holds no distribution."""
         check_normalizers(rows.log_normalizers, range(len(self.ids), len(self.ids) + len(tokens)))
         chosen = np.array(tokens, dtype=np.int64)
         before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
@@ -218,10 +198,6 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         candidates = self.scorer.candidates(heads)
         return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
 
-    def _decided(self, span: range, first: int = 0) -> dict[int, PrefixSet]:
-        """The prefix sets of some steps that are not among their candidates, by places: `first` is the first step's."""
-        return {position - span.start + first: found for position, found in self._prefixes.items() if position in span}
-
     def _masses_at(self, positions: range) -> list[LogMass]:
         return _agreeing([self], [positions])[1]
 
@@ -237,7 +213,10 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the answer as plain values and arrays, for `from_state_dict`."""
-        return self._state() | {
+        return {
+            "ids": list(self.ids),
+            "leading_blanks": int(self._leading_blanks),
+            "has_content": bool(self._has_content),
             "steps": self._steps.state_dict(),
             "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
             "open": [vars(step) | {"row": step.row and vars(step.row)} for step in self._open],
@@ -247,14 +226,13 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
     def from_state_dict(cls, scorer: Scorer, state: Mapping[str, Any]) -> LogitsAnswer:
         """The answer that `state_dict` saved; the scorer must have the same clusters and rules.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            `state` is not what `state_dict` returns.
-        VocabularyError
-            An id outside the vocabulary.
+        `KeyError`, `TypeError`, `ValueError` or `VocabularyError` if `state` is not what it returns.
         """
-        answer = cls._from_state(scorer, state)
+        answer = cls(scorer)
+        answer.ids = [int(token) for token in state["ids"]]
+        scorer.vocabulary.check_ids(answer.ids)
+        answer._leading_blanks = int(state["leading_blanks"])
+        answer._has_content = bool(state["has_content"])
         answer._steps = KeptSteps.from_state_dict(scorer, answer.ids, state["steps"])
         answer._neutral = answer._steps.part(0, len(answer.ids)).neutral.tolist()
         answer._prefixes = {int(position): PrefixSet(**found) for position, found in state["prefixes"].items()}
@@ -265,10 +243,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
 class LogitsStream:
     """An unfinished answer scored from all logits, the streaming form of `score_logits`.
 
-    Parameters
-    ----------
-    vocabulary, preset
-        As in `score_logits`.
+    It takes the vocabulary and the preset that `score_logits` takes, and raises what that raises.
     """
 
     def __init__(self, vocabulary: Any, preset: Preset | ScoringRules = "default") -> None:
@@ -276,13 +251,7 @@ class LogitsStream:
         self._answer = LogitsAnswer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
 
     def add(self, logits: Any, token: int) -> Running:
-        """Add the logits of one step [columns] and the token that was chosen from them.
-
-        Raises
-        ------
-        InvalidLogits, VocabularyMismatch, VocabularyError
-            As `score_logits`.
-        """
+        """Add the logits of one step [columns] and the token that was chosen from them."""
         rows = as_rows(logits)[None]
         vocabulary = self._answer.scorer.vocabulary
         check_shape(tuple(rows.shape), [token], vocabulary)
@@ -320,7 +289,7 @@ def _lined_up(
     steps = joined([answer._steps.part(span.start, span.stop) for answer, span in zip(answers, spans, strict=True)])
     decided: dict[int, PrefixSet] = {}
     for answer, span, first in zip(answers, spans, bounds, strict=False):
-        decided |= answer._decided(span, first)
+        decided |= {at - span.start + first: found for at, found in answer._prefixes.items() if at in span}
     neutrality = np.repeat([answer._neutrality for answer in answers], np.diff(bounds))
     return bounds, steps, _prefix_sets(answers[0].scorer, steps, decided), neutrality
 
@@ -336,8 +305,10 @@ def _prefix_sets(scorer: Scorer, steps: ReducedSteps, decided: Mapping[int, Pref
     if not decided:
         return sets
     owners = np.repeat(list(decided), [len(found.ids) for found in decided.values()])
-    both = (np.concatenate(pair) for pair in zip(sets, (owners, *_columns(decided.values())), strict=True))
-    return PrefixSets(*_in_order(*both))
+    later = (owners, *map(np.concatenate, zip(*decided.values(), strict=True)))
+    owners, ids, log_probs = (np.concatenate(pair) for pair in zip(sets, later, strict=True))
+    order = np.argsort(owners, kind="stable")
+    return PrefixSets(owners[order], ids[order], log_probs[order])
 
 
 def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution = "raw") -> list[ScoredResponse]:
@@ -345,7 +316,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
     if not answers:
         return []
     for answer in answers:
-        answer._advance(complete=True)
+        answer.advance(complete=True)
     scorer, vocabulary = answers[0].scorer, answers[0].scorer.vocabulary
     bounds, steps, prefixes, neutrality = _lined_up(answers, [range(len(answer.ids)) for answer in answers])
     found, ids = masses(scorer, steps, prefixes, neutrality), steps.tokens.tolist()
@@ -420,18 +391,6 @@ def check_normalizers(
         )
 
 
-def _columns(sets: Iterable[PrefixSet | PrefixSets]) -> tuple[IdArray, FloatArray]:
-    """The ids and the log-probabilities of prefix sets, one after the other."""
-    ids, log_probs = zip(*((found.ids, found.log_probs) for found in sets), strict=True)
-    return np.concatenate(ids), np.concatenate(log_probs)
-
-
-def _in_order(owners: IdArray, *columns: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Columns sorted by the first of them."""
-    order = np.argsort(owners, kind="stable")
-    return (column[order] for column in (owners, *columns))
-
-
 MOST_WAITING = 256
 """The most steps that wait, reduced and not yet taken in by their answers: a few hundred numbers of each sequence and
 step."""
@@ -448,11 +407,6 @@ class AnswerBatch:
     """Unfinished answers by their numbers, to which steps are added for several of them together.
 
     A step that has been reduced waits as a few arrays until somebody asks for one of the answers.
-
-    Parameters
-    ----------
-    scorer
-        Clusters and rules.
     """
 
     def __init__(self, scorer: Scorer) -> None:
@@ -489,17 +443,8 @@ class AnswerBatch:
     def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
         """Add one decoding step of some answers, or several.
 
-        Parameters
-        ----------
-        steps
-            The numbers of the answers of each step, and the tokens that were chosen.
-        rows
-            The rows of logits of the answers of the first step, then those of the second one, and so on.
-
-        Raises
-        ------
-        InvalidLogits
-            A row holds no distribution; the message names the answer by its row.
+        `rows` are those of the answers of the first step, then those of the second one, and so on. `InvalidLogits` if
+        one holds no distribution; the message names the answer by its row.
         """
         if not len(rows.row_ids):
             return
@@ -539,19 +484,9 @@ class AnswerBatch:
         return running_answers([self._answer(number) for number in numbers])
 
     def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
-        """Score some complete answers.
+        """Score some complete answers, in the order of `lengths`.
 
-        Parameters
-        ----------
-        lengths
-            Number of an answer -> how many of its tokens count; those after them are dropped from it.
-        distribution
-            Which distribution the logits are of, for `ScoredResponse.distribution`.
-
-        Returns
-        -------
-        list of ScoredResponse
-            One for each answer, in the order of `lengths`.
+        That is the number of an answer -> how many of its tokens count; those after them are dropped from it.
         """
         self._take_in()
         for number, length in lengths.items():

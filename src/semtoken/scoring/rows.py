@@ -144,14 +144,8 @@ class WholeRow:
 def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | None = None) -> NormalizedRows:
     """Read rows of logits: their normalisers, and where the kernel can read them also entropies and probable tokens.
 
-    Parameters
-    ----------
-    rows
-        Shape [m, columns], as `as_rows` gives them.
-    size
-        V; columns beyond are padding.
-    row_ids
-        The numbers of the rows to read; by default all.
+    `rows` [m, columns] are as `as_rows` gives them, and columns beyond V = `size` are padding. `row_ids` are those to
+    read; by default all.
     """
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)

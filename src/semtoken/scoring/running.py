@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken
 from semtoken.scoring.prefixes import next_look
@@ -46,9 +46,6 @@ class OpenStep:
     look_again: int
     """Length of the answer at which the text to come is looked at again: ever less often."""
 
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # Python 3.10 has none of its own
 
 O = TypeVar("O", bound=OpenStep)  # noqa: E741
 
@@ -86,10 +83,6 @@ class RunningAnswer(ABC, Generic[O]):
 
     # --- taking in steps ---
 
-    def _opens(self, position: int) -> bool:
-        """Whether nothing but blanks comes before a position."""
-        return position <= self._leading_blanks
-
     def _take_in(self, tokens: Sequence[int], neutral: Sequence[bool], waiting: Sequence[O]) -> None:
         """Add the tokens of steps, and the steps that wait for text; call `advance` once all known steps are in."""
         if self.opens:
@@ -105,14 +98,10 @@ class RunningAnswer(ABC, Generic[O]):
     @property
     def opens(self) -> bool:
         """Whether the answer consists of blanks so far."""
-        return self._opens(len(self.ids))
+        return len(self.ids) <= self._leading_blanks
 
-    def advance(self) -> None:
-        """Decide all prefix sets for which enough tokens are known."""
-        self._advance(complete=False)
-
-    def _advance(self, *, complete: bool) -> None:
-        """Decide every prefix set that the tokens so far can decide."""
+    def advance(self, *, complete: bool = False) -> None:
+        """Decide every prefix set that the tokens so far can decide, all of them if the answer is complete."""
         still_open: list[O] = []
         for step in self._open:
             if len(self.ids) < step.look_again and not complete:
@@ -127,12 +116,6 @@ class RunningAnswer(ABC, Generic[O]):
             else:
                 still_open.append(step)
         self._open = still_open
-
-    def _prefixes_matter(self, position: int) -> bool:
-        """Whether the rules count the prefix set of a step: not for neutral tokens, unless all of the answer is."""
-        if not self.scorer.rules.prefix_matching:
-            return False
-        return not (self._neutrality and self._neutral[position])
 
     def truncate(self, length: int) -> None:
         """Forget all steps from `length` on, which are special tokens that pad a finished answer."""
@@ -164,7 +147,9 @@ class RunningAnswer(ABC, Generic[O]):
     def _running_with(self, new: Sequence[LogMass]) -> Running:
         """What is known so far, by the masses of the unsettled steps."""
         neutrality = self._neutrality
-        undecided = {step.position for step in self._open if self._prefixes_matter(step.position)}
+        undecided = set()
+        if self.scorer.rules.prefix_matching:  # the prefix set of a neutral token does not count
+            undecided = {step.position for step in self._open if not (neutrality and self._neutral[step.position])}
         settled = min(undecided, default=len(self.ids)) if neutrality else 0
         first, settled = self._n_settled, max(self._n_settled, settled)
         self._settled = LogMass.total([self._settled, *new[: settled - first]])
@@ -174,7 +159,7 @@ class RunningAnswer(ABC, Generic[O]):
             for position, mass in enumerate(new[settled - first :], start=settled)
         ]
         total = LogMass.total([self._settled, *later]) if later else self._settled
-        if self._leading_blanks == len(self.ids):
+        if self.opens:
             total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(
             uncertainty=-math.expm1(self._settled.estimate) + 0.0,
@@ -211,24 +196,6 @@ class RunningAnswer(ABC, Generic[O]):
         if not self.scorer.rules.lending or (not rivals and 1.0 - response.uncertainty < CONFIDENT):
             return response
         return response.with_fields(flags=(*flags, *borrowed_flags(response)))
-
-    # --- saved and taken up again ---
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "ids": list(self.ids),
-            "leading_blanks": int(self._leading_blanks),
-            "has_content": bool(self._has_content),
-        }
-
-    @classmethod
-    def _from_state(cls, scorer: Scorer, state: Mapping[str, Any]) -> Self:
-        answer = cls(scorer)
-        answer.ids = [int(token) for token in state["ids"]]
-        scorer.vocabulary.check_ids(answer.ids)
-        answer._leading_blanks = int(state["leading_blanks"])
-        answer._has_content = bool(state["has_content"])
-        return answer
 
 
 DECIDES = 0.5

@@ -76,9 +76,6 @@ class StepTables(NamedTuple):
     """[V] the classes of `Endings` that a token is in, as bits."""
 
 
-if TYPE_CHECKING:
-    from semtoken.clusters import TokenClusters
-
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
 """Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
 ANY_NUMBER = 2**53
@@ -92,12 +89,8 @@ tokens often."""
 def scorer_for(tokens: Vocabulary | TokenClusters | None, rules: ScoringRules) -> Scorer:
     """The (cached) scorer of a vocabulary, or of clusters and their vocabulary, under some rules.
 
-    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.scoring.topk`.
-
-    Raises
-    ------
-    InvalidInput
-        The rules count what the vocabulary alone, or the lists alone, do not tell.
+    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.scoring.topk`. `InvalidInput`
+    if the rules count what the vocabulary alone, or the lists alone, do not tell.
     """
     if tokens is None:
         return Scorer(NO_VOCABULARY, rules, prefix_index(NO_VOCABULARY), open_ended=True)
@@ -203,12 +196,6 @@ class Scorer:
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
 
     @cached_property
-    def neutral_columns(self) -> IdArray:
-        """The tokens that may be neutral under the rules, or under the paper's where these are asked for."""
-        counted = self.clusters is not None or self.rules.effective_function_words != "off"
-        return np.flatnonzero(self.vocabulary.neutral) if counted else NO_IDS
-
-    @cached_property
     def endings(self) -> Endings:
         """The classes of the vocabulary's tokens from which it is seen whether a number, a string or an array that
         comes before them ends.
@@ -275,18 +262,9 @@ class Scorer:
     ) -> npt.NDArray[np.intp]:
         """Why each of `ids` counts as agreeing with the chosen `token`: indices into `SOURCES`, 0 for not at all.
 
-        Parameters
-        ----------
-        token
-            The token that was chosen in place of each; it counts as one of its cluster, even if it is neutral.
-        ids
-            The tokens to classify.
-        begins
-            Which of them spell the beginning of what follows (`PrefixIndex.beginnings`).
-        opening
-            Only blanks come before.
-        neutrality
-            Whether neutral tokens count, once for all or for each.
+        `token` was chosen in place of each; it counts as one of its cluster, even if it is neutral. `begins`: which
+        spell the beginning of what follows (`PrefixIndex.beginnings`). `opening`: before which only blanks come.
+        `neutrality`: whether neutral tokens count.
         """
         found = np.zeros(len(ids), dtype=np.intp)
         found[self.alike.agree(token, ids)] = 2
@@ -312,8 +290,7 @@ class Scorer:
         """Other tokens with their probabilities, in the given order, and how each relates to the chosen `token`.
 
         One that counts has the reason why it counts; one that does not is described as the paper's rules see it, as far
-        as clusters are at hand.
-        The parameters are those of `kinds`.
+        as clusters are at hand. The parameters are those of `kinds`.
         """
         tokens = [token for token, _ in probabilities]
         ids = np.array(tokens, dtype=np.int64)
@@ -353,16 +330,17 @@ def _step_tables(scorer: Scorer) -> StepTables:
     lists = np.where(tells, scorer.index.string_of if scorer.looks_ahead else 0, len(candidates.longer) - 1)
     end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
     end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
-    neutral, neutral_ids = scorer.neutral_masks, scorer.neutral_columns
+    asks_for_neutral = scorer.knows_neutral or scorer.clusters is not None
+    neutral_ids = np.flatnonzero(scorer.vocabulary.neutral) if asks_for_neutral else NO_IDS
     return StepTables(
         cluster=scorer.cluster.table,
         alike=scorer.alike.table,
         paper=(Companions.none(size) if scorer.paper is None else scorer.paper.cluster).table,
         surface=scorer.surface.alike.table,
-        neutral=neutral,
+        neutral=scorer.neutral_masks,
         paper_neutral=scorer.vocabulary.neutral,
         neutral_ids=neutral_ids,
-        neutral_weights=neutral[:, neutral_ids].astype(np.float32, order="C"),
+        neutral_weights=scorer.neutral_masks[:, neutral_ids].astype(np.float32, order="C"),
         candidates=candidates.ids,
         candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
         tells=tells,
@@ -387,23 +365,10 @@ Tokens: TypeAlias = "Vocabulary | TokenClusters"
 def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = None) -> Tokens:
     """The vocabulary, and the clusters if there are any, of what a user gave for `tokens`.
 
-    Parameters
-    ----------
-    given
-        A `Vocabulary`, `TokenClusters`, a tokenizer, a `tokenizer.json`, a directory of clusters, or whatever names a
-        model: `smollm2`, a directory, a GGUF file, a hub id.
-    clustering
-        Whether clusters are needed (`ScoringRules.clustering`). Then a model's are those that ship with it, or are in
-        the cache, or are made.
-    revision
-        Branch, tag or commit of a hub id.
-
-    Raises
-    ------
-    InvalidInput
-        The value is none of these.
-    SemtokenError
-        The vocabulary or the clusters cannot be read; the message says why.
+    That is a `Vocabulary`, `TokenClusters`, a tokenizer, a `tokenizer.json`, a directory of clusters, or whatever names
+    a model: `smollm2`, a directory, a GGUF file, a hub id and perhaps its `revision`. If clusters are needed
+    (`ScoringRules.clustering`), a model's are those that ship with it, or are in the cache, or are made.
+    `InvalidInput` if the value is none of these, another `SemtokenError` if it cannot be read.
     """
     if isinstance(given, Vocabulary):
         return given
@@ -426,29 +391,22 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
     `InvalidInput` if the value is none of these, another `SemtokenError` if they cannot be read or made.
     """
     from semtoken.clusters import TokenClusters
-
-    if isinstance(given, str | Path):
-        return _named_clusters(given, revision)
-    return instance(given, TokenClusters, "clusters")
-
-
-def _named_clusters(name: str | Path, revision: str | None) -> TokenClusters:
-    """The clusters of a folder or a hub id, or of a model of that name."""
-    from semtoken.clusters import TokenClusters
     from semtoken.clusters.cache import clusters_for_model
 
-    found = _shipped(name)
+    if not isinstance(given, str | Path):
+        return instance(given, TokenClusters, "clusters")
+    found = _shipped(given)
     if found is not None:
         return TokenClusters.from_pretrained(found)
-    if _is_model(name):
-        return clusters_for_model(name, revision=revision)
+    if _is_model(given):
+        return clusters_for_model(given, revision=revision)
     try:
-        return TokenClusters.from_pretrained(name, revision=revision)
+        return TokenClusters.from_pretrained(given, revision=revision)
     except ArtifactError as error:
-        if isinstance(name, Path) or Path(name).expanduser().exists():
+        if isinstance(given, Path) or Path(given).expanduser().exists():
             raise
         try:
-            return clusters_for_model(name, revision=revision)  # the hub id of a model
+            return clusters_for_model(given, revision=revision)  # the hub id of a model
         except SemtokenError:
             raise error from None
 

@@ -1,7 +1,5 @@
-"""What is kept of decoding steps, a few numbers each in arrays, and what agrees with their tokens once the text that
-follows is known.
-
-Decoding steps reduced from V probabilities to a few numbers: where the masses of a step are summed.
+"""Decoding steps reduced from V probabilities to the few numbers that are kept of each, and what agrees with their
+tokens once the text that follows is known.
 
 `reduce_rows` is the one way in. Rows that the compiled kernel can read go to it; the sums in this file take any type
 of number on any device, and say what the kernel has to find.
@@ -42,8 +40,7 @@ meaning
 """
 
 
-LEAST_ROOM = 8
-"""For how many steps of an answer there is room from the beginning."""
+LEAST_ROOM = 8  # steps of an answer for which there is room from the beginning
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +145,10 @@ class KeptSteps:
         """Copies of all arrays except the tokens, flat and numeric."""
         steps = self.part(0, self._count)
         columns = {name: getattr(steps, name) for name in (*COLUMNS, "candidates") if name != "tokens"}
-        return {name: np.array(found, dtype=_saved(found.dtype)).ravel() for name, found in columns.items()}
+        return {
+            name: np.array(found, dtype=np.int64 if found.dtype == bool else found.dtype).ravel()
+            for name, found in columns.items()
+        }
 
     @classmethod
     def from_state_dict(cls, scorer: Scorer, tokens: Sequence[int], state: Mapping[str, Any]) -> KeptSteps:
@@ -168,11 +168,6 @@ class KeptSteps:
         found = cls()
         found.add(ReducedSteps(**columns, candidates=candidates))
         return found
-
-
-def _saved(dtype: np.dtype[Any]) -> npt.DTypeLike:
-    """The type that an array is saved in: of numbers."""
-    return np.int64 if dtype.kind == "b" else dtype
 
 
 def _wider(column: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]:
@@ -316,7 +311,9 @@ def reduce_rows(
         log_probs = gather(rows.logits, rows.row_ids[taken[owners]], ids) - normalizers[owners]
         columns = [_Columns(owners[part], ids[part], log_probs[part]) for part in lists]
         sums = _sums(scorer, tokens, opening, asked, columns)
-        unsure, least = _unsure(sums.logs[:, 0], normalizers)
+        # the steps at which another token may have 1 %, for the chosen one has not all the rest; and the logits of 1 %
+        unsure = np.flatnonzero(~(sums.logs[:, 0] > math.log1p(-LEAST_LISTED)))
+        least = (normalizers[unsure] + math.log(LEAST_LISTED)).tolist()
         above = columns_above(rows.logits, rows.row_ids[taken[unsure]].tolist(), size, least, LISTED + 1)
         likely = _likely_tokens(tokens, normalizers, unsure, above)
     else:
@@ -438,13 +435,6 @@ def _list_entries(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
         return NO_IDS, NO_IDS
     at = np.arange(behind[-1]) + np.repeat(places[:, 0] - (behind - counts), counts)
     return np.repeat(np.arange(len(places)), counts), ids[at]
-
-
-def _unsure(own: FloatArray, normalizers: FloatArray) -> tuple[IdArray, list[float]]:
-    """The steps at which another token may have 1 %, for the chosen one has not all the rest; and the logits of 1 %."""
-    unsure = np.flatnonzero(~(own > math.log1p(-LEAST_LISTED)))
-    least: list[float] = (normalizers[unsure] + math.log(LEAST_LISTED)).tolist()
-    return unsure, least
 
 
 def _likely_tokens(

@@ -24,7 +24,7 @@ import numpy as np
 
 from semtoken.choices import Preset
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep, ListReader, not_in_vocabulary
+from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListReader, not_in_vocabulary
 from semtoken.engine_tokens.listed_names import ListedNames, NameReader
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps, without_copied_list
 from semtoken.engine_tokens.token_names import check_shared_vocabulary
@@ -36,7 +36,7 @@ from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import RIVAL, LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import SOURCES, Scorer, Tokens, as_tokens, scorer_for
 from semtoken.scoring.topk_bounds import FEW, ListedSteps, PlacedStep
-from semtoken.support.arrays import BoolArray, IdArray
+from semtoken.support.arrays import IdArray
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
 from semtoken.tokens.rules import SAME_LETTERS, ScoringRules, as_rules
@@ -143,7 +143,7 @@ def new_answer(scorer: Scorer) -> TopkAnswer:
 class TopLogprobsStream:
     """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_top_logprobs`.
 
-    It takes the vocabulary and the preset that `score_top_logprobs` takes.
+    It takes the vocabulary and the preset that `score_top_logprobs` takes, and raises what that raises.
     """
 
     def __init__(self, vocabulary: Any = None, preset: Preset | ScoringRules = "default") -> None:
@@ -152,25 +152,13 @@ class TopLogprobsStream:
         self._names = BorrowedNames()
 
     def add(self, step: Any) -> Running:
-        """Add one step, in any form that `score_top_logprobs` reads.
-
-        Raises
-        ------
-        InvalidInput, InvalidLogits, VocabularyMismatch, BackendError
-            As `score_top_logprobs`.
-        """
+        """Add one step, in any form that `score_top_logprobs` reads."""
         [read] = self._names.without(as_top_steps([step]))
         self._answer.add(read)
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
-        """The score of the answer, once it is complete.
-
-        Raises
-        ------
-        BackendError
-            All log-probabilities are zero, or names lack the blanks that tokens begin with.
-        """
+        """The score of the answer, once it is complete."""
         return self._answer.finish(distribution, proxy_for=proxy_for)
 
 
@@ -197,13 +185,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         """The first token that can only be a special one, and its step."""
 
     def add(self, step: TopStep) -> None:
-        """Add the next decoding step.
-
-        Raises
-        ------
-        InvalidInput, InvalidLogits, VocabularyMismatch
-            See `score_top_logprobs`.
-        """
+        """Add the next decoding step."""
         position = len(self.ids)
         own_list = without_copied_list(step, self._last)
         self._last = step
@@ -214,7 +196,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             raise not_in_vocabulary(*self._ended_by)
         if listed.stands_for and self._ended_by is None:
             self._ended_by = own_list.chosen, position
-        opening = self._opens(position)
+        opening = self.opens
         neutral = self.scorer.knows_neutral and bool(self.scorer.neutral_mask(opening)[listed.token])
         self._precision.add(own_list.log_probs)
         self._prefixes.append(NO_IDS)
@@ -268,14 +250,8 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     def finish(
         self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
     ) -> ScoredResponse:
-        """The scored answer, once it is complete; `said` is used where there is no vocabulary (`ListedAnswer`).
-
-        Raises
-        ------
-        BackendError
-            All log-probabilities are zero: the engine reports none. Or its names lack the blanks of their tokens.
-        """
-        self._advance(complete=True)
+        """The scored answer, once it is complete; `said` is used where there is no vocabulary (`ListedAnswer`)."""
+        self.advance(complete=True)
         vocabulary, ids = self.scorer.vocabulary, list(self.ids)
         steps = self._listed_steps(slice(None))
         silent = silent_zeros(steps)
@@ -545,7 +521,8 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
     unclear = [
         i
         for i, step in enumerate(steps)
-        if step.ambiguous and (answer.bounds.ambiguous[i] > 0 or not _only_special(step, special))
+        if step.ambiguous  # unless all that the names may mean are special tokens
+        and (answer.bounds.ambiguous[i] > 0 or not all(special[list(may_be)].all() for may_be, _ in step.ambiguous))
     ]
     any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not answer.bounds.certain[i]]
     unmapped = [i for i, step in enumerate(steps) if step.unmapped]
@@ -576,12 +553,11 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
         ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
         ("unmapped_names", unmapped, "name tokens by ids alone" if answer.scorer.open_ended else UNMAPPED),
     )
-    return tuple(Flag(code, f"{_steps(where, len(steps))} {what}.") for code, where, what in found if where)
-
-
-def _only_special(step: ListedStep, special: BoolArray) -> bool:
-    """Whether the names that fit several tokens are those of any special token."""
-    return all(special[list(candidates)].all() for candidates, _ in step.ambiguous)
+    return tuple(
+        Flag(code, f"{len(where)} of {len(steps)} steps (the first is step {where[0]}) {what}.")
+        for code, where, what in found
+        if where
+    )
 
 
 def _refuse_names_without_blanks(where: Sequence[int]) -> None:
@@ -590,10 +566,6 @@ def _refuse_names_without_blanks(where: Sequence[int]) -> None:
             "No token of the reply begins with a blank, although many of the vocabulary do: the engine names tokens "
             f"as they read alone, and so one may be taken for another (the first at step {where[0]}). {ASK_FOR_IDS}"
         )
-
-
-def _steps(where: Sequence[int], count: int) -> str:
-    return f"{len(where)} of {count} steps (the first is step {where[0]})"
 
 
 def text_flags(spelled: str, said: str) -> tuple[Flag, ...]:
