@@ -22,7 +22,7 @@ from semtoken.methods.table import (
     nli_classes,
     same_count,
 )
-from semtoken.support.arrays import IntArray, is_tensor
+from semtoken.support.arrays import is_tensor
 from semtoken.support.inputs import listed, one_of
 from semtoken.support.inputs import text as checked_text
 from semtoken.tokens.vocabulary import english_stopwords
@@ -141,7 +141,9 @@ def _log_agreement(
     back = nli_classes(_plain(backward), f"nli_alternative_to_chosen[{step}]")
     same_count(f"nli_chosen_to_alternative[{step}]", ahead.size, "its log-probabilities", log_p.size)
     same_count(f"nli_alternative_to_chosen[{step}]", back.size, "its log-probabilities", log_p.size)
-    classes = ahead if directions == "chosen_to_alternative" else _both_directions(ahead, back)
+    opposite = np.abs(ahead - back) == ENTAILMENT - CONTRADICTION
+    both = np.where(opposite, NEUTRAL, np.where(ahead == NEUTRAL, back, ahead))
+    classes = ahead if directions == "chosen_to_alternative" else both
     classes[0] = ENTAILMENT
     agreeing = log_sum_exp(log_p[classes == ENTAILMENT])
     return min(agreeing - log_sum_exp(log_p[classes != NEUTRAL]), 0.0)
@@ -150,10 +152,3 @@ def _log_agreement(
 def _plain(classes: Any) -> Any:
     """A list in place of an array or a tensor; classes may be numbers or names."""
     return classes.tolist() if isinstance(classes, np.ndarray) or is_tensor(classes) else classes
-
-
-def _both_directions(ahead: IntArray, back: IntArray) -> IntArray:
-    """Equal: that class. Opposite: neutral. Otherwise the one that is not neutral."""
-    opposite = np.abs(ahead - back) == ENTAILMENT - CONTRADICTION
-    speaking = np.where(ahead == NEUTRAL, back, ahead)
-    return np.where(opposite, NEUTRAL, speaking)

@@ -222,7 +222,8 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
     Raises
     ------
     InvalidInput
-        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1.
+        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1. So it is in
+        every method that reads the best tokens.
 
     References
     ----------
@@ -238,13 +239,7 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
 
 
 def first_content_step(token_texts: Sequence[str]) -> int:
-    """The first token that holds a letter or a digit and is no English function word; 0 where there is none.
-
-    Parameters
-    ----------
-    token_texts
-        Each token decoded alone.
-    """
+    """The first token, decoded alone, with a letter or digit that is no English function word; 0 where none is."""
     for step, given in enumerate(listed(token_texts, "token_texts")):
         text = text_of(given, f"token_texts[{step}]")
         if any(map(str.isalnum, text)) and not is_function_word_text(text):
@@ -266,22 +261,15 @@ def lowest_group_confidence(best_log_probs: Rows, *, width: int = GROUP, best: i
 
     Parameters
     ----------
-    best_log_probs : T arrays
+    best_log_probs, best
         As in `first_content_entropy`.
     width
         w, the steps of a group. Where the answer has fewer, all of them are one.
-    best
-        K. Where the vocabulary is smaller, all of it.
 
     Returns
     -------
     float in [-inf, 0]
         Nats.
-
-    Raises
-    ------
-    InvalidInput
-        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1.
 
     References
     ----------
@@ -299,20 +287,13 @@ def epr(best_log_probs: Rows, *, best: int = EPR_BEST) -> float:
 
     Parameters
     ----------
-    best_log_probs : T arrays
-        As in `first_content_entropy`.
-    best
-        K. The probabilities are not divided by their sum. Where the vocabulary is smaller, all of it.
+    best_log_probs, best
+        As in `first_content_entropy`; the probabilities are not divided by their sum.
 
     Returns
     -------
     float in [0, inf)
         Nats.
-
-    Raises
-    ------
-    InvalidInput
-        Fewer than K log-probabilities are known of a step, and their probabilities do not add up to 1.
 
     References
     ----------
@@ -328,14 +309,12 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
 
     Parameters
     ----------
-    best_log_probs : T arrays
-        As in `first_content_entropy`.
+    best_log_probs, best
+        As in `epr`.
     weights : array of shape (2 K,)
         Of the mean contribution of each rank over the tokens, then of its maximum.
     intercept
         The intercept of the regression.
-    best
-        K.
 
     Returns
     -------
@@ -364,13 +343,7 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
 
 
 def entropy_contributions(best_log_probs: Rows, *, best: int = EPR_BEST) -> FloatArray:
-    """[T, K] what each rank adds to the entropy of a step, -p ln p in nats, the best token first.
-
-    Parameters
-    ----------
-    best_log_probs, best
-        As in `epr`.
-    """
+    """[T, K] what each rank adds to the entropy of a step, -p ln p in nats, the best token first."""
     rows = _best_rows(best_log_probs, best, missing=NEGLIGIBLE)
     found: FloatArray = np.zeros((len(rows), max(map(len, rows))))
     for place, row in zip(found, rows, strict=True):

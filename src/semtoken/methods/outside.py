@@ -29,18 +29,7 @@ OWN = "own"
 
 
 def known_methods(names: Iterable[str]) -> list[str]:
-    """The names in `METHODS` of some methods; those from outside are loaded and tried first.
-
-    Parameters
-    ----------
-    names
-        Names, or `path/to/file.py:function`.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such method, or one from outside cannot be used; the message says why.
-    """
+    """The names in `METHODS` of some methods; those from outside are loaded and tried first."""
     found = []
     for name in names:
         if is_outside(name):
@@ -82,23 +71,9 @@ def load_installed() -> None:
 def load_method(name: str) -> str:
     """Load a function from a file, add it to `METHODS`, and try it.
 
-    A function with `@method` above it is entered as that says. Any other one is a method whose arguments are named
-    after fields of `Generation`, such as `log_probs` or `token_entropies`; a higher number means a riskier answer.
-
-    Parameters
-    ----------
-    name
-        `path/to/file.py:function`. The file is run.
-
-    Returns
-    -------
-    str
-        Its name in `METHODS`.
-
-    Raises
-    ------
-    InvalidInput
-        The file or the function is missing, cannot be run, or fails on the record that it is tried on.
+    The file of `path/to/file.py:function` is run. A function with `@method` above it is entered as that says. Any other
+    one is a method whose arguments are named after fields of `Generation`, such as `log_probs`; a higher number means a
+    riskier answer. Returns its name in `METHODS`.
     """
     path, _, function_name = name.rpartition(":")
     module = _run(Path(path), name)
@@ -157,13 +132,7 @@ def _enter(function: Callable[..., float], name: str, path: str) -> str:
 
 
 def try_out(name: str) -> None:
-    """Apply a method to a made-up record, so that errors show before any model runs.
-
-    Raises
-    ------
-    InvalidInput
-        The method fails, or returns no number; the message says how.
-    """
+    """Apply a method to a made-up record, so that errors show before any model runs."""
     found = METHODS[name]
     if unknown := [one for one in found.needs if one not in LAYOUTS]:
         raise InvalidInput(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")

@@ -57,13 +57,7 @@ def nli_labels(nli_logits_contra_neutral_entail: npt.ArrayLike) -> IntArray:
 
 
 def pair_logits(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Check the three NLI logits of every ordered pair of texts, [U, U, 3]; -inf is allowed.
-
-    Raises
-    ------
-    InvalidInput
-        The shape is another one, or a pair has NaN, +inf or no finite logit; the message calls them `name`.
-    """
+    """The three NLI logits of every ordered pair of texts, [U, U, 3]; `InvalidInput` for NaN, +inf or no finite one."""
     logits = numbers(values, name, dimensions=3)
     if logits.shape[0] != logits.shape[1] or logits.shape[2] != 3:
         raise InvalidInput(f"'{name}' must have the shape (U, U, 3), got {logits.shape}.")

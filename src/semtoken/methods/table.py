@@ -102,21 +102,9 @@ def method(
     overhead: Overhead = "low",
     monotone: bool = True,
 ) -> Callable[[Formula], Formula]:
-    """Add the decorated formula to `METHODS`.
+    """Add the decorated formula to `METHODS`; the arguments are the fields of `Method`.
 
-    Parameters
-    ----------
-    name
-        Key in `METHODS`; by default the name of the function.
-    title, family, needs, reference, range, arguments, monotone
-        See `Method`.
-    semantic_aware, single_sample, external_model_free, overhead
-        See `Method`.
-
-    Raises
-    ------
-    TypeError
-        There is a method of that name.
+    Its name is that of the function unless one is given. `TypeError` if there is a method of that name.
     """
 
     def enter(function: Formula) -> Formula:
@@ -208,13 +196,7 @@ _ROUNDING = 1e-6
 
 
 def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
-    """Convert values to a float64 array.
-
-    Raises
-    ------
-    InvalidInput
-        It has another number of dimensions, is empty, or holds NaN; the message calls it `name`.
-    """
+    """A float64 array; `InvalidInput` if it has another number of dimensions, is empty, or holds NaN."""
     array = real_numbers(values, name).astype(np.float64)
     if array.ndim != dimensions:
         raise InvalidInput(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")
@@ -227,14 +209,7 @@ def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
 
 
 def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Check the natural-log probabilities of one answer's tokens; -inf is allowed, positive rounding errors
-    become 0.
-
-    Raises
-    ------
-    InvalidInput
-        A value is NaN or positive, or there is none; the message calls them `name`.
-    """
+    """Natural-log probabilities of tokens, rounding errors above 0 made 0; `InvalidInput` for NaN and positive ones."""
     array = numbers(values, name, dimensions=1)
     if array.max() > _ROUNDING:
         raise InvalidInput(
@@ -291,13 +266,7 @@ def same_count(name: str, count: int, other: str, other_count: int) -> None:
 
 
 def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> IntArray:
-    """Convert values to an array of whole numbers of at least 0 and below `below`, if that is given.
-
-    Raises
-    ------
-    InvalidInput
-        There are no values, or one of them is not such a number.
-    """
+    """Whole numbers of at least 0 and below `below`; `InvalidInput` if there are none, or others."""
     array = numbers(values, name, dimensions=1)
     if np.abs(array).max() > 2**53:
         raise InvalidInput(f"'{name}' holds numbers beyond 2^53, which are not exact.")
@@ -310,24 +279,18 @@ def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> In
 
 
 def nli_classes(values: Iterable[Any], name: str) -> IntArray:
-    """Convert NLI classes, given as numbers or names, to 0 (contradiction), 1 (neutral) and 2 (entailment).
-
-    Anything else raises `InvalidInput`.
-    """
+    """NLI classes, given as numbers or names, as 0 (contradiction), 1 (neutral) and 2 (entailment)."""
     classes = []
     for value in listed(values, name):
         found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
-        if not _is_whole(found) or found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
+        a_number = isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool)
+        if not a_number or found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
             raise InvalidInput(
                 f"'{name}' holds {shown(value)}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or "
                 "'entailment'."
             )
         classes.append(int(found))
     return np.array(classes, dtype=np.int64)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def log_sum_exp(values: FloatArray) -> float:

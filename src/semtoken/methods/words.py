@@ -1,4 +1,7 @@
-"""Methods of one pass that read the words of a scored answer, and the one that heads every answer."""
+"""Methods of one pass that read the words of a scored answer, and the one that heads every answer.
+
+`InvalidInput` where an answer has neither the words or phrases that a method reads nor a token.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,6 @@ def mean_new_word(new_word_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     float in [0, inf]
         Nats.
 
-    Raises
-    ------
-    InvalidInput
-        There is neither a new word nor a token.
-
     References
     ----------
     Of this project, 2026: docs/results.md, "Long answers".
@@ -65,11 +63,6 @@ def weakest_phrase(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLi
     -------
     float in [0, inf]
         Nats.
-
-    Raises
-    ------
-    InvalidInput
-        There is neither a phrase nor a token.
 
     References
     ----------
@@ -124,11 +117,6 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     -------
     float in [0, inf]
         Nats.
-
-    Raises
-    ------
-    InvalidInput
-        There is neither a phrase nor a token.
 
     References
     ----------

@@ -153,10 +153,7 @@ def risk_coverage_curve(
 ) -> RiskCoverage:
     """Share of wrong answers among the n most certain, for every n.
 
-    Parameters
-    ----------
-    uncertainty, correct, non_finite
-        As in `auroc`; `correct` may also be a graded quality in [0, 1].
+    The arguments are those of `auroc`; `correct` may also be a graded quality in [0, 1].
 
     References
     ----------
@@ -175,10 +172,7 @@ def risk_coverage_curve(
 def aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> float:
     """Area under the risk-coverage curve: its mean over the n coverages. Lower is better.
 
-    Parameters
-    ----------
-    uncertainty, correct, non_finite
-        As in `risk_coverage_curve`.
+    The arguments are those of `risk_coverage_curve`.
 
     Returns
     -------
@@ -380,18 +374,8 @@ class SelectiveRisk:
 def risk_coverage(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> SelectiveRisk:
     """Coverage and risk of every threshold that accepts answers of equal uncertainty together.
 
-    `risk_coverage_curve` has a point for every answer instead, with the expected risk inside a tie. Without ties the
-    two agree.
-
-    Parameters
-    ----------
-    uncertainty, correct, non_finite
-        As in `auroc`; `correct` may also be a graded quality in [0, 1].
-
-    Raises
-    ------
-    InvalidInput
-        There is no judged answer, or the arrays cannot be used.
+    `risk_coverage_curve`, which has the same arguments, has a point for every answer instead, with the expected risk
+    inside a tie. Without ties the two agree. `InvalidInput` if there is no judged answer.
 
     Examples
     --------

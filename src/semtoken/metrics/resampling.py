@@ -19,19 +19,13 @@ from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import instance, real, whole
 
 _CELLS_PER_BLOCK = 1_000_000
-_FUNCTIONS: Mapping[str, Callable[..., float]] = {
-    "auroc": auroc,
-    "prr": prr,
-    "aurc": aurc,
-    "expected_calibration_error": expected_calibration_error,
+_PREPARE: Mapping[Callable[..., float], Callable[..., PreparedMetric]] = {
+    auroc: prepare_auroc,
+    prr: prepare_prr,
+    aurc: prepare_aurc,
+    expected_calibration_error: prepare_calibration_error,
 }
-
-_PREPARE: dict[str, Callable[..., PreparedMetric]] = {
-    "auroc": prepare_auroc,
-    "prr": prepare_prr,
-    "aurc": prepare_aurc,
-    "expected_calibration_error": prepare_calibration_error,
-}
+_FUNCTIONS = {function.__name__: function for function in _PREPARE}
 
 
 @dataclass(frozen=True)
@@ -241,32 +235,27 @@ def resample(
 ) -> ResampledMetric:
     """A metric on resamples of the answers, to be made into intervals and differences.
 
-    Many methods on the same answers are compared with one another at the cost of one resampling each.
-
-    Parameters
-    ----------
-    metric, uncertainty, correct, n_resamples, seed, questions, **options
-        As in `bootstrap`.
+    Many methods on the same answers are compared with one another at the cost of one resampling each. The arguments are
+    those of `bootstrap`.
     """
     name = _check(metric, n_resamples)
     whole(seed, "seed", low=0)
-    prepared = _PREPARE[name](uncertainty, correct, **options)
+    prepared = _PREPARE[_FUNCTIONS[name]](uncertainty, correct, **options)
     values, n = np.empty(0), prepared.answers.target.size
     groups = np.arange(n) if questions is None else _groups(questions, correct)
     if not prepared.undefined:
         blocks = _multiplicities(groups, n_resamples, seed)
         values = np.concatenate([prepared.weighted(block) for block in blocks])
+    drawn = hashlib.sha256(f"{seed} ".encode() + prepared.answers.target.tobytes() + groups.tobytes())
     return ResampledMetric(
         value=prepared.value(),
         values=values,
-        n=prepared.answers.target.size,
+        n=n,
         n_left_out=prepared.answers.n_left_out,
         n_non_finite=prepared.answers.n_non_finite,
         n_resamples=n_resamples,
         reason=prepared.undefined,
-        drawn=hashlib.sha256(f"{seed} ".encode() + prepared.answers.target.tobytes() + groups.tobytes()).hexdigest()[
-            :16
-        ],
+        drawn=drawn.hexdigest()[:16],
     )
 
 

@@ -40,11 +40,6 @@ def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     return _of_ranges(answer, phrases(answer.text))
 
 
-def new_phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
-    """The log confidence of each phrase that an answer adds to its question, [phrases], by the answer's own rules."""
-    return _of_ranges(answer, new_phrases(answer.text, question))
-
-
 def log_score(answer: ScoredResponse, question: str) -> Bounded:
     """The sum of the logs of the agreeing probabilities, with bounds."""
     low, high = answer.log_score_bounds or (answer.log_score, answer.log_score)
@@ -71,7 +66,7 @@ BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyTy
     {
         "new_word_log_probs": new_word_log_probs,
         "phrase_log_probs": phrase_log_probs,
-        "new_phrase_log_probs": new_phrase_log_probs,
+        "new_phrase_log_probs": lambda answer, question: _of_ranges(answer, new_phrases(answer.text, question)),
         "stc_log_score": log_score,
         "default_log_score": log_score,
     }
@@ -103,13 +98,7 @@ def readable_with(names: Sequence[str]) -> frozenset[str]:
 
 
 def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
-    """Check that all methods need one pass only; returns their names without repetitions.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such method, or it needs more than one pass; the message lists those that can be had.
-    """
+    """Check that all methods need one pass only; returns their names without repetitions."""
     names = (names,) if isinstance(names, str) else names
     asked, possible = [_name_in_table(name) for name in listed(names, "methods")], one_pass_methods()
     for name in asked:
@@ -135,19 +124,9 @@ def _name_in_table(name: Any) -> Any:
 
 
 class MethodScores(Observer):
-    """Records what some methods need of every answer, and computes their scores of complete answers.
+    """Records what some methods of one pass need of every answer, and computes their scores of complete answers.
 
-    Parameters
-    ----------
-    names
-        Methods of one pass.
-    depth
-        Keep also the hidden state of every answer's end, of the layer at this depth, in (0, 1].
-
-    Raises
-    ------
-    InvalidInput
-        See `require_one_pass`.
+    Where a `depth` in (0, 1] is given, it also keeps the hidden state of every answer's end, of the layer there.
     """
 
     def __init__(self, names: Sequence[str], depth: float | None = None) -> None:
@@ -174,22 +153,9 @@ class MethodScores(Observer):
             watch.forget(answer)
 
     def scored(self, answer: int, response: ScoredResponse, question: str = "") -> ScoredResponse:
-        """Add the scores of all methods to a complete answer.
+        """Add the scores of all methods to a complete answer, which has the number `answer` among those observed.
 
-        Parameters
-        ----------
-        answer
-            The number of the answer among those observed.
-        response
-            The answer.
-        question
-            What was asked: its words do not count as new in the answer.
-
-        Raises
-        ------
-        InvalidInput
-            The engine gave too little of the answer for a method, or the method cannot be bounded and only the best
-            tokens of each step are known.
+        The words of the question do not count as new in it. `InvalidInput` if the engine gave too little for a method.
         """
         response = response.with_fields(question=question)
         if self.states is not None and (values := self.states.of(answer)) is not None:
@@ -243,25 +209,10 @@ def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, flo
 def scores_of_steps(
     names: Sequence[str], response: ScoredResponse, steps: Sequence[TopStep], size: int | None, question: str = ""
 ) -> ScoredResponse:
-    """An answer that was scored from the best tokens of its steps, with the scores by further methods.
+    """An answer that was scored from the best tokens of its steps, with the scores by further methods of one pass.
 
-    Parameters
-    ----------
-    names
-        Methods of one pass.
-    response
-        The answer.
-    steps
-        The steps of the answer, one for each token.
-    size
-        Tokens of the model's vocabulary; None where that is not known.
-    question
-        The question that was asked.
-
-    Raises
-    ------
-    InvalidInput
-        A method needs more than one pass, or more than the best tokens, or more of them than the steps list.
+    `size` is that of the model's vocabulary, None where it is not known. `InvalidInput` if a method needs more than the
+    steps list.
     """
     if not names:
         return response.with_fields(question=question)

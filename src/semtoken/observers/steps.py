@@ -54,17 +54,9 @@ class Reading:
 
 
 LOG_PROBABILITY = Reading("log_probability")
-
-
 ENTROPY = Reading("entropy")
-
-
 ROW = Reading("row")
-
-
 LOGITS = Reading("logits")
-
-
 ATTENTION = Reading("attention")
 
 
@@ -230,10 +222,7 @@ class Observer:
     def observe(self, step: Step) -> Collection[int] | None:
         """Called with each decoding step; may return the numbers of answers that should end after it.
 
-        Returns
-        -------
-        collection of int or None
-            Numbers of answers to end after this step. An engine that returns whole answers cannot end them.
+        An engine that returns whole answers cannot end them.
         """
 
     def finish(self, answer: int, completion: Completion) -> None:

@@ -65,9 +65,7 @@ def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
 
 
 class PerStep(Statistic):
-    """A statistic with one value for every step. Override `values`, and `of`, which makes the field of a record from
-    them.
-    """
+    """A statistic with one value for every step. Override `values`, and `of` if a record holds them in another form."""
 
     def __init__(self) -> None:
         self._found: dict[int, list[Any]] = {}
@@ -85,15 +83,17 @@ class PerStep(Statistic):
         """The values of an answer, one for each of its steps."""
         return self._found.get(answer, [])
 
+    def of(self, answer: int) -> Any:
+        """The same, as the field of a record."""
+        return self.recorded(answer)
+
     def forget(self, answer: int) -> None:
         """Drop what was recorded of an answer."""
         self._found.pop(answer, None)
 
 
 class TokenNumbers(PerStep):
-    """A statistic with one number for every step. Override `numbers`, which is all that a new statistic of this kind
-    needs.
-    """
+    """A statistic with one number for every step. Override `numbers`, and nothing else."""
 
     def numbers(self, step: Step) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The number of each of the n answers in a step, [n]; or its lower and upper bounds."""
@@ -155,10 +155,6 @@ class BestLogProbabilities(PerStep):
         """The best log-probabilities of each answer in a step, in descending order."""
         return [np.sort(np.asarray(found, dtype=np.float64))[::-1] for _, found in step.best_of(MOST)]
 
-    def of(self, answer: int) -> list[FloatArray]:
-        """The best log-probabilities of each step of an answer, arrays [n] in descending order."""
-        return self.recorded(answer)
-
 
 @statistic("attention_to_previous", Layout("float64", 3, "token", "array"))
 class AttentionToPrevious(PerStep):
@@ -183,13 +179,7 @@ MIDDLE = 0.5
 
 
 class LastStates(Observer):
-    """Records the hidden state of every answer at the position that chose its last token.
-
-    Parameters
-    ----------
-    depth
-        The depth of the layer, in (0, 1].
-    """
+    """Records the hidden state of every answer at the position that chose its last token, of the layer at a depth."""
 
     def __init__(self, depth: float = MIDDLE) -> None:
         self.depth = depth

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from semtoken.backends.base import Backend
+from semtoken.backends.prompts import encode_prompt
 from semtoken.errors import InvalidInput
 from semtoken.observers.steps import LOGITS, Observer, Step
 from semtoken.parts import Part, Parts
 from semtoken.parts.fields import allowed_values, subschema
 from semtoken.parts.finding import as_schema
-from semtoken.probing.competing import prompt_ids
 from semtoken.results import ScoredResponse
 from semtoken.support.arrays import FloatArray, log_sum_exp
 from semtoken.support.inputs import instance, listed, whole
@@ -50,11 +50,6 @@ def with_choices(
     -------
     list of Part
         The same parts in the same order.
-
-    Raises
-    ------
-    InvalidInput
-        An argument is of another kind, or the engine does not show all tokens.
     """
     instance(answer, ScoredResponse, "answer")
     parts = [instance(one, Part, "parts") for one in listed(parts, "parts")]
@@ -68,7 +63,7 @@ def with_choices(
     if not options:
         return Parts(parts)
     ends = _Ends(options, stc.backend.vocabulary)
-    asked = prompt_ids(stc.backend, prompt)
+    asked = encode_prompt(stc.backend.tokenizer, prompt, 0)
     stc.backend.read(
         [[*asked, *one.before] for one in options],
         [[*one.ids, one.sentinel] for one in options],

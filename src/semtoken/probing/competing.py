@@ -95,13 +95,8 @@ def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequ
     instance(answer, ScoredResponse, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
-    backend.read([prompt_ids(backend, prompt)], [answer.token_ids[: max(steps) + 1]], [rows])
+    backend.read([encode_prompt(backend.tokenizer, prompt, 0)], [answer.token_ids[: max(steps) + 1]], [rows])
     return rows.rows
-
-
-def prompt_ids(backend: Backend, prompt: Any) -> list[int]:
-    """Token ids of a prompt: text, chat messages, or ids."""
-    return encode_prompt(backend.tokenizer, prompt, 0)
 
 
 def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int = 4) -> list[Competitor]:
@@ -119,11 +114,6 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
         Index of one of its tokens.
     n
         How many meanings.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such step, the engine does not show all tokens, or an argument is of another kind.
     """
     n = whole(n, "n", low=1)
     [(step, row)] = step_rows(stc.backend, prompt, answer, [step]).items()
@@ -131,13 +121,7 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
 
 
 def competing_in_record(answer: ScoredResponse, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
-    """The meanings that compete at a step, from the tokens in the answer's record; rarer ones are missing.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such step.
-    """
+    """The meanings that compete at a step, from the tokens in the answer's record; rarer ones are missing."""
     step, n = whole(step, "step", low=0, high=len(answer.tokens) - 1), whole(n, "n", low=1)
     token = answer.tokens[step]
     if scorer.open_ended:
@@ -251,12 +235,8 @@ def disputed(
 
     Parameters
     ----------
-    stc
-        The `STC` that gave the answer.
-    prompt
-        What it was asked: text, chat messages or token ids.
-    answer
-        The answer.
+    stc, prompt, answer
+        As in `competing`.
     n
         Meanings that are followed at a step.
     max_steps
@@ -267,18 +247,13 @@ def disputed(
         How many tokens a branch has at most after its first.
     with_agreed
         Return the steps whose branches all say the same too; `only_in_form` needs them.
-
-    Raises
-    ------
-    InvalidInput
-        An argument is of another kind, or the engine does not show all tokens.
     """
     n, branch_tokens = whole(n, "n", low=1), whole(branch_tokens, "branch_tokens", low=1)
     flag(with_agreed, "with_agreed")
     steps = doubtful_steps(answer, max_steps, doubtful)
     if not steps:
         return []
-    ids = prompt_ids(stc.backend, prompt)
+    ids = encode_prompt(stc.backend.tokenizer, prompt, 0)
     rows = step_rows(stc.backend, ids, answer, steps)
     competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.scorer, n) for step in steps}
     texts = _continuations(stc, ids, answer, competitors, branch_tokens)
@@ -289,24 +264,11 @@ def disputed(
 
 
 def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -> bool:
-    """Whether a part is doubtful in its wording only: all branches of its doubtful steps mean the same.
+    """Whether a phrase of an answer is doubtful in its wording only: all branches of its doubtful steps mean the same.
 
-    At each of its doubtful steps the branches that agree with the answer have to hold at least `AGREED` of the
-    probability. What was not followed counts against it, so a step that was not looked at is a doubt.
-
-    Parameters
-    ----------
-    part
-        A phrase of the answer.
-    answer
-        The answer.
-    found
-        Its steps, by `disputed(..., with_agreed=True)`.
-
-    Raises
-    ------
-    InvalidInput
-        An argument is of another kind.
+    At each of its doubtful steps, `found` by `disputed(..., with_agreed=True)`, the branches that agree with the answer
+    have to hold at least `AGREED` of the probability. What was not followed counts against it, so a step that was not
+    looked at is a doubt.
     """
     instance(part, Part, "part")
     instance(answer, ScoredResponse, "answer")
@@ -454,5 +416,4 @@ def _part_around(answer: ScoredResponse, step: int, phrases: Sequence[Part]) -> 
         if step in phrase.tokens:
             return phrase
     token = answer.tokens[step]
-    [part] = parts_of(answer, lambda _: [(token.start, token.end, "token")])
-    return part
+    return parts_of(answer, lambda _: [(token.start, token.end, "token")])[0]

@@ -54,11 +54,6 @@ def p_true_log_probs(
     float array of shape (n, 2)
         Natural logs, at most 0: "True" in the first column, "False" in the second.
 
-    Raises
-    ------
-    InvalidInput
-        Numbers of questions and answers differ, or an argument is of another kind.
-
     References
     ----------
     Kadavath et al. 2022, P(True). Prompt as in LM-Polygraph's `PTrue`.

@@ -56,10 +56,7 @@ class LogProbabilities(PerStep):
     reads = frozenset({LOG_PROBABILITY})
 
     def values(self, step: Step) -> list[float]:
-        """The log-probabilities of one decoding step.
-
-        `InvalidLogits` if a row holds NaN or +inf, or has no finite value; the message names the step.
-        """
+        """The log-probabilities of one decoding step; `InvalidLogits` if a row holds no distribution."""
         found: list[float] = step.log_probabilities().tolist()
         for answer, value in zip(step.answers, found, strict=True):
             if not np.isfinite(value) and not (value == -np.inf and _is_sound(step, answer)):
@@ -88,12 +85,8 @@ class BestTokens(PerStep):
         self._k = k
 
     def values(self, step: Step) -> list[Best]:
-        """The k best tokens of each answer in a step."""
+        """Ids and log-probabilities of the k best tokens of each answer in a step, best first."""
         return step.best_of(self._k)
-
-    def of(self, answer: int) -> list[Best]:
-        """Ids and log-probabilities of the best tokens of each step, best first."""
-        return self.recorded(answer)
 
 
 class TimedObserver(Observer):

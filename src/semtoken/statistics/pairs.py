@@ -28,7 +28,9 @@ from semtoken.support.extras import require
 
 Pair: TypeAlias = tuple[str, str]
 AskPairs: TypeAlias = Callable[[Sequence[Pair]], FloatArray]
-"""Puts pairs of texts to a model: n pairs -> its answers, one row of numbers or one number for each pair."""
+"""Puts pairs of texts to a model: n pairs -> its answers, one row of numbers or one number for each pair.
+
+`EntailmentModel.logits`, `SimilarityModel.similarities`, or `UniquePairs` of one of them."""
 
 
 class UniquePairs:
@@ -36,11 +38,6 @@ class UniquePairs:
 
     One for each recording step, so that every step is charged for its own pairs and the seconds of a method do
     not depend on which other method ran before.
-
-    Parameters
-    ----------
-    ask : callable
-        Pairs of texts -> array with one entry a pair, in order.
     """
 
     def __init__(self, ask: AskPairs) -> None:
@@ -76,7 +73,7 @@ def alternative_classes(
     Parameters
     ----------
     ask
-        `EntailmentModel.logits`, or `UniquePairs` of it: pairs -> logits [n, 3].
+        An NLI model.
     answers
         Of each answer, of each step: the best tokens decoded alone, the chosen one first.
 
@@ -89,7 +86,8 @@ def alternative_classes(
     ----------
     Fadeeva et al. 2024, claim-conditioned probability. Choices as in LM-Polygraph's `GreedyAlternativesNLICalculator`.
     """
-    ahead = [[_with_chosen(texts) for texts in steps] for steps in answers]
+    stripped = [[[token_text(text) for text in texts] for texts in steps] for steps in answers]
+    ahead = [[[(texts[0], text) for text in texts] for texts in steps] for steps in stripped]
     back = [[[(b, a) for a, b in pairs] for pairs in steps] for steps in ahead]
     listed = (pair for steps in (*ahead, *back) for pairs in steps for pair in pairs)
     asked = list(dict.fromkeys(pair for pair in listed if pair[0] != pair[1]))
@@ -99,11 +97,6 @@ def alternative_classes(
         return [np.array([known.get(pair, ENTAILMENT) for pair in pairs], dtype=np.int64) for pairs in steps]
 
     return [(classes(one), classes(other)) for one, other in zip(ahead, back, strict=True)]
-
-
-def _with_chosen(texts: Sequence[str]) -> list[Pair]:
-    stripped = [token_text(text) for text in texts]
-    return [(stripped[0], text) for text in stripped]
 
 
 ONLY_TOKEN = 0.5
@@ -124,7 +117,7 @@ def token_similarities(
     Parameters
     ----------
     ask
-        `SimilarityModel.similarities`, or `UniquePairs` of it.
+        A similarity model.
     answers
         Question (or None) and token ids of each answer.
     decode
@@ -135,7 +128,6 @@ def token_similarities(
     Returns
     -------
     list of float arrays of shapes (T_m,)
-        One similarity for each token of an answer, in the order of its tokens.
 
     References
     ----------
@@ -194,19 +186,9 @@ DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"
 
 
 class SimilarityModel:
-    """A cross-encoder for text similarity, with one output through a sigmoid.
+    """A `sentence_transformers.CrossEncoder` for text similarity, which reads `batch_size` pairs together.
 
-    Parameters
-    ----------
-    cross_encoder
-        A `sentence_transformers.CrossEncoder`.
-    batch_size
-        Pairs read together.
-
-    Raises
-    ------
-    ModelError
-        The model has more outputs than one.
+    It has one output, which goes through a sigmoid; `ModelError` if it has more.
     """
 
     def __init__(self, cross_encoder: Any, *, batch_size: int = 64) -> None:
@@ -231,10 +213,7 @@ class SimilarityModel:
     ) -> SimilarityModel:
         """Load from a directory or the hub; "almanac" is the small one inside the package.
 
-        Raises
-        ------
-        ModelError
-            There is no such model, it cannot be read, or it has more outputs than one.
+        `ModelError` if there is no such model, or it cannot be read.
         """
         library = require("sentence_transformers", extra="similarity")
         if model_or_path == "almanac":
@@ -261,7 +240,7 @@ def similarity_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Seque
     Parameters
     ----------
     ask
-        `SimilarityModel.similarities`, or `UniquePairs` of it.
+        A similarity model.
     samples
         Question and M texts. The question is put before both texts, one blank between; None leaves the texts bare.
         Samples with equal texts keep the value that the model gives to a text and itself.
@@ -289,19 +268,9 @@ IDENTICAL = (-math.inf, -math.inf, 0.0)
 
 
 class EntailmentModel:
-    """A sequence classifier with the classes contradiction, neutral and entailment, whatever their order.
+    """A sequence classifier of transformers and its tokenizer, which read `batch_size` pairs together.
 
-    Parameters
-    ----------
-    model, tokenizer
-        A model and a tokenizer of transformers.
-    batch_size
-        Pairs read together.
-
-    Raises
-    ------
-    ModelError
-        The model's config does not name three such classes.
+    Its config names the classes contradiction, neutral and entailment, in any order; `ModelError` if it does not.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, batch_size: int = 64) -> None:
@@ -324,10 +293,7 @@ class EntailmentModel:
     ) -> EntailmentModel:
         """Load from a directory or the hub; "almanac" is the small one inside the package.
 
-        Raises
-        ------
-        ModelError
-            There is no such model, it cannot be read, or it names no three such classes.
+        `ModelError` if there is no such model, or it cannot be read.
         """
         if model_or_path == "almanac":
             from semtoken.almanac import almanac_nli_path
@@ -391,9 +357,9 @@ def entailment_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Seque
     Parameters
     ----------
     ask
-        `EntailmentModel.logits`, or `UniquePairs` of it.
+        An NLI model.
     samples
-        Question and M texts. The question is put before both texts, one blank between; None leaves the texts bare.
+        As in `similarity_matrices`.
 
     Returns
     -------

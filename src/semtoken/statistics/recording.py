@@ -123,11 +123,6 @@ def record_greedy(
         `stc_no_clustering` and `stc_no_prefix` go; called with the progress.
     questions
         One for each prompt: their words do not count as new in an answer.
-
-    Raises
-    ------
-    InvalidInput
-        STC scores are needed, and the model is a backend without rules.
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()
@@ -248,13 +243,9 @@ def record_samples(
 ) -> list[Generation]:
     """Add `decoding.n_samples` sampled answers to each generation.
 
-    The arguments are those of `record_greedy`. Of `needs` only "hidden_states" matters: texts, ids and
-    log-probabilities are always recorded. Seconds go to `sampling`, `sample_likelihoods` and `hidden_states`.
-
-    Raises
-    ------
-    BackendError
-        Hidden states are needed, and the backend gives none.
+    The arguments are those of `record_greedy`. Of `needs` only "hidden_states" matters, and `BackendError` says that
+    the backend gives none: texts, ids and log-probabilities are always recorded. Seconds go to `sampling`,
+    `sample_likelihoods` and `hidden_states`.
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()
@@ -413,16 +404,12 @@ def _statistics(
             continue
         if step.asks not in models:
             with run.timings.measure("loading"):
-                models = {step.asks: _nli(nli) if step.asks == "nli" else _similarity(similarity)}
+                if step.asks == "nli":
+                    models = {"nli": (EntailmentModel.from_pretrained(nli) if isinstance(nli, str) else nli).logits}
+                else:
+                    loaded = SimilarityModel.from_pretrained(similarity) if isinstance(similarity, str) else similarity
+                    models = {"similarity": loaded.similarities}
         yield step.name, partial(_pairs, step, UniquePairs(models[step.asks]), run.tokens)
-
-
-def _nli(model: str | EntailmentModel) -> AskPairs:
-    return (EntailmentModel.from_pretrained(model) if isinstance(model, str) else model).logits
-
-
-def _similarity(model: str | SimilarityModel) -> AskPairs:
-    return (SimilarityModel.from_pretrained(model) if isinstance(model, str) else model).similarities
 
 
 def _p_true(run: _Run, spelling: PTrueSpelling, part: list[Generation]) -> list[Fields]:

@@ -41,12 +41,10 @@ AskedModel = Literal["generator", "nli", "similarity"]
 
 @dataclass(frozen=True)
 class Tokens:
-    """The facts about the answering model's tokens that recording steps need."""
+    """How the answering model's ids become text without special tokens, and which ids these have."""
 
     decode: Callable[[Sequence[int]], str]
-    """Ids -> text without special tokens."""
     special_ids: Collection[int] = ()
-    """Ids of special tokens."""
 
 
 PairRecorder: TypeAlias = Callable[[AskPairs, Sequence[Generation], Tokens], list[Fields]]
@@ -59,7 +57,6 @@ class RecordingStep:
 
     name: str
     fills: tuple[str, ...]
-    """The fields of `Generation` that it fills."""
     asks: AskedModel = "generator"
     needs: tuple[str, ...] = ()
     """Fields of `Generation` that it reads, or that are recorded in the same pass."""
