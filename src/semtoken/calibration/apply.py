@@ -100,8 +100,7 @@ class CalibratorInUse:
         """Load a calibrator for these clusters and this model.
 
         `ArtifactError` if the file cannot be used, `CalibratorMismatch` if it belongs to other clusters, rules or
-        probabilities, `InvalidInput` if there is a text for answers that are not accepted, and no threshold to tell
-        them.
+        probabilities, `InvalidInput` if there is an `abstain_text` and no threshold.
         """
         calibrator, saved = read_calibrator(directory)
         if clusters is not None:
@@ -152,7 +151,13 @@ class CalibratorInUse:
 
     def sentence(self, answer: ScoredResponse) -> str:
         """Chance and decision as text: "right in about 3 of 10 answers like this one (12 to 55 %, 40 labels)"."""
-        return chance_sentence(self.block(answer))
+        block = self.block(answer)
+        n, chance, low, high = (block[name] for name in ("n_labels", "chance", "chance_lower", "chance_upper"))
+        told = "a blank answer has no chance"
+        if chance is not None:
+            about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f} % of the"
+            told = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f} %, {n} labels)"
+        return f"{told} · {block['decision']}" if "decision" in block else told
 
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
         """How well chances and threshold did on labelled answers that the calibrator did not see, in a sentence or two.
@@ -177,19 +182,6 @@ class CalibratorInUse:
         low, high = wilson(wrong, n)
         share = f"{wrong / n:.1%} [{low:.1%}, {high:.1%}]"
         return f"{told} It accepts {n:,} of {labels.size:,} answers; {wrong:,} of these are wrong, {share}."
-
-
-def chance_sentence(block: dict[str, Any]) -> str:
-    """The chance and decision in a block of `CalibratorInUse`, as one line of text."""
-    n, chance = block["n_labels"], block["chance"]
-    if chance is None:
-        told = "a blank answer has no chance"
-    else:
-        low, high = block["chance_lower"], block["chance_upper"]
-        about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f} % of the"
-        told = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f} %, {n} labels)"
-    decision = f" · {block['decision']}" if "decision" in block else ""
-    return told + decision
 
 
 def _number(value: float) -> float | None:

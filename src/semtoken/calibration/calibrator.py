@@ -67,7 +67,7 @@ class Calibrator:
     """A map from the score of an answer to the chance that it is right.
 
     Fit one with `Calibrator.fit`, load one with `Calibrator.load`. A chance is a statement about answers of the kind
-    that was labelled, not about others.
+    that was labelled, not about others: `CalibratorMismatch` if an answer was scored in another way than those.
     """
 
     method: CurveName
@@ -184,11 +184,6 @@ class Calibrator:
         Returns
         -------
         float, or an array [n] for a list
-
-        Raises
-        ------
-        CalibratorMismatch
-            The answer was scored in another way than the labelled ones.
         """
         scores, single = self._scores(answer)
         chances = np.where(np.isneginf(scores), np.nan, self._chances(scores))
@@ -212,13 +207,7 @@ class Calibrator:
         return (float(bounds[0, 0]), float(bounds[0, 1])) if single else bounds
 
     def decide(self, answer: Any) -> Decision:
-        """What the threshold says of an answer, with its chance.
-
-        Raises
-        ------
-        InvalidInput
-            This calibrator holds no threshold, or this is not one answer.
-        """
+        """What the threshold says of an answer, with its chance; `InvalidInput` if this calibrator holds none."""
         if self.threshold is None:
             raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
         answer = self.with_learned(answer)
@@ -228,13 +217,7 @@ class Calibrator:
         return self.threshold.decide(answer, float(chance))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
-        """Flags that say why the chances may not hold for an answer; empty if nothing speaks against them.
-
-        Raises
-        ------
-        CalibratorMismatch
-            The answer was scored in another way than the labelled ones.
-        """
+        """Flags that say why the chances may not hold for an answer; empty if nothing speaks against them."""
         other = fingerprint_of(answer, known)
         self.fingerprint.require_same(other)
         return self.fingerprint.flags(other)
@@ -302,17 +285,8 @@ class Calibrator:
     def compare_states(self, scored: Any, *, seed: int = 0) -> Drift:
         """How far the hidden states of recent answers are from the labelled ones; see `compare`.
 
-        Parameters
-        ----------
-        scored
-            Answers that this calibrator scored: they hold their distance (`scores["state_distance"]`).
-        seed
-            The seed of the bootstrap.
-
-        Raises
-        ------
-        InvalidInput
-            Nothing was learned on states, no answer holds a distance, or one is no number from 0 on.
+        The answers are scored by this calibrator: they hold their distance (`scores["state_distance"]`). `InvalidInput`
+        if none does, one is no number from 0 on, or nothing was learned on states.
         """
         if self.learned is None or not self.learned.reads_states:
             raise InvalidInput("This calibrator holds no number that was learned on hidden states.")
@@ -326,24 +300,14 @@ class Calibrator:
         return drift(self.learned.distances, np.array(recent), seed=seed)
 
     def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
-        """Write `calibrator.json` into a directory, with the threshold if there is one.
+        """Write `calibrator.json` into a directory, with the threshold if there is one; returns the file.
 
-        Returns
-        -------
-        Path
-            The file.
-
-        Raises
-        ------
-        InvalidInput
-            The place cannot be written, or this is no threshold.
+        `InvalidInput` if the place cannot be written, or this is no threshold.
         """
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
-        path, data = (
-            place(directory, "directory") / NAME,
-            to_bytes(replace(self, threshold=threshold or self.threshold)),
-        )
+        path = place(directory, "directory") / NAME
+        data = to_bytes(replace(self, threshold=threshold or self.threshold))
         with replacing_file(path) as file:
             file.write(data)
         return path

@@ -94,13 +94,9 @@ class VennAbers:
 
     def problem(self) -> str | None:
         """Why the parameters cannot be used; None if they can."""
-        return (
-            _problem_of_steps(self.p0_edges, self.p0_values, "p0")
-            or _problem_of_steps(self.p1_edges, self.p1_values, "p1")
-            or self._crossing()
-        )
-
-    def _crossing(self) -> str | None:
+        for edges, values, name in ((self.p0_edges, self.p0_values, "p0"), (self.p1_edges, self.p1_values, "p1")):
+            if found := _problem_of_steps(edges, values, name):
+                return found
         p0, p1 = self.pair(np.array([*self.p0_edges, *self.p1_edges, LOWEST, HIGHEST]))
         return "p0 is above p1" if (p0 > p1).any() else None
 
@@ -201,7 +197,8 @@ def fit_venn_abers(log_score: FloatArray, correct: FloatArray) -> VennAbers:
     A new answer taken as wrong pools with the scores up to its own, one taken as right with those from its own on: so
     p0 can only step at a labelled score and p1 just above one.
     """
-    scores, weights, means = _pooled(log_score, correct)
+    scores, where, counts = np.unique(clipped(log_score), return_inverse=True, return_counts=True)
+    weights, means = counts.astype(np.float64), np.bincount(where, correct, minlength=scores.size) / counts
     p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
     p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]
     return VennAbers(*_steps(scores, np.maximum.accumulate(p0)), *_steps(scores, np.maximum.accumulate(p1)))
@@ -261,13 +258,6 @@ def _polished(w: FloatArray, columns: FloatArray, target: FloatArray, loss_and_s
         if np.abs(step).max() < 1e-13:
             break
     return w
-
-
-def _pooled(log_score: FloatArray, correct: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Distinct scores, ascending, with how many answers share each and the share of right ones among them."""
-    scores, where, counts = np.unique(clipped(log_score), return_inverse=True, return_counts=True)
-    right = np.bincount(where, correct, minlength=scores.size)
-    return scores, counts.astype(np.float64), right / counts
 
 
 def _with(means: FloatArray, weights: FloatArray, i: int, label: float) -> float:

@@ -52,12 +52,8 @@ class Fingerprint:
                 (whole if name == "k" else text)(value, name)
 
     def require_same(self, other: Fingerprint) -> None:
-        """Refuse scores that were made with other clusters, other rules or another distribution than the labelled ones.
-
-        Raises
-        ------
-        CalibratorMismatch
-            Method, clusters, rules, distribution, k or exactness are known and differ; both values are named.
+        """Raise `CalibratorMismatch` for scores of another method, other clusters or rules, another distribution, k or
+        exactness than the labelled ones, as far as both are known.
         """
         instance(other, Fingerprint, "other")
         for name, what in _MUST_AGREE.items():
@@ -69,17 +65,8 @@ class Fingerprint:
                 )
 
     def require_rules(self, rules: str) -> None:
-        """Refuse rules other than those of the labelled answers, before any answer is scored.
-
-        Parameters
-        ----------
-        rules
-            `ScoringRules.signature`, the end of the signature of an answer.
-
-        Raises
-        ------
-        CalibratorMismatch
-            The rules of the labelled answers are known, and differ.
+        """Raise `CalibratorMismatch` for rules (`ScoringRules.signature`, the end of the signature of an answer) other
+        than those of the labelled answers, before any answer is scored.
         """
         text(rules, "rules")
         if self.signature is not None and not f"|{self.signature}".endswith(f"|{rules}"):

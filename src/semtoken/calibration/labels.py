@@ -249,9 +249,8 @@ class RecordedHeadline:
     """The headline of an answer as it was written to a file."""
 
     name: str
-    """The method that gives the number."""
     value: float
-    """The uncertainty by that method; infinite where the file has null."""
+    """The uncertainty by the method of that name; infinite where the file has null."""
 
 
 @dataclass(frozen=True)

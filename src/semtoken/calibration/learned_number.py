@@ -131,13 +131,7 @@ class LearnedNumber:
         return bool(self.state_weights.size)
 
     def risk(self, readings: Readings) -> FloatArray:
-        """Log-odds that each answer is wrong, [n]; higher is riskier.
-
-        Raises
-        ------
-        CalibratorMismatch
-            States are missing, or have another number of dimensions.
-        """
+        """Log-odds that each answer is wrong, [n]; higher is riskier. `CalibratorMismatch` if the states do not fit."""
         found = readings.numbers @ self.weights + self.intercept
         if self.reads_states:
             found = found + self._states(readings) @ self.state_weights
@@ -168,11 +162,7 @@ def distances(states: FloatArray, centre: FloatArray, spread: FloatArray) -> Flo
 
 def learned_values(learned: LearnedNumber) -> dict[str, Any]:
     """A learned number as plain values that JSON can hold; `learned_from` reads them back."""
-    arrays = {
-        one.name: getattr(learned, one.name).tolist()
-        for one in fields(LearnedNumber)
-        if isinstance(getattr(learned, one.name), np.ndarray)
-    }
+    arrays = {name: getattr(learned, name).tolist() for name in ARRAYS}
     origin = {name: value for name, value in asdict(learned.origin).items() if value is not None}
     return {"names": list(learned.names), "intercept": learned.intercept, **arrays, "origin": origin}
 

@@ -110,8 +110,7 @@ def fit(
 ) -> LearnedNumber:
     """Fit a number on all labels, without testing whether it ranks answers better."""
     weights, intercept, state_weights = _fitted(readings, correct, seed)
-    centre = spread = np.empty(0)
-    far = np.empty(0)
+    centre = spread = far = np.empty(0)
     if readings.states is not None:
         n = len(readings)
         centre, spread = readings.states.mean(axis=0), readings.states.std(axis=0)

@@ -35,7 +35,7 @@ class Threshold:
     """The largest uncertainty at which an answer is still accepted, and the promise that this keeps.
 
     Fit one with `Threshold.fit`. The promise holds for future answers of the same model, prompt and kind of question,
-    judged in the same way.
+    judged in the same way; `CalibratorMismatch` if an answer was scored in another way than the labelled ones.
     """
 
     uncertainty: float | None
@@ -155,13 +155,6 @@ class Threshold:
             A scored answer, or its log score.
         chance
             The calibrated chance that it is right, for the decision to hold; see `Calibrator.chance`.
-
-        Raises
-        ------
-        CalibratorMismatch
-            The answer was scored in another way than the labelled ones.
-        InvalidInput
-            This is not one answer.
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
@@ -473,17 +466,12 @@ class GroupThresholds:
         scored, correct
             Labelled answers, as for `Threshold.fit`.
         groups : [n]
-            The group of each answer, known before it is judged.
+            The group of each answer, known before it is judged; at most 20 different ones.
         promise, alpha, start, by
             As for `Threshold.fit`, in each group.
         delta
             How likely the labels may mislead in any of the groups: each group's test has its share of it, delta divided
             by the number of groups.
-
-        Raises
-        ------
-        InvalidInput
-            As `Threshold.fit`, or there is not one group for each answer, or there are more than 20.
         """
         method = chosen_method(scored, by)
         scores, labels = log_scores(scored, method), np.asarray(correct)
@@ -554,11 +542,6 @@ class Bands:
             The share of wrong answers among the accepted, and of right ones among the discarded; their sum is below 1.
         delta
             How likely the labels may mislead, for each end.
-
-        Raises
-        ------
-        InvalidInput
-            As `Threshold.fit`, or the two shares together are 1 or more.
         """
         accept = Threshold.fit(scored, correct, alpha=alpha, delta=delta, by=by)
         limit = promises.check_level(discard_alpha, "discard_alpha")

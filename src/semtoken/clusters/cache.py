@@ -61,20 +61,9 @@ def clusters_for_model(
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> TokenClusters:
-    """Load the clusters of a model from the cache, or make them and put them there.
+    """Load the clusters of a model from the cache, or make them as `TokenClusters.from_model` and put them there.
 
-    Parameters
-    ----------
-    model_or_path, tokenizer, stopwords, revision, memory_budget, progress
-        As for `TokenClusters.from_model`.
-    settings
-        How to make clusters. Default: the paper's settings; where they ask for more clusters than half the tokens
-        (vocabularies under 32,000), half as many clusters as tokens.
-
-    Raises
-    ------
-    SemtokenError
-        As `TokenClusters.from_model` does. A cache that cannot be read or written is only warned about.
+    Without settings they are those of `default_settings`. A cache that cannot be read or written is only warned about.
     """
     vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
     settings = settings or default_settings(vocabulary)
@@ -109,18 +98,15 @@ def find(
     """The entry made with these settings for this vocabulary and these weights, if there is one; damaged ones are
     passed over. The weights are named by the hash of their bytes, or by hub id and commit.
     """
+    wanted = (settings.facts(), vocabulary.fingerprint, neutral_hash(vocabulary))
     for path, config in _entries():
-        provenance = config["provenance"]
+        provenance, saved = config["provenance"], config["vocabulary"]
         same_weights = (content_hash is not None and provenance.get("content_hash") == content_hash) or (
             origin is not None
             and origin.commit is not None
             and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
         )
-        if not same_weights or _key(config) != {
-            "settings": settings.facts(),
-            "fingerprint": vocabulary.fingerprint,
-            "neutral": neutral_hash(vocabulary),
-        }:
+        if not same_weights or wanted != (_settings_of(provenance), saved.get("fingerprint"), saved.get("neutral")):
             continue
         try:
             clusters = TokenClusters.from_pretrained(path)
@@ -201,12 +187,3 @@ def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
 def _settings_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
     names = ClusterSettings.__dataclass_fields__
     return {name: provenance[name] for name in names if name in provenance}
-
-
-def _key(config: Mapping[str, Any]) -> dict[str, Any]:
-    vocabulary = config["vocabulary"]
-    return {
-        "settings": _settings_of(config["provenance"]),
-        "fingerprint": vocabulary.get("fingerprint"),
-        "neutral": vocabulary.get("neutral"),
-    }

@@ -82,28 +82,14 @@ class TokenClusters:
 
     Only rules that count `meaning`, as the preset `paper` does, read them. Build one with `from_model`, load one with
     `from_pretrained`, or give labels of your own.
-
-    Parameters
-    ----------
-    labels : integer array of shape (V,)
-        Cluster of every token; tokens with equal labels share a cluster.
-    vocabulary
-        The tokens that the labels belong to.
-    provenance
-        How the labels came about: plain values that JSON can hold.
-
-    Raises
-    ------
-    InvalidInput
-        Labels that are not integers, negative, or not one for each token.
     """
 
     labels: LabelArray
-    """Cluster of every token (int32 [V], read-only)."""
+    """Cluster of every token: integers from 0, equal for tokens that share one (int32 [V], read-only)."""
     vocabulary: Vocabulary
     """The V tokens that the labels belong to."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Model, settings, versions and course of the clustering, as far as known."""
+    """Model, settings, versions and course of the clustering, as far as known: plain values that JSON can hold."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _checked_labels(self.labels, self.vocabulary))
@@ -196,12 +182,8 @@ class TokenClusters:
     def save_pretrained(self, directory: str | Path) -> None:
         """Write the clusters into a directory: arrays, a config, and a card for people.
 
-        The directory appears whole or not at all; clusters that it held are replaced.
-
-        Raises
-        ------
-        InvalidInput
-            The place cannot be written or holds other files.
+        The directory appears whole or not at all; clusters that it held are replaced. `InvalidInput` if the place
+        cannot be written or holds other files.
         """
         artifacts.save(directory, self._arrays(), self._config(), self._card())
 
@@ -216,10 +198,7 @@ class TokenClusters:
     ) -> str:
         """Upload the clusters to a repository of the Hugging Face hub, made if missing; returns the commit's URL.
 
-        Raises
-        ------
-        ArtifactError
-            The hub refused, or cannot be reached.
+        `ArtifactError` if the hub refused, or cannot be reached.
         """
         return artifacts.push(
             repo_id,
@@ -293,30 +272,16 @@ class TokenClusters:
         return self._members[self._offsets[group] : self._offsets[group + 1]]
 
     def members(self, token: int | str) -> list[str]:
-        """Texts of the tokens that share a cluster with a token.
-
-        Parameters
-        ----------
-        token
-            A token id, or a text. A text names the tokens that are spelled exactly so; if there is none, those
-            that are without regard to surrounding white space; if there is none, to upper and lower case.
-
-        Raises
-        ------
-        InvalidInput
-            No token is spelled so; the message names similar ones.
-        """
+        """Texts of the tokens that share a cluster with a token, named by its id or by a text as in `find`."""
         ids = self.find(token) if isinstance(token, str) else self.vocabulary.checked_ids([token])
         joined = np.unique(np.concatenate([self.cluster_ids(i) for i in ids]))
         return [self.vocabulary.texts[i] for i in joined]
 
     def find(self, text: str) -> list[int]:
-        """The ids of the tokens that a text names; `members` says how texts are matched.
+        """The ids of the tokens that are spelled exactly like a text.
 
-        Raises
-        ------
-        InvalidInput
-            No token is spelled so; the message names similar ones.
+        If there is none, those that are without regard to surrounding white space; if there is none, to upper and lower
+        case. `InvalidInput` if there is none at all; the message names similar ones.
         """
         if not isinstance(text, str):
             raise InvalidInput(f"'text' must be a text, got {shown(text)}.")
@@ -423,13 +388,7 @@ def cluster_vocabulary(
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> TokenClusters:
-    """Cluster the tokens of a vocabulary by the embeddings that belong to it.
-
-    Raises
-    ------
-    ModelError, InvalidInput, InsufficientMemory
-        As `TokenClusters.from_model`.
-    """
+    """Cluster the tokens of a vocabulary by the embeddings that belong to it; raises as `TokenClusters.from_model`."""
     clustering = cluster_table(
         table.rows(vocabulary.size),
         settings.n_clusters,
@@ -464,12 +423,7 @@ def vocabulary_of(
 ) -> Vocabulary:
     """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights.
 
-    Raises
-    ------
-    InvalidInput
-        A model in memory was given without its tokenizer.
-    VocabularyError
-        The tokenizer cannot be loaded or read.
+    `InvalidInput` for a model in memory without its tokenizer, `VocabularyError` if that cannot be read.
     """
     if isinstance(tokenizer, Vocabulary):
         return tokenizer

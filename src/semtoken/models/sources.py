@@ -241,7 +241,7 @@ def check_folder(folder: Path) -> None:
 
 def quantization_of(folder: Path) -> str | None:
     """How the weights of a fetched model were stored before they were converted; None for any other folder."""
-    found = _facts(folder).get("quantization")
+    found = _object_in(folder / FACTS).get("quantization")
     return found if isinstance(found, str) else None
 
 
@@ -253,7 +253,7 @@ def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     whose facts name no checksums counts as whole. `anew` reads every file, whatever was noted, and so also finds a disk
     that gives back other bits than were written.
     """
-    facts = _facts(folder)
+    facts = _object_in(folder / FACTS)
     if not facts and (folder / FACTS).is_file():
         return [FACTS]
     files = facts.get(FILES)
@@ -319,10 +319,6 @@ def _checks_so_far(folder: Path) -> Mapping[str, Any]:
     content = _object_in(_record(folder))
     files = content.get(FILES) if is_sealed(content) else None
     return files if isinstance(files, dict) else {}
-
-
-def _facts(folder: Path) -> Mapping[str, Any]:
-    return _object_in(folder / FACTS)
 
 
 def _object_in(path: Path) -> Mapping[str, Any]:

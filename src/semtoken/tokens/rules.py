@@ -207,15 +207,9 @@ class ScoringRules:
         return 1 if self.equality == "meaning" else SHORTEST_PREFIX
 
     def in_cluster(self, vocabulary: Vocabulary, labels: npt.NDArray[np.integer[Any]] | None) -> Companions:
-        """The tokens of each token's cluster that count (T^e in the paper); a numeral is alone in its own, and every
-        token is where the rules do not cluster.
+        """The tokens of each token's cluster that count (T^e in the paper); `labels` [V] are the clusters of tokens.
 
-        Parameters
-        ----------
-        vocabulary
-            The V tokens.
-        labels
-            [V] the cluster of each token; None where there are none.
+        A numeral is alone in its own, and every token is where the rules do not cluster or there are no labels.
         """
         if labels is None or not self.clustering:
             return Companions.none(vocabulary.size)

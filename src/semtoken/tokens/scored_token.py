@@ -176,10 +176,7 @@ class ScoredToken:
     def log_probability_under(self, equality: Equality) -> float:
         """Natural log of the probability mass that agrees under an equality, <= 0.
 
-        Raises
-        ------
-        InvalidInput
-            There is no such equality, or it is `meaning` and the answer was scored without clusters.
+        `InvalidInput` if there is no such equality, or it is `meaning` and the answer was scored without clusters.
         """
         match equality if isinstance(equality, str) else None:
             case "exact":

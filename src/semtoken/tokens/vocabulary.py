@@ -24,7 +24,7 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
 from semtoken.support import inputs
 from semtoken.support.arrays import BoolArray, IdArray, as_ids
-from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens
+from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens, whole_characters
 
 ByteErrors = Literal["replace", "run", "each"]
 """How a decoder treats bytes that are not UTF-8: one U+FFFD for each broken character (byte-level BPE), for
@@ -103,17 +103,8 @@ class Vocabulary:
         return _with_byte_errors(vocabulary, tokens.decode)
 
     def first(self, size: int) -> Vocabulary:
-        """The vocabulary of the first tokens, for a model whose head has fewer rows than its tokenizer has ids.
-
-        Parameters
-        ----------
-        size
-            How many, from 1 to V.
-
-        Raises
-        ------
-        InvalidInput
-            There are not so many.
+        """The vocabulary of the first `size` tokens (1 to V), for a model whose head has fewer rows than its tokenizer
+        has ids.
         """
         size = inputs.whole(size, "size", low=1, high=self.size)
         return replace(
@@ -185,7 +176,7 @@ class Vocabulary:
     @cached_property
     def broken(self) -> BoolArray:
         """Tokens that hold only a part of some character (bool [V])."""
-        return np.array([_is_broken(piece) for piece in self.pieces], dtype=bool)
+        return np.array([whole_characters(piece) is None for piece in self.pieces], dtype=bool)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -273,7 +264,7 @@ class Vocabulary:
         positions: list[int] = []
         for is_byte, group in groupby(range(len(parts)), key=lambda k: bool(self.byte_tokens[parts[k]])):
             run = list(group)
-            if is_byte and _is_broken(b"".join(self.pieces[parts[k]] for k in run)):
+            if is_byte and whole_characters(b"".join(self.pieces[parts[k]] for k in run)) is None:
                 positions += run
         return frozenset(positions)
 
@@ -282,15 +273,7 @@ class Vocabulary:
         self.checked_ids(token_ids)
 
     def checked_ids(self, token_ids: Any) -> list[int]:
-        """Token ids from a list, array or tensor as a list of integers, checked against the vocabulary.
-
-        Raises
-        ------
-        InvalidInput
-            An id is no whole number.
-        VocabularyError
-            An id outside 0..V-1.
-        """
+        """Token ids from a list, array or tensor as a list of integers, checked as `check_ids` does."""
         plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}  # most are, and this costs little
         ids: list[int] = token_ids if plain else as_ids(token_ids)
         if ids and not 0 <= min(ids) <= max(ids) < self.size:
@@ -322,26 +305,12 @@ def decode_run(run: bytes) -> str:
 
 
 def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
-    """Which texts are a stopword or empty once stripped (bool [V]).
-
-    Raises
-    ------
-    InvalidInput
-        `stopwords` is no collection of words.
-    """
+    """Which texts are a stopword or empty once stripped (bool [V])."""
     try:
         words = frozenset(stopwords) | {""}
     except Exception as error:
         raise InvalidInput(f"'stopwords' must be a collection of words, got {inputs.shown(stopwords)}.") from error
     return np.array([text.strip() in words for text in texts], dtype=bool)
-
-
-def _is_broken(piece: bytes) -> bool:
-    try:
-        piece.decode("utf-8")
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
