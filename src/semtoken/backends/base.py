@@ -71,13 +71,7 @@ class Decoding:
 
 
 def require_readings(backend: Backend, observers: Sequence[Observer]) -> None:
-    """Refuse observers that need something of the steps that a backend does not give, before it runs.
-
-    Raises
-    ------
-    BackendError
-        An observer reads something that this backend does not give; the message says which one does.
-    """
+    """Raise `BackendError`, before a backend runs, if an observer reads what it does not give."""
     missing = {reading.what for reading in readings(observers)} - backend.gives
     if missing:
         raise BackendError(not_given(backend.name, missing, f" of {type(backend.model).__name__}"))
@@ -125,14 +119,10 @@ class JoiningBackend(Protocol):
         """Whether answers can begin and end one by one with the loaded model."""
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
-        """Answer prompts as they come, until there are no more of them.
+        """Answer prompts as they come, until all answers are complete and nothing joins.
 
-        Parameters
-        ----------
-        arrivals
-            Called before every step: what joins. The call returns when all answers are complete and nothing joins.
-        observers
-            See every step of each answer, and its end; they may end answers as in `Backend.generate`.
+        `arrivals` is called before every step: what joins. Observers see every step of each answer, and its end; they
+        may end answers as in `Backend.generate`.
         """
 
 
@@ -176,21 +166,10 @@ class Backend(Protocol):
     def generate(
         self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
     ) -> list[Completion]:
-        """Answer each prompt `decoding.n` times.
+        """Answer each prompt `decoding.n` times: the answers to the first, then those to the second, and so on.
 
-        Parameters
-        ----------
-        prompts
-            Text, messages or token ids.
-        decoding
-            For all prompts, or one for each. In one for each, `n`, `batch_size` and `options` must be the same.
-        observers
-            See every step as soon as the engine shows it, in the order given.
-
-        Returns
-        -------
-        list of Completion
-            Those of the first prompt, then those of the second, and so on.
+        The decoding is for all prompts, or there is one for each, in which `n`, `batch_size` and `options` must be the
+        same. Observers see every step as soon as the engine shows it, in the order given.
         """
 
     def read(
@@ -201,21 +180,10 @@ class Backend(Protocol):
         *,
         batch_size: int = 8,
     ) -> None:
-        """Read replies that exist, as if they had been generated: observers see the same steps.
+        """Read replies that exist, one for each prompt, as if they had been generated: observers see the same steps.
 
-        Parameters
-        ----------
-        prompts, replies
-            One reply for each prompt. Text is read as it stands: no terminator is added.
-        observers
-            The observers that receive every step.
-        batch_size
-            Replies read together, where the engine does not decide that itself.
-
-        Raises
-        ------
-        InvalidInput
-            Numbers of prompts and replies differ, or one of them cannot be used.
+        Text is read as it stands: no terminator is added. `batch_size` replies are read together, where the engine does
+        not decide that itself. `InvalidInput` if there is not one reply for each prompt, or one cannot be used.
         """
 
     def next_log_probs(

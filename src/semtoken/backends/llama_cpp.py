@@ -31,24 +31,9 @@ LONGEST_CONTEXT = 4096
 
 
 def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
-    """Load a .gguf file.
+    """Load a .gguf file with options of `llama_cpp.Llama` (`n_ctx`, `n_gpu_layers`, ...); see `load_backend`.
 
-    Parameters
-    ----------
-    model
-        The file.
-    **options
-        Of `llama_cpp.Llama` (`n_ctx`, `n_gpu_layers`, ...). By default the context is as long as the model was trained
-        for, at most 4,096 tokens, and nothing is printed.
-
-    Raises
-    ------
-    InvalidInput
-        An option that `llama_cpp.Llama` does not know.
-    ModelError
-        There is no such file, it is damaged, or llama.cpp cannot read it.
-    MissingExtra
-        llama-cpp-python is not installed.
+    By default the context is as long as the model was trained for, at most 4,096 tokens, and nothing is printed.
     """
     llama_cpp = require("llama_cpp", extra="llama-cpp")
     if unknown := sorted(set(options) - set(signature(llama_cpp.Llama.__init__).parameters)):
@@ -107,11 +92,6 @@ class LlamaCppBackend(OneByOne):
 
     `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further tokens
     that end an answer.
-
-    Parameters
-    ----------
-    llama
-        The model.
     """
 
     name = "llama-cpp"

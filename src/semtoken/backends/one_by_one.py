@@ -70,15 +70,7 @@ class OneByOne(OwnTokens, ABC):
     def generate(
         self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
     ) -> list[Completion]:
-        """Answer each prompt; see `Backend.generate`.
-
-        Raises
-        ------
-        InvalidInput
-            An empty prompt, one that is longer than the model reads, or chat messages that cannot be rendered.
-        BackendError
-            Samples, stop strings or options of another engine.
-        """
+        """Answer each prompt; see `Backend.generate`."""
         require_readings(self, observers)
         decodings = as_decodings(decoding, len(prompts))
         encoded = self._encoded(prompts, self._last_is_read)

@@ -142,7 +142,7 @@ def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]
 
 
 def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
-    """Token ids of a prompt's text, with the tokenizer's special tokens around it if `special`."""
+    """Token ids of a text, with the tokenizer's special tokens around it if `special`."""
     return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
@@ -160,15 +160,12 @@ def encode_response(
     if not response:
         return []
     _check_characters(response, f"Response {number}")
-    if is_ids(prompt):
-        return list(tokenizer(response, add_special_tokens=False)["input_ids"])
-    special = isinstance(prompt, str)
-    together = list(
-        tokenizer(prompt_text(tokenizer, prompt, number) + response, add_special_tokens=special)["input_ids"]
-    )
-    if together[: len(prompt_ids)] == prompt_ids:
-        return _without_closing(tokenizer, together[len(prompt_ids) :], response)
-    return list(tokenizer(response, add_special_tokens=False)["input_ids"])
+    if not is_ids(prompt):
+        text = prompt_text(tokenizer, prompt, number) + response
+        together = encode_text(tokenizer, text, special=isinstance(prompt, str))
+        if together[: len(prompt_ids)] == prompt_ids:
+            return _without_closing(tokenizer, together[len(prompt_ids) :], response)
+    return encode_text(tokenizer, response, special=False)
 
 
 def encode_responses(

@@ -77,13 +77,9 @@ def load_transformers(
         Anything else that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
         `attn_implementation`, `max_memory`, ...), and attributes of the model's configuration.
 
-    Raises
-    ------
-    InvalidInput
-        An option that transformers does not know, or a device together with a `device_map`. Nothing was loaded.
-    ModelError
-        There is no such model or device, the model cannot be read, it is no language model that writes its answer
-        token by token behind the prompt, or its files lack weights or hold weights of something else.
+    `InvalidInput`, before anything is loaded, for an option that transformers does not know, or a device together with
+    a `device_map`; `ModelError` if there is no such model or device, or the model is not one that writes its answer
+    token by token behind the prompt, with all its weights.
     """
     if device is not None and options.get("device_map") is not None:
         raise InvalidInput("Give either device or device_map: the map says where each part of the model goes.")

@@ -76,24 +76,9 @@ NOT_BEAMS = (
 class TransformersBackend(OwnTokens):
     """A causal language model of transformers with its tokenizer; see `semtoken.backends.base.Backend`.
 
-    Parameters
-    ----------
-    model
-        A decoder-only model with an output head.
-    tokenizer
-        The tokenizer of the model.
-    prove
-        Whether each way of reading the model is tried before it is first used (`Proof`). Otherwise nothing is taken as
-        known of it: every token is read in a pass over its whole text alone, which is slow.
-    processor
-        Of a model that reads images too: turns messages with images into its inputs.
-    without_images
-        Why there is no processor, for the message about a prompt with images.
-
-    Raises
-    ------
-    ModelError
-        The model is an encoder-decoder or has no output head.
+    With `prove`, each way of reading the model is tried before it is first used (`Proof`). Otherwise nothing is known
+    of it: every token is read in a pass over its whole text alone, which is slow. The `processor` of a model that reads
+    images too turns messages with images into its inputs; `without_images` says why there is none.
     """
 
     name = "transformers"
@@ -116,13 +101,7 @@ class TransformersBackend(OwnTokens):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens of the tokenizer, but for special ones behind the model's last logit, which it can never write.
-
-        Raises
-        ------
-        VocabularyMismatch
-            The model has fewer logits than the tokenizer has tokens that are not special.
-        """
+        """The tokens of the tokenizer, but for special ones behind the model's last logit, which it can never write."""
         vocabulary = Vocabulary.from_tokenizer(self.tokenizer)
         if self._columns < vocabulary.size and not any(vocabulary.texts[self._columns :]):
             return vocabulary.first(self._columns)
@@ -212,14 +191,6 @@ class TransformersBackend(OwnTokens):
 
         `Decoding.options` are keyword arguments of transformers' `generate`. An answer ends where the model reads no
         further (`max_length`).
-
-        Raises
-        ------
-        InvalidInput
-            An empty prompt, one that is longer than the model reads, chat messages without a template, or an option
-            that transformers refuses.
-        BackendError
-            Beam search or assisted decoding was asked for.
         """
         require_readings(self, observers)
         decodings = as_decodings(decoding, len(prompts))
@@ -291,13 +262,7 @@ class TransformersBackend(OwnTokens):
         return usual and self._tried().joined
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
-        """Answer prompts as they come; see `JoiningBackend.generate_joining`.
-
-        Raises
-        ------
-        InvalidInput
-            A prompt that is longer than the model reads.
-        """
+        """Answer prompts as they come; see `JoiningBackend.generate_joining`."""
         require_readings(self, observers)
         _ = self.joins, self.reads_trees  # found out before observers look
         inside = Inside(observers)
@@ -321,17 +286,7 @@ class TransformersBackend(OwnTokens):
     def encode(self, prompts: Sequence[Prompt], *, files: bool = True) -> list[list[int]]:
         """Token ids of each prompt; those of messages with images carry them along.
 
-        Parameters
-        ----------
-        prompts
-            Text, messages or token ids.
-        files
-            Whether images may be files of this machine; otherwise data URLs only.
-
-        Raises
-        ------
-        InvalidInput
-            A prompt or an image cannot be read, or the model reads no images.
+        Images may be data URLs, and with `files` also files of this machine.
         """
         return [self._encode(prompt, number, files) for number, prompt in enumerate(prompts)]
 

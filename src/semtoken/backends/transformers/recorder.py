@@ -260,10 +260,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take in one step; `scores` is returned as it is.
 
-        Raises
-        ------
-        BackendError
-            Beam search, assisted decoding, or another generation than before.
+        `BackendError` in beam search and assisted decoding, or if this is another generation than before.
         """
         with self._lock:
             step = loop_step(len(input_ids))
@@ -410,19 +407,15 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         Parameters
         ----------
         sequences
-            The ids so far [B, prompt + answer], as a stopping criterion gets them, or what `generate` returned. Without
-            them the newest token is not known yet and left out.
+            The ids so far [B, prompt + answer], as a stopping criterion gets them, or what `generate` returned;
+            `BackendError` if they are not those that are being recorded. Without them the newest token is not known
+            yet and left out.
 
         Returns
         -------
         list of Running
             One for each sequence; none before the first step. Where a token of `eos_token_id` ended an answer, its
             final score: give these ids for a batch, in which padding counts as tokens otherwise.
-
-        Raises
-        ------
-        BackendError
-            The sequences are not those that are being recorded.
         """
         with self._lock:
             if sequences is not None:

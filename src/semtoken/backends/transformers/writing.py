@@ -125,7 +125,8 @@ class AnswerChoices:
         if decoding.temperature == 0:
             return cls(None, None)
         settings = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
-        return cls(settings, np.random.default_rng(_key(decoding, prompt, sample)))
+        seed = secrets.randbits(63) if decoding.seed is None else decoding.seed
+        return cls(settings, np.random.default_rng(draw_key(seed, prompt, sample)))
 
 
 def chosen_tokens(logits: torch.Tensor, answers: Sequence[AnswerChoices]) -> list[int]:
@@ -149,10 +150,6 @@ def drawn_tokens(
         streams = [stream for row in rows if (stream := answers[row].stream) is not None]
         mine = logits if len(rows) == len(logits) else logits[rows]
         yield rows, draw(mine, streams, temperature, _warpers(top_p, top_k, min_p))
-
-
-def _key(decoding: Decoding, prompt: Sequence[int], sample: int) -> list[int]:
-    return draw_key(secrets.randbits(63) if decoding.seed is None else decoding.seed, prompt, sample)
 
 
 def _warpers(top_p: float, top_k: int, min_p: float) -> list[Any]:

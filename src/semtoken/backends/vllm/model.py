@@ -40,25 +40,8 @@ def load_vllm(
 ) -> VLLMBackend:
     """Start a vLLM engine that gives log-probabilities of the whole vocabulary, and so exact scores.
 
-    Parameters
-    ----------
-    model
-        Directory or hub id.
-    device
-        Must be None: vLLM takes the device that it was built for.
-    dtype, revision, trust_remote_code
-        As in vLLM.
-    **options
-        Further ones of `vllm.LLM` (`max_model_len`, `tensor_parallel_size`, ...).
-
-    Raises
-    ------
-    InvalidInput
-        A device, or an option that vLLM does not know.
-    ModelError
-        vLLM cannot load the model.
-    MissingExtra
-        vLLM is not installed.
+    The model is a directory or hub id, the device must be None (vLLM takes the one that it was built for), and further
+    options are those of `vllm.LLM` (`max_model_len`, `tensor_parallel_size`, ...).
     """
     vllm = require("vllm", extra="vllm")
     if device is not None:
@@ -140,14 +123,7 @@ class VLLMBackend(OwnTokens):
     ) -> list[Completion]:
         """Answer each prompt; see `Backend.generate`. `Decoding.options` are those of vLLM's `SamplingParams`.
 
-        Raises
-        ------
-        InvalidInput
-            An empty prompt, one that is longer than the engine reads, or chat messages that cannot be rendered.
-        BackendError
-            An observer reads what the engine does not give.
-        InsufficientMemory
-            The whole vocabulary is needed, and one answer alone may take more than `memory_budget`.
+        `InsufficientMemory` if the whole vocabulary is needed, and one answer alone may take more than `memory_budget`.
         """
         decodings = as_decodings(decoding, len(prompts))
         best = self._best(observers)

@@ -198,11 +198,6 @@ def sampling_params(*, exact: bool = False, top_k: int = 20, **kwargs: Any) -> A
         `LLM(max_logprobs=...)`.
     **kwargs
         Anything else of `SamplingParams`.
-
-    Raises
-    ------
-    MissingExtra
-        vLLM is not installed.
     """
     vllm = require("vllm", extra="vllm")
     options = {"logprobs": -1, "flat_logprobs": True, "detokenize": False} if exact else {"logprobs": top_k}

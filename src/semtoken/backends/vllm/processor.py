@@ -71,14 +71,7 @@ def distribution_of(params: Any, *, after_penalties: bool) -> Distribution:
 class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ignore[misc]
     """Reduces the logits of watched requests to a few numbers a token and hands them over; see the module.
 
-    Raises
-    ------
-    InvalidInput
-        An environment variable is missing or names what cannot be used.
-    VocabularyMismatch
-        The vocabulary has more tokens than the model has logits.
-    BackendError
-        Speculative decoding is on: rows of rejected drafts would be taken for steps of the answer.
+    `BackendError` under speculative decoding: rows of rejected drafts would be taken for steps of the answer.
     """
 
     @classmethod
