@@ -46,13 +46,7 @@ class AnsweredQuestion:
 
     @property
     def best(self) -> int:
-        """The index of the most probable option; the first one of equals.
-
-        Raises
-        ------
-        ValueError
-            The question was refused.
-        """
+        """The index of the most probable option; the first one of equals. `ValueError` if the question was refused."""
         return int(np.argmax(self.probabilities))
 
     @property
@@ -304,13 +298,7 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
 
 
 def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
-    """The answers on one line of a file.
-
-    Raises
-    ------
-    AttributeError, KeyError, TypeError, ValueError
-        The line does not hold answers.
-    """
+    """The answers on one line of a file; for one that holds none, an error whose kind follows from what is missing."""
     labels = line.get("labels") or {}
     state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
     for name, given in line["answers"].items():

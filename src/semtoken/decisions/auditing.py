@@ -97,7 +97,7 @@ class SideAudit:
         lines = [f"{self.fitted.what}: {told}."]
         if self.verdict != "nothing was promised":
             lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
-            lines.append(f"{self._of_what} {self.wrong}, where it was fitted {self.wrong_fitted}.")
+            lines.append(f"{OF_WHAT[_promise(self.fitted)]} {self.wrong}, where it was fitted {self.wrong_fitted}.")
             if self.fires_otherwise:
                 lines.append("It fires on another share of the answers than where it was fitted.")
         if self.drift is not None:
@@ -106,11 +106,6 @@ class SideAudit:
         if self.order_spread is not None:
             lines.append(f"The order of the options moves a probability by {self.order_spread:.2f} on average.")
         return " ".join(lines)
-
-    @property
-    def _of_what(self) -> str:
-        threshold = self.fitted.threshold
-        return OF_WHAT["selective" if threshold is None else threshold.promise]
 
     @property
     def fires_otherwise(self) -> bool:
@@ -154,33 +149,29 @@ def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> 
 def _audited(one: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
     chosen = [record for record in records if record.side == one.side]
     accepted = [record for record in chosen if one.accepts(record)]
+    judged = [record for record in chosen if record.label is not None]
+    judged_accepted = [record for record in accepted if record.label is not None]
+    wrong, wrong_accepted = (sum(not record.correct for record in some) for some in (judged, judged_accepted))
+    wrong_fitted = 0 if one.threshold is None else one.threshold.n_wrong
     spreads = [record.order_spread for record in chosen if record.order_spread is not None]
     return SideAudit(
         one,
-        *_where_fitted(one),
+        Share(one.n_accepted, one.asked),
+        _of_promise(one, one.n_accepted, one.n_wrong_accepted, one.n, wrong_fitted),
         Share(len(accepted), len(records)),
-        _wrong(one, chosen, accepted),
+        _of_promise(one, len(judged_accepted), wrong_accepted, len(judged), wrong),
         one.calibrator.compare([record.log_score for record in chosen]) if one.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
 
 
-def _wrong(one: DecisionSide, chosen: Sequence[DecisionRecord], accepted: Sequence[DecisionRecord]) -> Share:
-    judged = [record for record in chosen if record.label is not None]
-    n_accepted = sum(record.label is not None for record in accepted)
-    wrong_accepted = sum(record.label is not None and not record.correct for record in accepted)
-    return _of_promise(one, n_accepted, wrong_accepted, len(judged), sum(not record.correct for record in judged))
-
-
-def _where_fitted(one: DecisionSide) -> tuple[Share, Share]:
-    n_wrong = 0 if one.threshold is None else one.threshold.n_wrong
-    return Share(one.n_accepted, one.asked), _of_promise(one, one.n_accepted, one.n_wrong_accepted, one.n, n_wrong)
-
-
 def _of_promise(one: DecisionSide, accepted: int, wrong_accepted: int, judged: int, wrong: int) -> Share:
     """The share that the promise is about."""
-    promise = "selective" if one.threshold is None else one.threshold.promise
-    return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[promise])
+    return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[_promise(one)])
+
+
+def _promise(one: DecisionSide) -> Promise:
+    return "selective" if one.threshold is None else one.threshold.promise
 
 
 @dataclass(frozen=True)
@@ -250,19 +241,17 @@ class ServerComparison:
     def statement(self) -> str:
         """The figures as a sentence."""
         low, high = self.shift_bounds
-        return (
+        found = (
             f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
-            f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f}).{self._open()}"
+            f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f})."
         )
-
-    def _open(self) -> str:
-        if not self.open_pairs.count:
-            return ""
-        low, high = self.shift_range
-        return (
-            f" In {self.open_pairs} a server did not list all options: with that, the shift may be anything "
-            f"from {low:+.3f} to {high:+.3f}."
-        )
+        if self.open_pairs.count:
+            low, high = self.shift_range
+            found += (
+                f" In {self.open_pairs} a server did not list all options: with that, the shift may be anything "
+                f"from {low:+.3f} to {high:+.3f}."
+            )
+        return found
 
 
 def compare(
@@ -445,10 +434,6 @@ def _share(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 _RIGHT: Mapping[str, Callable[[Any], bool]] = {
     "alpha": _share,
     "delta": _share,
@@ -469,6 +454,6 @@ def _checked(given: Any, form: type, where: str) -> dict[str, Any]:
     for name, value in given.items():
         if name not in names:
             raise InvalidInput(f"{where}: there is no setting {name!r:.60}. There are {', '.join(names)}.")
-        if not _RIGHT.get(str(name), _is_text)(value):
+        if not _RIGHT.get(str(name), lambda value: isinstance(value, str))(value):
             raise InvalidInput(f"{where}: {name} cannot be {value!r:.60}.")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -111,21 +111,12 @@ class DecisionCalibrator:
         alpha: float = 0.1,
         delta: float = 0.1,
     ) -> DecisionCalibrator:
-        """Fit on labelled answers, each about another state.
+        """Fit on the labelled ones of some answers, each about another state.
 
-        Parameters
-        ----------
-        records
-            Answers; those without a label are left out. Each side of each question needs 30 labels, 5 of either kind.
-        promise, alpha, delta
-            What the thresholds promise; see `semtoken.calibration.Threshold.fit`. For a predicate each side has its
-            own: `selective` speaks of the accepted answers of that side, `missed` of its wrong ones, `joint` of all.
-
-        Raises
-        ------
-        InvalidInput
-            No side of any question has labels enough; the message says how many are missing. Or a question was
-            answered twice about one state.
+        Each side of each question needs 30 labels, 5 of either kind. `InvalidInput` if no side of any question has
+        enough, with how many are missing, or a question was answered twice about one state. For what the thresholds
+        promise see `semtoken.calibration.Threshold.fit`. For a predicate each side has its own: `selective` speaks of
+        the accepted answers of that side, `missed` of its wrong ones, `joint` of all.
         """
         groups: dict[Key, list[DecisionRecord]] = {}
         asked: dict[str, int] = {}
@@ -223,13 +214,7 @@ class DecisionCalibrator:
 
     @classmethod
     def load(cls, directory: Path) -> DecisionCalibrator:
-        """Read a calibrator that `save` wrote.
-
-        Raises
-        ------
-        ArtifactError
-            The calibrator is missing, or its file was changed.
-        """
+        """Read a calibrator that `save` wrote; `ArtifactError` if it is missing, or its file was changed."""
         path = directory / NAME
         try:
             content = parse_json(read_file(path, MOST_FITTED))
@@ -265,7 +250,10 @@ def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
     return DecisionCalibrator(
         sides,
         {key: OptionScale(**values | {"biases": tuple(values["biases"])}) for key, values in content["scales"].items()},
-        {key: AskedQuestion.read(values, _name(key, sides)) for key, values in content["questions"].items()},
+        {
+            key: AskedQuestion.read(values, next((one.name for (own, _), one in sides.items() if own == key), None))
+            for key, values in content["questions"].items()
+        },
         {
             key: PredictionSets(**{**one, "thresholds": tuple(one["thresholds"]), "labels": tuple(one["labels"])})
             for key, one in content["sets"].items()
@@ -273,15 +261,14 @@ def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
     )
 
 
-def _name(fingerprint: str, sides: Mapping[Key, DecisionSide]) -> str | None:
-    return next((one.name for (key, _), one in sides.items() if key == fingerprint), None)
-
-
 def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha: float, delta: float) -> DecisionSide:
     scores, right = [one.log_score for one in records], [one.correct for one in records]
     found = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
-    states = [one.state or str(number) for number, one in enumerate(records)]
-    _refuse_repeated(records[0].name, states)
+    if repeated := len(records) - len({one.state or str(number) for number, one in enumerate(records)}):
+        raise InvalidInput(
+            f"{found.name}: {repeated} labelled answers are about a state that another one is about, too. Repeated "
+            "answers count as evidence that is not there: leave them out."
+        )
     try:
         calibrator = Calibrator.fit(scores, right)
     except InvalidInput as error:
@@ -294,15 +281,6 @@ def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha
         n_wrong_accepted=int((accepted & ~np.array(right)).sum()),
         calibrator=replace(calibrator, threshold=threshold),
     )
-
-
-def _refuse_repeated(name: str, states: Sequence[str]) -> None:
-    repeated = len(states) - len(set(states))
-    if repeated:
-        raise InvalidInput(
-            f"{name}: {repeated} labelled answers are about a state that another one is about, too. Repeated answers "
-            "count as evidence that is not there: leave them out."
-        )
 
 
 def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:

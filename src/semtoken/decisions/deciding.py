@@ -232,13 +232,7 @@ class PreparedInquiry:
 def decide_about(
     backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
 ) -> list[AnsweredQuestion] | dict[str, AnsweredQuestion]:
-    """Answer questions of any form about a state of any form; see `STC.decide`.
-
-    Raises
-    ------
-    InvalidInput
-        `questions` is not a list or dictionary of questions.
-    """
+    """Answer questions of any form about a state of any form; see `STC.decide`."""
     instance(options, ReadingOptions, "options")
     named: Mapping[Any, Any] = (
         questions if isinstance(questions, Mapping) else dict(enumerate(listed(questions, "questions")))
@@ -268,12 +262,7 @@ def as_question(question: Any, name: Any = None) -> Question:
 def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswers]:
     """Answer questions about one state or several, all read together.
 
-    Raises
-    ------
-    InvalidInput
-        A prompt is longer than the model reads, or cannot be made.
-    InvalidLogits
-        The model gives NaN.
+    `InvalidInput` if a prompt is longer than the model reads or cannot be made, `InvalidLogits` if the model gives NaN.
     """
     return run_to_end(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
 
@@ -325,7 +314,14 @@ def read_masses(
     prompts = [ids for one in prepared for ids in one.prompts]
     readers = [OptionReader(spellings) for one in prepared for spellings in one.spellings]
     found = iter((yield from option_masses(backend, prompts, readers)))
-    return [_by_question(one, [next(found) for _ in one.prompts]) for one in prepared]
+    each = []
+    for one in prepared:
+        pairs = []
+        for number, shown in one.shown:
+            back, (low, high) = np.argsort(shown.order), next(found)
+            pairs.append((number, (low[back], high[back])))
+        each.append(in_all_orders(pairs))
+    return each
 
 
 def run_to_end(steps: Generator[int, int | None, T]) -> T:
@@ -335,12 +331,6 @@ def run_to_end(steps: Generator[int, int | None, T]) -> T:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-
-
-def _by_question(one: PreparedInquiry, masses: Sequence[tuple[FloatArray, FloatArray]]) -> dict[int, OptionMasses]:
-    backs = (np.argsort(shown.order) for _, shown in one.shown)
-    pairs = ((low[back], high[back]) for back, (low, high) in zip(backs, masses, strict=True))
-    return in_all_orders(zip((number for number, _ in one.shown), pairs, strict=True))
 
 
 def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:

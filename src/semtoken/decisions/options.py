@@ -161,21 +161,17 @@ class PredictionSets:
         own = [right == k for k in range(p.shape[1])]
         enough = [_rank(int(one.sum()), alpha) > 0 for one in own]
         others = ~np.isin(right, np.flatnonzero(enough))
-        thresholds = [
-            _threshold(of_right[one if is_enough else others], alpha)
-            for one, is_enough in zip(own, enough, strict=True)
-        ]
+        thresholds = []
+        for one, is_enough in zip(own, enough, strict=True):
+            known = np.sort(of_right[one if is_enough else others])
+            rank = _rank(len(known), alpha)
+            thresholds.append(float(known[rank - 1]) if rank else 0.0)
         counts = tuple(int(one.sum()) if is_enough else 0 for one, is_enough in zip(own, enough, strict=True))
         return cls(float(alpha), tuple(thresholds), counts, int(others.sum()))
 
 
 def _rank(n: int, alpha: float) -> int:
     return int(np.floor(alpha * (n + 1) + 1e-9))
-
-
-def _threshold(of_right: FloatArray, alpha: float) -> float:
-    rank = _rank(len(of_right), alpha)
-    return float(np.sort(of_right)[rank - 1]) if rank else 0.0
 
 
 def least_to_a_person(wrong: int, n: int, alpha: float) -> float:

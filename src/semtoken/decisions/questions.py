@@ -73,10 +73,7 @@ class Predicate:
 class Choice:
     """A question which of several options is right: texts, true or false, or `Option` objects with a description.
 
-    Raises
-    ------
-    InvalidInput
-        There are no options, more than 255, or one occurs twice. True and "true" are two options.
+    `InvalidInput` if there are no options, more than 255, or one occurs twice. True and "true" are two options.
     """
 
     kind: ClassVar[QuestionKind] = "choice"
@@ -103,10 +100,7 @@ class Choice:
 class Score:
     """A question how much, with n levels from least to most. Its answer is the expected level, from 0 to n - 1.
 
-    Raises
-    ------
-    InvalidInput
-        There is no level, or more than 10.
+    `InvalidInput` if there is no level, or more than 10.
     """
 
     kind: ClassVar[QuestionKind] = "score"
@@ -120,8 +114,7 @@ class Score:
         _texts(self, "instructions")
         _check_name(self.name)
         levels = _ordered_options(self.levels, "A score", "levels", MOST_LEVELS)
-        found = tuple(_level(i, level) for i, level in enumerate(levels))
-        object.__setattr__(self, "levels", found)
+        object.__setattr__(self, "levels", tuple(_level(i, level) for i, level in enumerate(levels)))
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -138,13 +131,7 @@ DEFAULT_READING: Reading = "labels"
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How the probabilities of options are read: by labels or words, and in how many orders.
-
-    Raises
-    ------
-    InvalidInput
-        Another reading than `labels` or `words`, or fewer than one order.
-    """
+    """How the probabilities of options are read: by labels or words, and in how many orders; else `InvalidInput`."""
 
     reading: Reading = DEFAULT_READING
     orders: int | None = 1
@@ -312,19 +299,16 @@ def prompt_text(state: str, shown: OrderedQuestion) -> str:
     Is it a complaint?
     Answer Yes or No only.
     """
-    question = shown.question
-    lines = [question.instructions, *_option_lines(shown)]
+    lines = [shown.question.instructions, *_option_lines(shown)]
     return f"{state}\n\n" + "\n".join(line for line in lines if line) + f"\n{_last_line(shown)}"
 
 
 def _option_lines(shown: OrderedQuestion) -> list[str]:
-    kind, answers = shown.question.kind, shown.answers
-    if kind == "predicate":
-        described = [option for option in shown.options if option.description]
-        return [f"{option.name}: {option.description}" for option in described]
+    if shown.question.kind == "predicate":
+        return [option.line for option in shown.options if option.description]
     if shown.spelled_out:
         return [f"- {option.line}" for option in shown.options]
-    return [f"{label}. {option.line}" for label, option in zip(answers, shown.options, strict=True)]
+    return [f"{label}. {option.line}" for label, option in zip(shown.answers, shown.options, strict=True)]
 
 
 def _last_line(shown: OrderedQuestion) -> str:

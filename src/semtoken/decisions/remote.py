@@ -33,6 +33,7 @@ from semtoken.decisions.questions import (
     without_markup,
 )
 from semtoken.decisions.spellings import masses_from_top_tokens, surfaces_of, tokens_to_read
+from semtoken.decisions.wire.extension import KEY
 from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
     OPENAI,
@@ -94,7 +95,8 @@ class AskedText:
     ) -> dict[str, Any]:
         """The body of a request, with the fields in `extra`; where `top` is None, the caller adds log-probabilities."""
         text = without_markup(prompt_text(state, self.shown))
-        length = self._length
+        is_predicate = self.shown.question.kind == "predicate"
+        length = 1 if is_predicate else tokens_to_read(self.shown.answers, MOST_TOKENS)  # more of it cannot matter
         question = ProbeQuestion(
             text if shape.is_chat else continued_text(text),
             max_tokens=length,
@@ -104,11 +106,6 @@ class AskedText:
             model=model,
         )
         return shape.body(question)
-
-    @property
-    def _length(self) -> int:
-        """Tokens of the answer that can matter."""
-        return 1 if self.shown.question.kind == "predicate" else tokens_to_read(self.shown.answers, MOST_TOKENS)
 
     def masses(self, reply: Payload) -> Masses:
         """Lower and upper bound of the probability of each option, from the server's reply.
@@ -156,18 +153,14 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
             refusals[number] = str(error)
             continue
         texts += [AskedText(number, one) for one in shown]
-        size += len(shown) * (len(state) + _size(question))
+        of_options = sum(len(option.line) for option in question.options)
+        size += len(shown) * (len(state) + len(question.instructions) + of_options)
         if len(texts) > MOST_TEXTS or size > MOST_SENT:
             raise InvalidInput(
                 f"The questions take more than {MOST_TEXTS:,} requests, or {MOST_SENT:,} characters in all of them. "
                 "Ask fewer at a time, or in fewer orders."
             )
     return AskedTexts(questions, texts, refusals)
-
-
-def _size(question: Question) -> int:
-    """Characters of a question, about."""
-    return len(question.instructions) + sum(len(option.line) for option in question.options)
 
 
 def asker_of_endpoint(
@@ -258,7 +251,10 @@ class _AskTyped:
     def __call__(
         self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
     ) -> dict[str, AnsweredQuestion]:
-        reply = self.server.post(self.url, {**_how(options), **self.shape.body(state, questions)})
+        body = self.shape.body(state, questions)
+        if options != READ_AS_USUAL:  # other servers do not know the key of this package
+            body = {KEY: {"reading": options.reading, "orders": options.orders or "all"}, **body}
+        reply = self.server.post(self.url, body)
         try:
             return dict(zip(questions, self.shape.answers(questions, reply), strict=True))
         except InvalidInput as error:
@@ -336,10 +332,3 @@ class _FirstThatAnswers:
             self._found = way
             return answers
         raise BackendError(str(refused))
-
-
-def _how(options: ReadingOptions) -> dict[str, Any]:
-    """The key of this package, which other servers do not know: left out where it says what all do."""
-    if options == READ_AS_USUAL:
-        return {}
-    return {"semtoken": {"reading": options.reading, "orders": "all" if options.orders is None else options.orders}}

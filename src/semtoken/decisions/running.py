@@ -229,7 +229,11 @@ def ask_again(
     """
     questions, options = _questions(calibrator)
     DecisionJob(source, target, questions, options).run(ask)
-    turned = {name: _in_other_order(one) for name, one in questions.items() if isinstance(one, Choice)}
+    turned: dict[str, Question] = {}
+    for name, one in questions.items():
+        if isinstance(one, Choice):
+            half = (len(one.options) + 1) // 2
+            turned[name] = replace(one, choices=[*one.options[half:], *one.options[:half]])
     variants: dict[str, Mapping[str, Question]] = {TURNED: turned}
     if reworded is not None:
         if unknown := set(reworded) - set(questions):
@@ -260,11 +264,6 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
             "files of answers."
         )
     return found, asked[0].options
-
-
-def _in_other_order(question: Choice) -> Choice:
-    half = (len(question.options) + 1) // 2
-    return replace(question, choices=[*question.options[half:], *question.options[:half]])
 
 
 def _run_some(

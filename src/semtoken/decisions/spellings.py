@@ -346,7 +346,9 @@ def _decoded(text: bytes) -> str:
 
 
 def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
-    every = _once(step)
+    every = list(step.top)
+    if not any(_is_same(step.chosen, token) for token in every):
+        every.append(step.chosen)
     for token in every:
         check_number(token, number)
     unknown = [_spelled(token) for token in step.top if not is_given(token.log_prob)]
@@ -370,12 +372,6 @@ def _best_tokens(step: TopStep, number: int, exact: bool) -> _BestTokens:
     most = max([min(others, default=1.0), *unnamed, *(rest for name in unknown if name is None)])
     own = math.exp(min(step.chosen.log_prob, 0.0)) if is_given(step.chosen.log_prob) else 0.0
     return _BestTokens(named, (own and _spelled(step.chosen)) or None, own, rest, most)
-
-
-def _once(step: TopStep) -> list[TopToken]:
-    """The tokens of a list, and the chosen one if it is not among them."""
-    top = list(step.top)
-    return top if any(_is_same(step.chosen, token) for token in top) else [*top, step.chosen]
 
 
 def _spelled(token: TopToken) -> bytes | None:

@@ -28,16 +28,9 @@ DECLINED = "The server declined to answer."
 
 
 class WireError(InvalidInput):
-    """A request that the format does not allow, with the reason and where in the request it is.
+    """A request that the format does not allow: the reason in the format's own words, and where in the request it is.
 
-    Parameters
-    ----------
-    message
-        What is wrong, in the format's own words.
-    place
-        Where: names of fields and numbers of items.
-    kind
-        A short name for programs, such as "missing" or "value_error".
+    The `place` is names of fields and numbers of items, the `kind` a short name for programs, such as "missing".
     """
 
     def __init__(self, message: str, place: Sequence[str | int] = (), kind: str = "value_error") -> None:
@@ -94,10 +87,7 @@ def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
 def extension_of(value: Any) -> ReadingOptions | None:
     """Read the field `semtoken` of a request, such as `{"reading": "words", "orders": 2}`; orders may be "all".
 
-    Raises
-    ------
-    WireError
-        The field holds something other than these options.
+    `WireError` if the field holds anything else.
     """
     if value is None:
         return None
@@ -139,18 +129,14 @@ def answers_in(
         if probabilities is None:
             found.append(unanswered(question, DECLINED))
             continue
-        if not all(0 <= p <= 1 for p in probabilities) or not _sum_to_one(probabilities):
+        rounding = ROUNDED * max(1.0, len(probabilities) / 2)
+        if not (all(0 <= p <= 1 for p in probabilities) and math.isclose(sum(probabilities), 1, abs_tol=rounding)):
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
         bounds = _bounds(own.get("bounds"), len(probabilities))
         found.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds))
     return found
-
-
-def _sum_to_one(probabilities: Sequence[float]) -> bool:
-    """Whether probabilities sum to 1, each of them perhaps rounded to two decimals."""
-    return math.isclose(sum(probabilities), 1, abs_tol=ROUNDED * max(1.0, len(probabilities) / 2))
 
 
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:

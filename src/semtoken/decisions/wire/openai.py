@@ -163,12 +163,7 @@ class DecisionsRequest(StrictForm):
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     """Parse and check a request in OpenAI's format.
 
-    Raises
-    ------
-    WireError
-        The body does not have this format.
-    InvalidInput
-        The body has this format, but holds images, which this server does not read.
+    `WireError` if the body does not have it, `InvalidInput` if it holds images, which this server does not read.
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
@@ -227,16 +222,14 @@ def _state(given: str | list[dict[str, Any]]) -> str:
     """
     if isinstance(given, str):
         return as_text(given)
-    items = [_item(one, number) for number, one in enumerate(given)]
+    items = []
+    for number, one in enumerate(given):
+        found = {"type": "message", **one} if isinstance(one, Mapping) else one
+        items.append(validated(_ITEM.validate_python, found, ("input", number)))
     _check_calls(items)
     if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
         return as_text(_text(items[0].content))
     return as_text([_read(item) for item in items])
-
-
-def _item(given: Any, number: int) -> Any:
-    found = {"type": "message", **given} if isinstance(given, Mapping) else given
-    return validated(_ITEM.validate_python, found, ("input", number))
 
 
 def _check_calls(items: Sequence[Any]) -> None:
@@ -321,8 +314,7 @@ def written_question(question: Question, name: str | None) -> dict[str, Any]:
         return {"type": "predicate", "instructions": text, **named}
     found = {"type": question.kind, "instructions": question.instructions, **named}
     described_options = [{"description": one.description} if one.description else {} for one in question.options]
-    if question.kind == "choice":
-        pairs = zip(question.options, described_options, strict=True)
-        return {**found, "choices": [{"value": one.value, **more} for one, more in pairs]}
     pairs = zip(question.options, described_options, strict=True)
+    if question.kind == "choice":
+        return {**found, "choices": [{"value": one.value, **more} for one, more in pairs]}
     return {**found, "levels": [{"label": one.name, **more} for one, more in pairs]}

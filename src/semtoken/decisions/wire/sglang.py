@@ -85,13 +85,7 @@ def is_meant(body: Any) -> bool:
 
 
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
-    """Parse and check a request in SGLang's shape.
-
-    Raises
-    ------
-    WireError
-        The body does not have this shape, or two questions have one id.
-    """
+    """Parse and check a request in SGLang's shape; `WireError` if it is in another, or two questions have one id."""
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
     request = validated(SGLangRequest.model_validate, body)

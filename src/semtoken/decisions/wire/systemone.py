@@ -80,12 +80,8 @@ class SystemOneRequest(StrictForm):
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     """Parse and check a request in System One's format.
 
-    Raises
-    ------
-    WireError
-        The body does not have this format. `as_detail` says so as transformers does.
-    InvalidInput
-        The body has this format, but holds images, which this server does not read.
+    `WireError` if the body does not have it (`as_detail` says so as transformers does), `InvalidInput` if it holds
+    images, which this server does not read.
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
@@ -104,13 +100,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
 
 
 def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
-    """The questions of a request, by name.
-
-    Raises
-    ------
-    WireError
-        One error for all that are wrong, each with an example of a right one.
-    """
+    """The questions of a request, by name; one `WireError` for all that are wrong, with an example of a right one."""
     found, errors = {}, []
     for name, question in questions.items():
         try:
