@@ -99,23 +99,14 @@ def colour(uncertainty: float) -> tuple[int, int, int]:
     return STOPS[-1][1]
 
 
-def _hex(rgb: tuple[int, int, int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*rgb)
-
-
 def _colours(uncertainty: float) -> tuple[str, str]:
     """Text and background colour."""
-    return "#ffffff" if uncertainty >= LIGHT_TEXT_FROM else "#202020", _hex(colour(uncertainty))
+    background = "#{:02x}{:02x}{:02x}".format(*colour(uncertainty))
+    return "#ffffff" if uncertainty >= LIGHT_TEXT_FROM else "#202020", background
 
 
 def shaded_text(response: ScoredResponse) -> Text:
-    """The answer for a terminal, tokens shaded by their own uncertainty.
-
-    Returns
-    -------
-    rich.text.Text
-        Print it with `rich.print` or a `rich.console.Console`.
-    """
+    """The answer for a terminal, tokens shaded by their own uncertainty: print it with `rich.print`."""
     from rich.text import Text
 
     text = Text()

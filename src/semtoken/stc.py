@@ -129,12 +129,8 @@ class STC:
     def use_learned(self, learned: LearnedNumber | None) -> None:
         """Score every answer from the next one on by a number learned from labels as well; None ends that.
 
-        Raises
-        ------
-        BackendError
-            The number depends on hidden states, which this backend does not give.
-        CalibratorMismatch
-            The number was learned on another model, precision or tokenizer.
+        `BackendError` if it depends on hidden states, which this backend does not give, `CalibratorMismatch` if it was
+        learned on another model, precision or tokenizer.
         """
         if learned is None:
             self.learned = None
@@ -479,10 +475,8 @@ class STC:
             for result, (answer, completion) in scored
         ]
         if self.depth is not None or self.learned is not None:
-            whole = (
-                self._with_learned(one, prompts.get(answer, "")) for one, answer in zip(found, lengths, strict=True)
-            )
-            found = list(whole)
+            pairs = zip(found, lengths, strict=True)
+            found = [self._with_learned(one, prompts.get(answer, "")) for one, answer in pairs]
         if self.calibrator is None and self.threshold is None:
             return found
         origin = Fingerprint(**origin_of(self.model, self._name))

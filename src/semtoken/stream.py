@@ -66,13 +66,7 @@ class AnswerStream:
 
     @property
     def result(self) -> ScoredResponse:
-        """The scored answer, once the stream has ended.
-
-        Raises
-        ------
-        BackendError
-            The answer is not complete: tokens are still to come, or the stream was closed.
-        """
+        """The scored answer, once the stream has ended; `BackendError` while tokens are to come or if it was closed."""
         if self._state.result is None:
             raise BackendError("The answer is not complete. Take all tokens of the stream before you ask for `result`.")
         return self._state.result

@@ -47,12 +47,7 @@ def embedded_folder(name: str) -> Path:
     """The folder of an embedded model: `model`, `nli` or `sts`.
 
     A clone has the weights beside this file. An installation has them in the package `semtoken-almanac`, which keeps
-    semtoken's own package small.
-
-    Raises
-    ------
-    MissingExtra
-        The weights are not installed. The message holds the install line.
+    semtoken's own package small. `MissingExtra` if they are not installed, with the line that installs them.
     """
     beside = Path(__file__).parent / name
     if (beside / WEIGHTS).is_file():
@@ -67,13 +62,7 @@ def embedded_folder(name: str) -> Path:
 
 
 def almanac_path() -> Path:
-    """The folder of the embedded model: a checkpoint that `from_pretrained` loads.
-
-    Raises
-    ------
-    MissingExtra
-        The weights are not installed; see `embedded_folder`.
-    """
+    """The folder of the embedded model: a checkpoint that `from_pretrained` loads; see `embedded_folder`."""
     return embedded_folder("model")
 
 
@@ -108,30 +97,19 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class Question:
-    """A question with everything that counts as a right answer.
-
-    Attributes
-    ----------
-    id : str
-        Name of the question in its set, such as ``test-0042``.
-    question : str
-        The question alone. In the embedded sets, in a phrasing that training never used.
-    answers : tuple of str
-        All accepted answers.
-    relation : str
-        What is asked for: ``city_country``, ``currency``, ``synonym`` ... Empty outside the embedded sets.
-    exposure : int
-        How often the training stream said the fact.
-    contradicted : int
-        How often it said a wrong answer instead.
-    """
+    """A question with everything that counts as a right answer."""
 
     id: str
+    """Its name in its set, such as `test-0042`."""
     question: str
+    """The question alone. In the embedded sets, in a phrasing that training never used."""
     answers: tuple[str, ...]
     relation: str = ""
+    """What is asked for: `city_country`, `currency`, `synonym` ... Empty outside the embedded sets."""
     exposure: int = 0
+    """How often the training stream said the fact."""
     contradicted: int = 0
+    """How often it said a wrong answer instead."""
 
     def prompt(self) -> str:
         """The question in the paper's prompt format, without an example: the model was trained on this format."""
@@ -139,15 +117,7 @@ class Question:
 
 
 def load_questions(split: Literal["dev", "test"] = "test") -> list[Question]:
-    """The fixed question sets: `test` for reported figures only, `dev` for choosing settings.
-
-    No fact is in both.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such split.
-    """
+    """The fixed question sets: `test` for reported figures only, `dev` for choosing settings. No fact is in both."""
     one_of("split", split, ("dev", "test"))
     return read_questions(QUESTIONS / f"{split}.jsonl.gz")
 

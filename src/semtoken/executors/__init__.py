@@ -30,14 +30,9 @@ class Work(Protocol):
         """A new object that loads the models of this work and holds them."""
 
     def open(self, loader: Any, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
-        """Load what the work needs; returns the function that makes the missing files of one shard.
+        """Load what the work needs with what `loader` made; returns the function that makes one shard's missing files.
 
-        Parameters
-        ----------
-        loader
-            The object that `loader` made.
-        answered
-            May be called with how many lines of the shard at work are done so far.
+        It may call `answered` with how many lines of the shard at work are done so far.
         """
 
 
@@ -51,23 +46,11 @@ class Executor(Protocol):
         done: Callable[[int], None],
         answered: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """Make the shards that are missing, on any worker and in any order.
+        """Make the shards with these numbers that are missing, on any worker and in any order.
 
-        Parameters
-        ----------
-        work
-            The work, which is to be opened (`Work.open`) wherever its shards are made.
-        shards
-            The numbers of the shards.
-        done
-            A function to call with a shard's number once its files are there.
-        answered
-            A function that may be called before that with how many lines of the shard at work are done so far.
-
-        Raises
-        ------
-        Exception
-            Whatever opening the work or making a shard raised; shards that are done stay.
+        The work is opened (`Work.open`) wherever its shards are made. `done` is called with a shard's number once its
+        files are there, `answered` perhaps before that, as `Work.open` says. Whatever opening the work or making a
+        shard raises is raised here; shards that are done stay.
         """
 
     def release(self) -> None:
@@ -77,10 +60,7 @@ class Executor(Protocol):
 class LocalExecutor:
     """Runs one shard after another in this process; see `Executor`.
 
-    Parameters
-    ----------
-    loader
-        An object that loads models and holds them from one work to the next; its `release` frees them.
+    The `loader` loads models and holds them from one work to the next; its `release` frees them.
     """
 
     def __init__(self, loader: Any) -> None:

@@ -92,46 +92,30 @@ class ScoringJob:
 
     Each line of output has the fields of its input line, `response` (generated where the line had none), and
     `RESULT_FIELDS`; with `tokens` also the list of scored tokens.
-
-    Parameters
-    ----------
-    source
-        The input: records with `question`, `prompt` or `messages`, and `response` if there is one, as
-        `semtoken.files.record_files` reads them.
-    target
-        The output: `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines
-        beside it.
-    settings
-        Whatever decides the numbers, as plain values: a later run must name the same.
-    batch_size
-        How many lines are scored together.
-    parts
-        The kind of parts of the answer to write with their confidence; see `ScoredResponse.parts`. None: no parts.
-    tokens
-        Whether to write every token's scores, too.
-    skip_bad_lines
-        Whether to write `{"line": number, "error": reason}` for a line that cannot be scored. False: stop there.
-    overwrite
-        Whether to start from the beginning, whatever the output holds.
-    annotate
-        Gives further fields of a line from its scored answer, such as chance and decision of a calibrator.
-    images
-        The folder to which paths of images are relative. None: that of the source.
-    name
-        What messages call the source; its path by default.
     """
 
     source: Path
+    """The input: records with `question`, `prompt` or `messages`, and `response` if there is one, as
+    `semtoken.files.record_files` reads them."""
     target: Path
+    """The output: `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines
+    beside it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever decides the numbers, as plain values: a later run must name the same."""
     batch_size: int = 8
     tokens: bool = False
     parts: PartKind | None = None
+    """The kind of parts of the answer to write with their confidence; see `ScoredResponse.parts`."""
     skip_bad_lines: bool = False
+    """Whether to write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop."""
     overwrite: bool = False
+    """Whether to start from the beginning, whatever the output holds."""
     annotate: Annotate | None = None
+    """Gives further fields of a line from its scored answer, such as chance and decision of a calibrator."""
     images: Path | None = None
+    """The folder to which paths of images are relative. None: that of the source."""
     name: str = ""
+    """What messages call the source; its path by default."""
 
     def items(self) -> Iterator[Item | BadLine]:
         """The records of the source."""
@@ -158,16 +142,13 @@ class ScoringJob:
         return {"batch_size": self.batch_size, "tokens": self.tokens} | asked | dict(self.settings)
 
     def check(self) -> Progress:
-        """Check that the job can run before any model is loaded; returns how much of it is done.
+        """Check that the job can run before any model is loaded; returns how much of it is done and changes nothing.
 
-        Raises
-        ------
-        InvalidInput
-            An input line that cannot be used (unless they are skipped), an output that cannot be written, or one
-            that was made from another input or with other settings. Nothing is changed.
+        `InvalidInput` if an input line cannot be used (unless they are skipped), or the output cannot be written, was
+        made from another input or with other settings.
         """
         self._check_names()
-        total = self._count_lines()
+        total = self.check_input()
         check_writable(self.lines.path)
         if self.overwrite:
             return Progress(total, 0)
@@ -177,10 +158,6 @@ class ScoringJob:
                 return self._check_finished_table(total)
         self.lines.check_settings(self.all_settings)
         return Progress(total, self.lines.check_lines(self.items()))
-
-    def check_input(self) -> int:
-        """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInput`."""
-        return self._count_lines()
 
     def is_finished(self, found: Progress) -> bool:
         """Whether nothing is left to do after what `check` found."""
@@ -195,7 +172,8 @@ class ScoringJob:
             require("pyarrow", extra="frames")
         check_not_read([self.target, self.lines.path, self.lines.settings_path, facts_path(self.target)], [self.source])
 
-    def _count_lines(self) -> int:
+    def check_input(self) -> int:
+        """The number of records, if all can be used or bad ones are skipped; else raises `InvalidInput`."""
         total = 0
         bad: list[BadLine] = []
         for item in self.items():
@@ -240,19 +218,9 @@ class ScoringJob:
             schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
 
     def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
-        """Score all lines that have no score yet.
+        """Score all lines that have no score yet; `score` scores a batch, see `score_items`.
 
-        Parameters
-        ----------
-        score
-            Scores a batch, see `score_items`.
-        on_progress
-            Called after every batch.
-
-        Raises
-        ------
-        InvalidInput
-            As `check`, or a line that only the tokenizer could find bad. Lines already written stay.
+        `InvalidInput` as in `check`, or for a line that only the tokenizer could find bad; lines already written stay.
         """
         before = self.check()
         if self.is_finished(before):
@@ -279,10 +247,7 @@ class ScoringJob:
     def stream(self, score: ScoreItems, write: Callable[[bytes], object]) -> Progress:
         """Score all lines and give each batch of output to `write` when it is ready; nothing is stored for a later run.
 
-        Raises
-        ------
-        InvalidInput
-            An input line that cannot be used, unless they are skipped.
+        `InvalidInput` if an input line cannot be used, unless they are skipped.
         """
         total = self.check_input()
         for lines in self._scored_batches(score, 0):

@@ -75,13 +75,7 @@ class BadLine:
 
 
 def read_items(path: str | Path) -> Iterator[Item | BadLine]:
-    """The records of a file in order, see `semtoken.files.record_files`.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read.
-    """
+    """The records of a file in order, see `semtoken.files.record_files`; `InvalidInput` if it cannot be read."""
     return map(item_of, read_records(place(path, "path")))
 
 
@@ -144,7 +138,11 @@ def _prompt(record: Mapping[str, Any]) -> Prompt:
     if {"prompt", "messages"} <= set(there):
         raise InvalidInput("both 'prompt' and 'messages' are given; keep one")
     if there[:1] == ["messages"]:
-        return _messages(record["messages"])
+        messages = record["messages"]
+        valid = isinstance(messages, list) and all(isinstance(one, dict) and "role" in one for one in messages)
+        if not valid or not messages:
+            raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
+        return list(messages)
     if not there:
         present = ", ".join(map(repr, record)) or "none"
         raise InvalidInput(f"the field 'prompt' (or 'question', or 'messages') is missing; the fields are: {present}")
@@ -155,13 +153,6 @@ def _prompt(record: Mapping[str, Any]) -> Prompt:
     if not prompt.strip():
         raise InvalidInput(f"the {name} is empty")
     return prompt
-
-
-def _messages(messages: Any) -> Prompt:
-    valid = isinstance(messages, list) and all(isinstance(message, dict) and "role" in message for message in messages)
-    if not valid or not messages:
-        raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
-    return list(messages)
 
 
 def _response(record: Mapping[str, Any]) -> Response | None:

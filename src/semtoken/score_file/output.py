@@ -87,10 +87,7 @@ class LineWriter:
     checksums: IO[bytes] | None = None
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """Append lines and make sure that they reach the disk.
-
-        `InvalidInput` if the disk is full, or the file cannot be written any more.
-        """
+        """Append lines and make sure that they reach the disk; `InvalidInput` if they cannot be written."""
         batch = list(lines)
         with writing_errors(self.path):
             if self.checksums is not None:
@@ -100,7 +97,6 @@ class LineWriter:
 
 @contextmanager
 def _open_to_append(path: Path) -> Iterator[IO[bytes]]:
-    """A file to append to."""
     with writing_errors(path):
         file = path.open("ab")
     try:
