@@ -294,7 +294,11 @@ class Checkpoint:
             raise ModelError(f"{path} is a file. Give the directory that holds it, with config.json beside it.")
         if isinstance(source, Path) or not HUB_ID.fullmatch(source):
             raise ModelError(f"There is no directory {path}.")
-        return cls(Origin(source, hub_id=source, commit=_hub_commit(source, revision)), None)
+        config = _from_hub(source, "config.json", revision)
+        if config is None:
+            raise ModelError(f"There is no directory '{source}' here, and the hub's '{source}' has no config.json.")
+        commit = config.parent.name  # the hub's cache keeps files in a folder named by the commit
+        return cls(Origin(source, hub_id=source, commit=commit), None)
 
     def file(self, name: str) -> Path | None:
         """The named file, or None if the checkpoint does not have it."""
@@ -348,7 +352,11 @@ class Checkpoint:
     def _find(self, where: dict[str, str], side: Literal["input", "output"]) -> str | None:
         """Name of the one matrix on this side of the model, None if there is none."""
         modules = INPUT_MODULES if side == "input" else OUTPUT_MODULES
-        kept = [parts for name in where if not _is_elsewhere(parts := name.split("."))]
+        kept = [
+            parts
+            for parts in (name.split(".") for name in where)
+            if not any(part in OTHER_PARTS or OTHER_MODALITIES.search(part) for part in parts)
+        ]
         found = sorted(".".join(p) for p in kept if p[-1] == "weight" and p[-2:-1] and p[-2] in modules)
         packed = sorted(".".join(p) for p in kept if modules.intersection(p) and p[-1] in PACKED)
         if packed:
@@ -394,10 +402,6 @@ class Checkpoint:
         return _map_tensor(path, tensor)
 
 
-def _is_elsewhere(parts: Sequence[str]) -> bool:
-    return any(part in OTHER_PARTS or OTHER_MODALITIES.search(part) for part in parts)
-
-
 def stored_tensors(path: Path) -> dict[str, Any]:
     """Type, shape and place of each tensor in a safetensors file; `ModelError` if it is damaged or incomplete."""
     try:
@@ -428,13 +432,6 @@ def _map_tensor(path: Path, tensor: str) -> Matrix:
 
 
 # ---- the hub ----------------------------------------------------------------------------------------------------
-
-
-def _hub_commit(repo: str, revision: str | None) -> str:
-    config = _from_hub(repo, "config.json", revision)
-    if config is None:
-        raise ModelError(f"There is no directory '{repo}' here, and the hub's '{repo}' has no config.json.")
-    return config.parent.name  # the hub's cache keeps files in a folder named by the commit
 
 
 def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:

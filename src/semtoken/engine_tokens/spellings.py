@@ -88,9 +88,10 @@ def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> N
     """The id, text and bytes of a token, as far as its engine gives them."""
     if not text and not spelled and (text is not None or token_id is None):
         return token_id, REPLACEMENT if token_id is None else None, None
-    if text is not None and spelled is not None and _is_no_spelling(text) and spelled == _encoded(text):
+    found = None if text is None else _TOKEN_ID.match(text)
+    if text is not None and (found or REPLACEMENT in text) and spelled == _encoded(text):
         spelled = None
-    if text is not None and (found := _TOKEN_ID.match(text)):
+    if found:
         return int(found[1]) if token_id is None else token_id, None, spelled
     if text is not None and spelled is None and (found := _BYTES.match(text)):
         return token_id, None, bytes.fromhex(found[1].replace("\\x", ""))
@@ -98,10 +99,6 @@ def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> N
 
 
 _NAMES = KeptByName(names_of)
-
-
-def _is_no_spelling(text: str) -> bool:
-    return REPLACEMENT in text or _TOKEN_ID.match(text) is not None
 
 
 def _encoded(text: str) -> bytes:

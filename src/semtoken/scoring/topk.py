@@ -510,8 +510,12 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
     without_blank = [i for i, step in enumerate(steps) if step.without_blank]
     if any(step.with_blank for step in steps):
         without_blank = []
-    if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
-        _refuse_names_without_blanks(without_blank)
+    if without_blank and sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
+        raise BackendError(
+            "No token of the reply begins with a blank, although many of the vocabulary do: the engine names tokens "
+            f"as they read alone, and so one may be taken for another (the first at step {without_blank[0]}). "
+            f"{ASK_FOR_IDS}"
+        )
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
     zero = [i for i in bare if steps[i].log_prob == 0.0]
     wide = [i for i in bare if not answer.bounds.certain[i] and steps[i].log_prob != 0.0]
@@ -558,14 +562,6 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
         for code, where, what in found
         if where
     )
-
-
-def _refuse_names_without_blanks(where: Sequence[int]) -> None:
-    if where:
-        raise BackendError(
-            "No token of the reply begins with a blank, although many of the vocabulary do: the engine names tokens "
-            f"as they read alone, and so one may be taken for another (the first at step {where[0]}). {ASK_FOR_IDS}"
-        )
 
 
 def text_flags(spelled: str, said: str) -> tuple[Flag, ...]:

@@ -103,18 +103,14 @@ def _adapt(tokenizer: Any) -> tuple[int, Callable[..., str], Callable[[int], str
 
 def _token_strings(tokenizer: Any) -> Callable[[int], str | bytes | None]:
     inner = getattr(getattr(tokenizer, "tokenizer", None), "instruct_tokenizer", None)
-    if inner is not None:  # Mistral's own tokenizers know the bytes of a piece
-        return _mistral_pieces(inner.tokenizer)
+    if inner is not None:
+        mistral = inner.tokenizer
+        if type(mistral).__name__ == "Tekkenizer" and hasattr(mistral, "id_to_byte_piece"):  # it knows a piece's bytes
+            return lambda i: None if i < mistral.num_special_tokens else bytes(mistral.id_to_byte_piece(i))
+        return lambda i: str(mistral.id_to_piece(i))
     if hasattr(tokenizer, "convert_ids_to_tokens"):
         return lambda i: tokenizer.convert_ids_to_tokens(i)
     return lambda i: None
-
-
-def _mistral_pieces(tokenizer: Any) -> Callable[[int], str | bytes | None]:
-    if hasattr(tokenizer, "id_to_byte_piece") and type(tokenizer).__name__ == "Tekkenizer":
-        specials = tokenizer.num_special_tokens
-        return lambda i: None if i < specials else bytes(tokenizer.id_to_byte_piece(i))
-    return lambda i: str(tokenizer.id_to_piece(i))
 
 
 def _cleans_up(tokenizer: Any) -> bool:

@@ -289,8 +289,11 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         """Take in one step; returns which rows are complete (bool [B]), all of them if `generate` is to end."""
         active = [row for row, done in enumerate(self._done) if not done]
         if active:
+            assert self.logits is not None, "generate inside `with watch.watching(model):`"
             tokens = input_ids[:, -1].tolist()
-            ended = self._observe(active, [tokens[row] for row in active])
+            rows, chosen = [self._rows[row] for row in active], [tokens[row] for row in active]
+            inside = self._inside.at()
+            ended = show_tokens(rows, chosen, self.logits, active, self._vocabulary, self._observers, inside)
             for criterion in self._criteria:
                 verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self._rows)).tolist()
                 ended |= {self._rows[row].answer for row, stops in enumerate(verdict) if stops}
@@ -318,13 +321,6 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
     def tokens_left(self) -> int:
         """The largest number of tokens that a row of the batch can still get before its limit."""
         return max(row.max_new_tokens - len(row.token_ids) for row in self._rows)
-
-    def _observe(self, active: list[int], tokens: list[int]) -> set[int]:
-        """Show a step to the observers; returns the answers that they end."""
-        assert self.logits is not None, "generate inside `with watch.watching(model):`"
-        rows = [self._rows[row] for row in active]
-        inside = self._inside.at()
-        return show_tokens(rows, tokens, self.logits, active, self._vocabulary, self._observers, inside)
 
     def _end(self, place: int, completion: Completion) -> None:
         self._done[place] = True
