@@ -176,14 +176,7 @@ class Calibrator:
     def chance(self, answer: Any) -> Any:
         """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
 
-        Parameters
-        ----------
-        answer
-            A scored answer, its log score, or a list of either.
-
-        Returns
-        -------
-        float, or an array [n] for a list
+        `answer` is a scored answer or its log score, or a list of either; for a list the chances are an array [n].
         """
         scores, single = self._scores(answer)
         chances = np.where(np.isneginf(scores), np.nan, self._chances(scores))
@@ -193,11 +186,7 @@ class Calibrator:
         """Bounds of the chance: the calibrated chances if this answer is counted as wrong, and as right.
 
         Not a confidence interval: the width says how much one answer more would move the chance. Venn-Abers gives the
-        two ends, widened to hold `chance`.
-
-        Returns
-        -------
-        (low, high), two floats, or an array [n, 2] for a list
+        two ends (low, high), widened to hold `chance`; for a list of answers they are an array [n, 2].
         """
         scores, single = self._scores(answer)
         low, high = self.venn_abers.pair(scores)
@@ -314,21 +303,10 @@ class Calibrator:
 
     @classmethod
     def load(cls, directory: str | Path, clusters: TokenClusters | None = None) -> Calibrator:
-        """Read a calibrator; needs numpy alone.
+        """Read a calibrator from the directory to which `save` wrote it, or from the file itself; needs numpy alone.
 
-        Parameters
-        ----------
-        directory
-            The directory to which `save` wrote it, or the file itself.
-        clusters
-            The clusters in use.
-
-        Raises
-        ------
-        ArtifactError
-            The file is missing, was changed, or holds something that is no calibrator.
-        CalibratorMismatch
-            The calibrator was fitted on scores with other clusters.
+        `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator,
+        `CalibratorMismatch` if it was fitted on scores with other clusters than those in use, where they are given.
         """
         found, _ = read_calibrator(directory)
         if clusters is not None:

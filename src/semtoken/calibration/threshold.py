@@ -147,14 +147,9 @@ class Threshold:
         return accepted
 
     def decide(self, answer: Any, chance: float | None = None) -> Decision:
-        """Decide whether to give an answer.
+        """Decide whether to give an answer, which is a scored one or its log score.
 
-        Parameters
-        ----------
-        answer
-            A scored answer, or its log score.
-        chance
-            The calibrated chance that it is right, for the decision to hold; see `Calibrator.chance`.
+        The decision holds its calibrated chance of being right, where that is given (`Calibrator.chance`).
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)

@@ -107,12 +107,8 @@ class ResampledMetric:
     ) -> Difference:
         """The difference to another uncertainty of the same answers, resampled with the same seed.
 
-        `p_value` is that of a test that was made elsewhere; by default it comes from the resamples.
-
-        Raises
-        ------
-        InvalidInput
-            The other one is of other answers, or of other resamples.
+        `p_value` is that of a test that was made elsewhere; by default it comes from the resamples. `InvalidInput` if
+        the other one is of other answers, or of other resamples.
         """
         instance(other, ResampledMetric, "other")
         if (self.n, self.n_resamples, self.drawn) != (other.n, other.n_resamples, other.drawn):

@@ -179,20 +179,11 @@ def fetched_path(name: str) -> Path | None:
 
 
 def resolve(model: str | Path) -> ModelSource:
-    """Find out where a model is loaded from: a name, a file, a folder or the hub.
+    """Find out where a model is loaded from: `almanac`, a name of the catalogue, a `.gguf` file, a folder or the hub.
 
-    Parameters
-    ----------
-    model
-        `almanac`, a name of the catalogue, a `.gguf` file, a directory or a hub id. A directory of that name wins over
-        the catalogue.
-
-    Raises
-    ------
-    ModelError
-        A catalogue model that was not fetched yet, or whose files are not those that were fetched, or a GGUF file that
-        is not there; or a folder that `semtoken.models.strangers` refuses, or with a pipe, a device, or a file of
-        settings beyond `MOST_JSON`.
+    A directory of that name wins over the catalogue. `ModelError` for a catalogue model that was not fetched yet, or
+    whose files are not those that were fetched, a GGUF file that is not there, and a folder that
+    `semtoken.models.strangers` refuses, or with a pipe, a device, or a file of settings beyond `MOST_JSON`.
     """
     name = str(model)
     if name == ALMANAC:

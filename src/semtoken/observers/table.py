@@ -40,17 +40,9 @@ STATISTICS: Mapping[str, type[Statistic]] = MappingProxyType(_statistics)
 def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
     """Add the decorated observer to the table of statistics.
 
-    Parameters
-    ----------
-    field
-        The field that it fills. One that `Generation` does not have becomes a further one of every record.
-    layout
-        How the field is laid out in a file; by default one number a token.
-
-    Raises
-    ------
-    TypeError
-        Another observer fills the field, or it is laid out differently there.
+    It fills `field`, which becomes a further one of every record if `Generation` does not have it, and is laid out in a
+    file like `layout`, by default as one number a token. `TypeError` if another observer fills the field, or it is laid
+    out differently there.
     """
 
     def enter(observer: Kind) -> Kind:

@@ -68,19 +68,9 @@ def alternative_classes(
 ) -> list[tuple[list[IntArray], list[IntArray]]]:
     """NLI classes of (chosen token, alternative) and of (alternative, chosen token), for every step of some answers.
 
-    Texts are stripped of white space and punctuation at both ends; equal ones entail each other without being asked.
-
-    Parameters
-    ----------
-    ask
-        An NLI model.
-    answers
-        Of each answer, of each step: the best tokens decoded alone, the chosen one first.
-
-    Returns
-    -------
-    list of two lists of int arrays of shapes (k_t,)
-        0 contradiction, 1 neutral, 2 entailment; premise the chosen token, then premise the alternative.
+    `answers`: of each answer, of each step, the k_t best tokens decoded alone, the chosen one first. The texts are
+    stripped of white space and punctuation at both ends; equal ones entail each other without being asked. Classes are
+    0 contradiction, 1 neutral, 2 entailment, [k_t] for each step; premise the chosen token, then the alternative.
 
     References
     ----------
@@ -235,20 +225,10 @@ class SimilarityModel:
 
 
 def similarity_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Sequence[str]]]) -> list[FloatArray]:
-    """Similarity of every two samples, the mean of both directions, for each of several questions.
+    """Similarity of every two samples, the mean of both directions: for each of several questions, [M, M].
 
-    Parameters
-    ----------
-    ask
-        A similarity model.
-    samples
-        Question and M texts. The question is put before both texts, one blank between; None leaves the texts bare.
-        Samples with equal texts keep the value that the model gives to a text and itself.
-
-    Returns
-    -------
-    list of float arrays of shape (M, M)
-        Symmetric, 1 on the diagonal.
+    A question is put before both texts, one blank between; None leaves the texts bare. Samples with equal texts keep
+    the value that the model gives to a text and itself; the diagonal is 1.
     """
     full = [[with_question(question, text) for text in texts] for question, texts in samples]
     answers = iter(ask([(a, b) for texts in full for a, b in permutations(texts, 2)]))
@@ -352,20 +332,10 @@ def longest_input(model: Any, tokenizer: Any) -> int | None:
 
 
 def entailment_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Sequence[str]]]) -> list[FloatArray]:
-    """NLI logits of every ordered pair of samples, for each of several questions.
+    """NLI logits of every ordered pair of samples, for each of several questions with texts as `similarity_matrices`.
 
-    Parameters
-    ----------
-    ask
-        An NLI model.
-    samples
-        As in `similarity_matrices`.
-
-    Returns
-    -------
-    list of float arrays of shape (M, M, 3)
-        Contradiction, neutral, entailment; row: premise, column: hypothesis. Texts that are equal once stripped,
-        the diagonal among them, are `IDENTICAL`.
+    Each array is [M, M, 3]: contradiction, neutral, entailment; row: premise, column: hypothesis. Texts that are equal
+    once stripped, the diagonal among them, are `IDENTICAL`.
     """
     full = [[with_question(question, text) for text in texts] for question, texts in samples]
     pairs = [(a, b) for texts in full for a in texts for b in texts if a != b]

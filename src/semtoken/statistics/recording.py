@@ -110,19 +110,9 @@ def record_greedy(
 ) -> list[Generation]:
     """Answer each prompt greedily, with log-probabilities, alternatives and STC scores from the same pass.
 
-    Parameters
-    ----------
-    model
-        A backend; with clusters and rules (`STC`) if STC scores are needed.
-    prompts
-        Text, chat messages or token ids.
-    needs
-        Fields of `Generation` to fill, of those that the greedy pass can give.
-    decoding, timings, progress
-        How to generate; where the seconds of `shared_prefix`, `greedy`, `likelihoods`, `alternatives`, `stc`,
-        `stc_no_clustering` and `stc_no_prefix` go; called with the progress.
-    questions
-        One for each prompt: their words do not count as new in an answer.
+    It fills those fields in `needs` that this pass can give; STC scores need a model with clusters and rules (`STC`).
+    The words of the `questions`, one for each prompt, do not count as new in an answer. Seconds go to `shared_prefix`,
+    `greedy`, `likelihoods`, `alternatives`, `stc`, `stc_no_clustering` and `stc_no_prefix` of the timings.
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()

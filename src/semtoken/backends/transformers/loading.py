@@ -58,24 +58,11 @@ def load_transformers(
     prove: bool = True,
     **options: Any,
 ) -> TransformersBackend:
-    """Load a causal language model and its tokenizer from a directory or the hub.
+    """Load a causal language model and its tokenizer from a directory or the hub, as `STC.from_pretrained` does.
 
-    Parameters
-    ----------
-    model_or_path
-        Directory or hub id.
-    device
-        A torch device ("cuda:0"). Default: the first CUDA device if there is one, else the CPU; with a `device_map`,
-        the model stays where transformers puts it.
-    dtype
-        Of the weights: a torch type, its name, or "auto" for that of the checkpoint.
-    revision, trust_remote_code
-        As in transformers.
-    prove
-        As for `TransformersBackend`.
-    **options
-        Anything else that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
-        `attn_implementation`, `max_memory`, ...), and attributes of the model's configuration.
+    By default the model is put on the first CUDA device if there is one, else the CPU; with a `device_map` it stays
+    where transformers puts it. `prove` is for `TransformersBackend`; `options` may also be attributes of the model's
+    configuration.
 
     `InvalidInput`, before anything is loaded, for an option that transformers does not know, or a device together with
     a `device_map`; `ModelError` if there is no such model or device, or the model is not one that writes its answer
