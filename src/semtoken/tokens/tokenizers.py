@@ -150,7 +150,7 @@ class _Reading:
 
     def add(self, piece: bytes | None) -> None:
         """Take in the next token."""
-        token, length = len(self._ranges), 1 if piece is None else whole_characters(piece)
+        token, length = len(self._ranges), 1 if piece is None else _length(piece)
         self._ranges.append((self._characters, self._characters))
         if length is not None and not self._waiting:
             self._characters += length
@@ -185,8 +185,8 @@ class _Reading:
         self._characters += characters
 
 
-def whole_characters(piece: bytes) -> int | None:
-    """How many characters some bytes spell; None if they begin or end inside one, or are no UTF-8."""
+def _length(piece: bytes) -> int | None:
+    """How many characters a token spells by itself; None if it begins or ends inside one."""
     try:
         return len(piece.decode("utf-8"))
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
 from semtoken.support import inputs
 from semtoken.support.arrays import BoolArray, IdArray, as_ids
-from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens, whole_characters
+from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens
 
 ByteErrors = Literal["replace", "run", "each"]
 """How a decoder treats bytes that are not UTF-8: one U+FFFD for each broken character (byte-level BPE), for
@@ -176,7 +176,7 @@ class Vocabulary:
     @cached_property
     def broken(self) -> BoolArray:
         """Tokens that hold only a part of some character (bool [V])."""
-        return np.array([whole_characters(piece) is None for piece in self.pieces], dtype=bool)
+        return np.array([_is_broken(piece) for piece in self.pieces], dtype=bool)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -264,7 +264,7 @@ class Vocabulary:
         positions: list[int] = []
         for is_byte, group in groupby(range(len(parts)), key=lambda k: bool(self.byte_tokens[parts[k]])):
             run = list(group)
-            if is_byte and whole_characters(b"".join(self.pieces[parts[k]] for k in run)) is None:
+            if is_byte and _is_broken(b"".join(self.pieces[parts[k]] for k in run)):
                 positions += run
         return frozenset(positions)
 
@@ -311,6 +311,14 @@ def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
     except Exception as error:
         raise InvalidInput(f"'stopwords' must be a collection of words, got {inputs.shown(stopwords)}.") from error
     return np.array([text.strip() in words for text in texts], dtype=bool)
+
+
+def _is_broken(piece: bytes) -> bool:
+    try:
+        piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
