@@ -18,7 +18,7 @@ from semtoken import STC
 from semtoken.decisions import Choice, Inquiry, Option, Predicate, ReadingOptions, Score, decide
 from semtoken.decisions.deciding import option_masses, prepare, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens
-from semtoken.decisions.spellings import OptionReader, OptionSpelling
+from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInput
 from tests.decisions.models import tiny, tokenizer
@@ -387,3 +387,23 @@ def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
     low, high = reader.masses({(10,): {20: (on, on)}})
     assert low.tolist() == pytest.approx([0.5 * 0.75, 0.3])
     assert high.tolist() == pytest.approx([0.5 * 0.75 + 0.001, 0.3])
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(
+    "texts", [["New York", "New York City", "York"], ["1", "12", "1 the"], ["a", "b"], ["Th", "THE"]]
+)
+def test_an_option_is_gone_on_from_by_what_begins_or_holds_the_rest_of_another(texts: list[str], exact: bool) -> None:
+    vocabulary = tiny().vocabulary
+    found = spellings_of(texts, tokenizer(), vocabulary, exact=exact)
+    pieces = [piece if exact else piece.lower() for piece in vocabulary.inner_texts]
+    for text, one in zip(texts, found, strict=True):
+        own = text if exact else text.lower()
+        others = [other if exact else other.lower() for other in texts if other != text]
+        rests = [other[len(own) :] for other in others if other.startswith(own)]
+        expected = [
+            token
+            for token, piece in enumerate(pieces)
+            if piece and any(rest.startswith(piece) or piece.startswith(rest) for rest in rests)
+        ]
+        assert one.going_on.tolist() == expected and bool(expected) == bool(rests)

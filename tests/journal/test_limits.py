@@ -188,6 +188,14 @@ def test_one_model_that_decides_one_question_in_two_ways_disagrees_with_nobody(j
     assert queue(journal, "ann", "disagreement") == []
 
 
+def test_disagreement_is_looked_for_among_the_newest_two_thousand(journal: Journal) -> None:
+    pair = [entry(i, prompt="p", model=f"m{i}", decision=d, sampled=False) for i, d in ((0, "answer"), (1, "abstain"))]
+    journal.add(rows_of([*pair, *(entry(i, sampled=False) for i in range(2, 2_000))]))
+    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-1"}
+    journal.add(rows_of([entry(2_000, sampled=False)]))
+    assert queue(journal, "ann", "disagreement") == []
+
+
 def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journal) -> None:
     """What the one before the newest accepted, the newest rejects, and the eldest would have rejected, too."""
     eldest, lenient, strict = fitted(0.2), fitted(0.4), fitted(0.1)

@@ -61,6 +61,17 @@ def test_calls_begin_where_the_text_does_and_follow_one_another() -> None:
     assert places('f f{"a": 1}', ("f", '{"a": 1}'), ("f", ""))[-1] == ("/name", 0, 0, ["unaligned"])
 
 
+def test_arguments_that_are_not_found_as_written_move_nothing() -> None:
+    wide = '{"a":' + " " * 20 + "1}"
+    found = places("f(1) g(2)", ("f", wide), ("g", '{"a":2}'))
+    assert [place[:3] for place in found] == [
+        ("/name", 0, 1),
+        ("/arguments/a", 2, 3),
+        ("/name", 5, 6),
+        ("/arguments/a", 7, 8),
+    ]
+
+
 def test_a_call_without_a_confidence_shows_the_argument_that_has_none() -> None:
     text = b'send {"to": "Ada"}'
     answer = answer_of([bytes([byte]) for byte in text], [-0.01] * len(text))

@@ -53,6 +53,7 @@ def test_a_field_is_shown_whole_and_the_rest_is_found(written: str, form: str) -
         ('{\n"a": "x"\n"b": 2\n}', {"/a": "x", "/b": "2"}),
         ('{"a": {"b": 1,000}, "c": 2}', {"/a/b": "1,000", "/c": "2"}),
         ('{"a": 6,8', {}),  # cut off inside a number
+        ('{"z": "x", "y": true, "a": 6,8', {"/z": "x", "/y": "true"}),
     ],
 )
 def test_other_slips(text: str, fields: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from semtoken.parts.fields import subschema
 from semtoken.parts.json_values import JsonPlace, all_json, find_json, is_json
 from semtoken.parts.part import Budget
 from semtoken.parts.prose import new_phrases, phrases
+from semtoken.tokens.scored_token import Flag
 from tests.parts.answers import answer_of
 
 
@@ -50,6 +51,15 @@ def test_what_a_part_says_where_nothing_else_is_known() -> None:
     part = Part(0, 1, "a", "word", None, 0.7)
     assert part.uncertainty == pytest.approx(0.3)
     assert (part.neutral_share, part.present, part.complete, part.forced) == (0.0, True, True, 0)
+
+
+def test_plain_values_of_a_part_are_json_whatever_it_holds() -> None:
+    flag = Flag("one", "Once.")
+    part = Part(0, 1, "a", "string", "/half\ud83d", 0.7, value="so\ude00", flags=(flag,), choices={"a": 0.5})
+    told = json.loads(json.dumps(part.to_dict(), ensure_ascii=False).encode())
+    assert (told["path"], told["value"], told["choices"]) == ("/half?", "so?", {"a": 0.5})
+    assert told["flags"] == [{"code": "one", "message": "Once."}] and told["confidence"] == 0.7
+    assert Part(0, 1, "3", "number", None, 0.7, value=3).to_dict()["value"] == 3
 
 
 @pytest.mark.parametrize("by", ["word", "phrase", "sentence", "number", "reference", "identifier", "tool_call"])
@@ -138,6 +148,10 @@ def test_a_text_is_json_if_it_is_an_object_or_an_array() -> None:
 def test_what_is_nearly_a_number_ends_in_a_digit(written: str, kind: str) -> None:
     [value] = find_json('{"v": ' + written + ', "w": "x"}').scalars[:1]
     assert (value.kind, value.value, value.nearly) == (kind, written, True)
+
+
+def test_what_is_nothing_like_a_value_ends_an_object() -> None:
+    assert list(all_json('{"a"::')) == [] and [one.complete for one in all_json('{"a":')] == [False]
 
 
 def test_line_ends_and_quotation_marks_in_a_string_belong_to_it() -> None:

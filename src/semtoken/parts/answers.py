@@ -142,7 +142,7 @@ ENDS_INSIDE = Flag("closing_in_value", "The token that ends the value also spell
 TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
-def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool = True) -> Part:
+def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool) -> Part:
     """Compute the confidence of one stretch of an answer; flagged `cut_off` if its text is not `complete`."""
     tokens = _tokens(answer, found)
     scored = tokens[~answer.forced[tokens]]

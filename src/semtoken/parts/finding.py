@@ -233,7 +233,7 @@ def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
     if text is None:
         return 0, True
     at = spelled.find(text)
-    return max(at, 0), at >= 0
+    return at, at >= 0
 
 
 def _shift_part(found: FoundPart, shift: int) -> FoundPart:
