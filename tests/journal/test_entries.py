@@ -85,6 +85,7 @@ def test_the_numbers_of_a_decision_stand_each_under_its_name(bounds: tuple[tuple
     refused = AnsweredQuestion(question, (), refusal="x" * 501)
     kept = recording(origin).decision(refused, "signature", {}, question="q", identifier="j")
     assert (kept.unscored, kept.sampled, kept.log_score) == ("x" * 500, False, None)
+    assert recording(origin).unscored("x" * 501).unscored == "x" * 500
 
 
 def test_the_sample_is_the_first_eight_bytes_of_a_hash_as_a_share() -> None:

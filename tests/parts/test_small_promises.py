@@ -183,6 +183,7 @@ def test_code_behind_a_fence_without_a_line_end_is_read_as_text() -> None:
 
 def test_words_with_marks_stand_in_phrases_as_others_do() -> None:
     assert texts("in Łódź Größe of Øst Berlin", "phrase") == ["Łódź Größe", "Øst Berlin"]
+    assert texts("水 Wasser Fluss", "phrase") == ["水", "Wasser Fluss"]
 
 
 def test_a_long_text_has_the_phrases_of_its_pieces() -> None:
