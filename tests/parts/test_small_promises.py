@@ -135,6 +135,17 @@ def test_the_part_of_a_schema_that_is_meant(schema: Any, pointer: str, expected:
     assert subschema(schema, pointer) == expected
 
 
+@pytest.mark.parametrize("references", [15, 16])
+def test_a_schema_is_followed_over_fifteen_references(references: int) -> None:
+    chain: dict[str, Any] = {f"s{k}": {"$ref": f"#/$defs/s{k + 1}"} for k in range(references - 1)}
+    schema = {"$ref": "#/$defs/s0", "$defs": chain | {f"s{references - 1}": {"const": 1}}}
+    if references == 15:
+        assert subschema(schema, "") == {"const": 1}
+    else:
+        with pytest.raises(InvalidInput, match="in a circle"):
+            subschema(schema, "")
+
+
 def test_a_text_is_json_if_it_is_an_object_or_an_array() -> None:
     assert is_json('{"a": 1}') and is_json("[1]") and is_json('{"a": 1,000}')
     assert not any(map(is_json, ["3", '"a"', "a", "", '{"a": 1} so']))
