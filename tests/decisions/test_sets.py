@@ -50,6 +50,7 @@ def test_thresholds_are_those_of_the_formula() -> None:
     assert sets.thresholds == (pytest.approx(np.sort(p[:20])[1]), 0.0)  # floor(0.1 x 21) = 2; 5 labels are too few
     assert (sets.labels, sets.shared) == ((20, 0), 5)
     assert [PredictionSets.fit(p[:n, None], [0] * n, 0.1).thresholds[0] for n in (8, 9, 18)] == [0.0, p[0], p[0]]
+    assert PredictionSets.fit(p[:9, None], [0] * 9) == PredictionSets.fit(p[:9, None], [0] * 9, 0.1)
     hundred = np.linspace(0, 1, 99)  # 0.29 x 100 is 29, though not in floating-point numbers
     assert PredictionSets.fit(hundred[:, None], [0] * 99, 0.29).thresholds == (hundred[28],)
     fewer = PredictionSets.fit(np.stack([p, 1 - p], axis=1)[:19], [0] * 19, 0.1)

@@ -192,6 +192,10 @@ class TestByHand:
         low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
         assert low == pytest.approx([0, 0.9])
         assert high == pytest.approx([0.1, 0.9 + 0.1])
+        steps[1] = step((" City", 0.8), (" city", 0.24))  # as far as rounding goes a list may add up to more
+        low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
+        assert low == pytest.approx([0, 0.9 * 1.04])
+        assert high == pytest.approx([0.1, 1])
 
     def test_where_the_lists_end_options_that_begin_alike_may_each_have_all_of_it(self) -> None:
         low, high = masses_from_top_tokens(
@@ -257,6 +261,12 @@ def test_an_option_listed_without_a_number_may_have_all_that_is_left() -> None:
     assert low == pytest.approx([0.2, 0.0])
     assert high[0] == pytest.approx(0.2)
     assert 0.75 <= high[1] <= 1.0
+    new, rome = TopToken(-9999.0, 1, "New"), TopToken(math.log(0.2), 2, "Rome")
+    low, high = masses_from_top_tokens(
+        ["New York", "Rome"], [TopStep(new, [new, rome]), step(("York", 1.0))], exact=False
+    )
+    assert low == pytest.approx([0.0, 0.2]), "nobody says how likely what is read next was"
+    assert high == pytest.approx([1.0, 1.0])
 
 
 @pytest.mark.parametrize(
