@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.stats import binomtest
 
 from semtoken.decisions.answers import DecisionRecord, records_of
 from semtoken.decisions.auditing import audit, compare
-from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator, DecisionSide
 from semtoken.errors import ArtifactError, InvalidInput
 
 
@@ -56,6 +57,16 @@ def test_promises_are_of_a_tenth_unless_told_otherwise() -> None:
     }
     with pytest.raises(InvalidInput, match=r"Nothing can be fitted\. late, called"):
         DecisionCalibrator.fit(world(1, 5))
+
+
+def test_what_is_said_of_an_answer_unlike_all_labelled_ones() -> None:
+    calibrator = DecisionCalibrator({("f", "true"): DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")})
+    [false] = [replace(one, probabilities=(0.1, 0.9)) for one in world(1, 1)]
+    assert calibrator.block(false) == {"decision": "abstain", "promise": NO_LABELS, "labels": 0}
+    other = calibrator.block(replace(false, fingerprint="g"))
+    assert other == {"decision": "abstain", "promise": OTHER_QUESTION, "labels": 0}
+    refused = calibrator.block(replace(false, probabilities=(0.9, 0.1)))
+    assert refused == {"decision": "abstain", "promise": "Too few.", "labels": 9}
 
 
 def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:

@@ -108,6 +108,7 @@ def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
     second = [replace(one, fingerprint="g") for one in reversed(records(1))]
     [found] = sensitivity(accepting, records(0), second, "in other words", seed=5)
     moved = [0.1, 0.1, 0.1, 0.2]
+    assert found.statement.startswith(f"q, asked in other words: another choice in {found.changed}, another decision")
     assert (found.changed.count, found.changed.of) == (1, 4)
     assert (found.decided_otherwise.count, found.decided_otherwise.of) == (2, 4)  # the first and the third
     assert found.moved.value == pytest.approx(sum(moved) / 4)

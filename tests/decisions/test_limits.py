@@ -96,6 +96,7 @@ def test_five_assets_are_no_request_and_four_are_images() -> None:
 def test_orders_are_from_1_to_255_or_all() -> None:
     assert extension_of({"orders": 255}) == ReadingOptions(orders=255)
     assert extension_of({"orders": 1}) == ReadingOptions(orders=1)
+    assert extension_of({"reading": "words", "orders": 2}) == ReadingOptions("words", 2)
     assert extension_of({"orders": "all"}) == ReadingOptions(orders=None)
     for orders in (0, 256):
         with pytest.raises(WireError):

@@ -391,7 +391,7 @@ def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
 
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(
-    "texts", [["New York", "New York City", "York"], ["1", "12", "1 the"], ["a", "b"], ["Th", "THE"]]
+    "texts", [["New York", "New York City", "York"], ["1", "12", "1 the"], ["a", "b"], ["Th", "THE"], ["so", "so not"]]
 )
 def test_an_option_is_gone_on_from_by_what_begins_or_holds_the_rest_of_another(texts: list[str], exact: bool) -> None:
     vocabulary = tiny().vocabulary

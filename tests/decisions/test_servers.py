@@ -53,6 +53,8 @@ def test_an_address_of_a_whole_api_is_enough(name: str) -> None:
     flags = [flag.code for flag in found["urgent"].flags]
     assert flags == (["mass_elsewhere"] if server.masses else [])
     assert paths[-1] == paths[-2] and len(said) == (name == "SGLang")
+    assert all(one.endswith("the server is asked by SGLang's shape of /v1/decisions.") for one in said)
+    assert all(f"/v1{shape.path}" in shape.what for shape in QUESTION_SHAPES)
 
 
 @pytest.mark.parametrize("spoken", SHAPES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +97,8 @@ def test_an_audit_of_answers_that_are_alike_rarely_says_otherwise() -> None:
 def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> None:
     fitted = DecisionCalibrator.fit(records(600, 1), alpha=0.2)
     fitted.save(tmp_path / "made")
+    written = json.loads((tmp_path / "made" / "decisions.json").read_text())
+    assert (written["format"], written["format_version"]) == ("semtoken.decisions", 1)  # older files stay readable
     read = DecisionCalibrator.load(tmp_path / "made")
     assert read.sets == fitted.sets and read.checksum == fitted.checksum
     one = records(1, 2)[0]

@@ -116,6 +116,13 @@ def test_a_prompt_gets_no_token_that_the_tokenizer_would_put_around_a_text() -> 
         own.backend_tokenizer.post_processor = before
 
 
+def test_control_tokens_are_refused_where_a_tokenizer_cannot_read_them_as_text() -> None:
+    own = pytest.importorskip("transformers").ByT5Tokenizer()
+    assert plain_tokens(own, "ab") == [ord("a") + 3, ord("b") + 3]  # bytes behind three control tokens
+    with pytest.raises(InvalidInput, match="holds '</s>', which is a control token"):
+        plain_tokens(own, "a</s>b")
+
+
 @pytest.mark.parametrize(("second", "taken"), [(0.291, True), (0.309, True), (0.288, False), (0.312, False)])
 def test_probabilities_of_a_server_may_be_a_hundredth_off(second: float, taken: bool) -> None:
     given = {"answers": {"q": {"probabilities": {"a": 0.7, "b": second}}}}
@@ -128,6 +135,13 @@ def test_probabilities_of_a_server_may_be_a_hundredth_off(second: float, taken: 
     else:
         with pytest.raises(InvalidInput, match="sum to 1"):
             read()
+
+
+@pytest.mark.parametrize("shares", [(-0.2, 0.6, 0.6), (-0.2, 1.2, 0.0)])
+def test_probabilities_of_a_server_are_none_below_0_or_above_1(shares: tuple[float, ...]) -> None:
+    given = {"answers": {"q": {"probabilities": dict(zip("abc", shares, strict=True))}}}
+    with pytest.raises(InvalidInput):
+        answers_in([Choice("Which?", list("abc"))], [("answers", "q")], given, systemone.read_answer)
 
 
 @pytest.mark.parametrize(("share", "read"), [(0.011, True), (0.009, False)])

@@ -196,6 +196,8 @@ class TestByHand:
         low, high = masses_from_top_tokens(["York", "York City"], steps, exact=False)
         assert low == pytest.approx([0, 0.9 * 1.04])
         assert high == pytest.approx([0.1, 1])
+        _, high = masses_from_top_tokens(["York City", "York Town"], steps, exact=False)
+        assert high == pytest.approx([1, 0.1])
 
     def test_where_the_lists_end_options_that_begin_alike_may_each_have_all_of_it(self) -> None:
         low, high = masses_from_top_tokens(
