@@ -17,7 +17,7 @@ from semtoken.decisions.auditing import DecisionLimits, DecisionSettings, SetAud
 from semtoken.decisions.calibrating import DecisionSide
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
-from semtoken.decisions.questions import plain_tokens
+from semtoken.decisions.questions import plain_tokens, prompt_tokens
 from semtoken.decisions.remote import asked_texts, asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire import systemone
@@ -121,6 +121,22 @@ def test_control_tokens_are_refused_where_a_tokenizer_cannot_read_them_as_text()
     assert plain_tokens(own, "ab") == [ord("a") + 3, ord("b") + 3]  # bytes behind three control tokens
     with pytest.raises(InvalidInput, match="holds '</s>', which is a control token"):
         plain_tokens(own, "a</s>b")
+
+    class Older:
+        """The tokenizer as releases of transformers have it that cannot clean a text."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_get_control_tokens":
+                raise AttributeError(name)
+            return getattr(own, name)
+
+        def __call__(self, text: str, **options: Any) -> Any:
+            return own(text, **options)
+
+    own.chat_template = "({{ messages[0]['content'] }}){% if add_generation_prompt %}:{% endif %}"
+    assert prompt_tokens(Older(), "ab") == [ord(letter) + 3 for letter in "(ab):"]
+    with pytest.raises(InvalidInput, match="holds '</s>', which is a control token"):
+        prompt_tokens(Older(), "a</s>b")
 
 
 @pytest.mark.parametrize(("second", "taken"), [(0.291, True), (0.309, True), (0.288, False), (0.312, False)])
