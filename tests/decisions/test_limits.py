@@ -11,6 +11,7 @@ import pytest
 
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score, deciding
 from semtoken.decisions.answers import AnsweredQuestion, DecisionRecord, OptionMasses, answer_from_masses
+from semtoken.decisions.questions import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, answers_in, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
@@ -49,7 +50,9 @@ def test_a_score_has_ten_levels_at_most(count: int) -> None:
 
 @pytest.mark.parametrize("kind", ["choice", "score"])
 def test_one_option_is_a_question_here_and_in_system_one_and_no_question_of_the_others(kind: str) -> None:
-    assert len((Choice if kind == "choice" else Score)("?", ["one"]).options) == 1
+    question = (Choice if kind == "choice" else Score)("?", ["one"])
+    assert len(question.options) == 1
+    assert prompt_text("s", OrderedQuestion(question, (0,), "labels")).count("A. one") == 1
     own = {"choice": ("choices", "value", "options", {"name": "one"}), "score": ("levels", "label", "levels", "one")}
     field, name, other, option = own[kind]
     for n, refused in ((1, True), (2, False)):

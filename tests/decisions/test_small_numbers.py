@@ -262,6 +262,9 @@ def test_masses_of_options_are_sums_over_their_spellings() -> None:
     assert reader.first_tokens.tolist() == [1, 2, 3, 5, 6, 9]
     start = logs(0.2, 0.1, 0.05, 0.3, 0.001, 0.1)  # 6 has less than a hundredth of what 5 has: it is not read on
     wanted = reader.first((start, start))
+    over = OptionReader([OptionSpelling(np.array([1, 2]), (), none)])
+    over.first((logs(0.6, 0.41), logs(0.6, 0.41)))
+    assert [end.tolist() for end in over.masses({})] == [[1.0], [1.0]]
     assert {path: ids.tolist() for path, ids in wanted.items()} == {(3,): [4], (9,): [4], (9, 4): [2]}
     further = at((3,), t4=(0.5, 0.5)) | at((9,), t4=(0.25, 0.25)) | at((9, 4), t2=(0.5, 0.8))
     low, high = reader.masses(further)
