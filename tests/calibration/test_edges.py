@@ -14,7 +14,7 @@ from scipy.stats import binom, binomtest
 
 import semtoken as st
 from semtoken.calibration import curves, measures
-from semtoken.calibration.apply import CalibratorInUse, chance_sentence
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learning import NUMBERS, PEAK
 from semtoken.calibration.threshold import GroupThresholds, _round_up
@@ -29,18 +29,19 @@ def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bo
     assert ("chance_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
 
 
-@pytest.mark.parametrize(
-    ("n", "chance", "told"),
-    [
-        (99, 0.34, "right in about 3 of 10 answers like this one (12 to 56 %, 99 labels)"),
-        (100, 0.34, "right in about 34 % of the answers like this one (12 to 56 %, 100 labels)"),
-        (100, None, "a blank answer has no chance"),
-    ],
-)
-def test_a_chance_in_words(n: int, chance: float | None, told: str) -> None:
-    block = {"n_labels": n, "chance": chance, "chance_lower": 0.1201, "chance_upper": 0.5599}
-    assert chance_sentence(block) == told
-    assert chance_sentence(block | {"decision": "abstain"}) == f"{told} · abstain"
+@pytest.mark.parametrize(("n", "about"), [(99, "{tenths} of 10"), (100, "{percent:.0f} % of the")])
+def test_a_chance_in_words(n: int, about: str) -> None:
+    used = CalibratorInUse(st.Calibrator.fit(*drawn(n)))
+    answer, blank = response(-0.7), response(-math.inf, text="")
+    block = used.block(answer)
+    low, chance, high = (100 * block[name] for name in ("chance_lower", "chance", "chance_upper"))
+    share = about.format(tenths=round(chance / 10), percent=chance)
+    told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f} %, {n} labels)"
+    assert used.sentence(answer) == told and used.sentence(blank) == "a blank answer has no chance"
+    threshold = st.Threshold.fit(*drawn(n), promise="missed", alpha=0.3)
+    deciding = CalibratorInUse(replace(used.calibrator, threshold=threshold))
+    assert deciding.sentence(answer) == f"{told} · {threshold.decide(-0.7).action}"
+    assert deciding.sentence(blank) == "a blank answer has no chance · abstain"
 
 
 def test_how_a_calibrator_did_on_new_labels() -> None:
@@ -88,6 +89,12 @@ def test_temperatures_far_from_one_are_found(temperature: float) -> None:
         logs += [score] * 4000
         labels += [1.0] * right + [0.0] * (4000 - right)
     assert curves.fit_temperature(np.array(logs), np.array(labels)).temperature == pytest.approx(temperature, rel=0.05)
+
+
+@pytest.mark.parametrize(("score", "label", "temperature"), [(-0.01, 0.0, 0.02), (-9.0, 1.0, 50.0)])
+def test_temperatures_lie_between_a_fiftieth_and_fifty(score: float, label: float, temperature: float) -> None:
+    found = curves.fit_temperature(np.full(50, score), np.full(50, label)).temperature
+    assert found == pytest.approx(temperature, rel=1e-4)
 
 
 @pytest.mark.parametrize(("wrong", "alpha"), [(2, 0.1), (5, 0.2)])
