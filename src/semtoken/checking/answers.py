@@ -65,7 +65,6 @@ class RefusedReply:
     """A reply that could not be scored, with the reason."""
 
     where: str
-    """File and line."""
     reason: str
     id: str
     """Identifier of the reply, or the name that its place gives it."""
@@ -79,7 +78,6 @@ class CheckedReplies:
     answers: tuple[CheckedAnswer, ...]
     """The most doubtful first."""
     refused: tuple[RefusedReply, ...]
-    """Replies without a score, with the reason."""
     joined: str = ""
     """A sentence on how replies and questions were joined; empty where no file of questions was given."""
     passed_over: tuple[str, ...] = ()
@@ -111,13 +109,10 @@ class CheckSettings:
     format: str | None = None
     """Shape of the replies; recognised by their fields by default."""
     calibrator: CalibratorInUse | None = None
-    """The calibrator that decides, if there is one."""
     schema: Mapping[str, Any] | None = None
-    """A JSON Schema that the answers follow."""
     keep_tokens: bool = True
     """Whether answers keep the records of their tokens. Those that other processes have scored have none."""
     distribution: Distribution | None = None
-    """As in `score_payload`."""
 
 
 def check_replies(
@@ -188,10 +183,7 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 def check_found(
     found: FoundReply, asked: str | None, settings: CheckSettings
 ) -> Sequence[CheckedAnswer] | RefusedReply:
-    """The answers of one reply, or why it cannot be scored; `asked` is its question, where a file of questions has it.
-
-    `CalibratorMismatch` if the calibrator was fitted on scores of another kind.
-    """
+    """The answers of one reply, or why it cannot be scored; `asked` is its question in a file of questions."""
     try:
         reply = found.read()
     except SemtokenError as error:
@@ -214,10 +206,7 @@ def check_found(
 def ranked(
     found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "", passed_over: Sequence[str] = ()
 ) -> CheckedReplies:
-    """The answers that were found, the most doubtful first, and the replies that could not be scored.
-
-    `InvalidInput` if no reply could be scored, or there is none.
-    """
+    """The answers that were found, the most doubtful first, and refused replies; `InvalidInput` if none was scored."""
     if not found:
         raise InvalidInput(NO_REPLY)
     answers: list[CheckedAnswer] = []
@@ -261,7 +250,8 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
         result = response.with_fields(truncated=_cut_off(choice.finish_reason))
         block = None if calibrator is None or schema is not None else calibrator.block(result)
         fields = () if schema is None else tuple(field_records(result, schema, calibrator))
-        doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, _message_of(choice))
+        answer = choice.segment("answer")
+        doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
         said = sentence_of(result, worst_of(doubts))
         found.append(CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields, shown_text))
     return found
@@ -290,11 +280,6 @@ def _own_answer(
     return CheckedAnswer(
         reply.where, name, reply.question, result, doubts, said, calibration, text=result.text, from_block=True
     )
-
-
-def _message_of(choice: PayloadChoice) -> str:
-    said = choice.segment("answer")
-    return "" if said is None else said.text
 
 
 def _cut_off(finish_reason: str | None) -> bool | None:

@@ -43,10 +43,8 @@ class Doubt:
 
 
 def doubts_of(response: ScoredResponse) -> list[Doubt]:
-    """The stretches of an answer whose confidence is known, the most doubtful first.
-
-    Stretches are the fields of an answer that is JSON, the phrases of any other, or its words where the library that
-    finds phrases is not installed.
+    """The stretches of an answer whose confidence is known, the most doubtful first: the fields of an answer that is
+    JSON, the phrases of any other, or its words where the library that finds phrases is not installed.
     """
     known = [part for part in parts_to_check(response) if part.confidence is not None and part.end > part.start]
     known.sort(key=lambda part: (part.confidence or 0.0, part.start))
@@ -130,11 +128,7 @@ def parts_to_check(response: ScoredResponse) -> list[Part]:
     try:
         return list(response.parts("phrase"))
     except MissingExtra:
-        return list(response.parts(_between_blanks))
-
-
-def _between_blanks(text: str) -> list[tuple[int, int]]:
-    return [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
+        return list(response.parts(lambda text: [found.span() for found in re.finditer(r"\S+", text)]))
 
 
 def rivals_of(response: ScoredResponse, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:

@@ -48,10 +48,7 @@ EXTRACT = "Give what stands in this document as one JSON object that follows thi
 
 
 def scan_records(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A record to be scored for each image of a folder: its name as `id`, and `messages` that ask for its fields.
-
-    `InvalidInput` if the folder holds no images.
-    """
+    """A record for each image of a folder, or `InvalidInput`: its name, and `messages` that ask for its fields."""
     wanted = {"type": "text", "text": f"{EXTRACT}\n{json.dumps(schema, ensure_ascii=False)}"}
     parts = [(path.name, {"type": "image", "path": path.name}) for path in image_files(folder)]
     return [{"id": name, "messages": [{"role": "user", "content": [image, wanted]}]} for name, image in parts]

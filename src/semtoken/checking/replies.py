@@ -46,10 +46,7 @@ class SavedQuestion:
 
 
 def read_questions(path: Path) -> list[SavedQuestion]:
-    """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies.
-
-    `InvalidInput` if the file cannot be read, or a record asks nothing.
-    """
+    """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies."""
     found = []
     for _, where, fields in read_rows(path):
         body = fields.get("body")
@@ -143,7 +140,6 @@ class FoundReply:
     """A reply that was found in a file and not parsed yet."""
 
     where: str
-    """File and line, for messages."""
     name: str
     """The identifier that the file gives the reply, for replies that hold none."""
     value: Any = None
@@ -196,10 +192,7 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
 
 
 def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
-    """The same replies as `saved_replies`, but not parsed yet, so that skipping one costs little.
-
-    Among them is what cannot be read, with its `fault`. `InvalidInput` if a path does not exist.
-    """
+    """The same as `saved_replies`, not parsed yet, so that skipping costs little; what cannot be read has a `fault`."""
     for source in sources:
         if source == STANDARD_INPUT:
             yield from _of_file("standard input", "reply", sys.stdin.buffer)
@@ -285,13 +278,10 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
             yield FoundReply(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
-    if not any(line.lstrip().startswith(("{", "[")) for line in lines):  # a note, not lines of JSON
+    if any(line.lstrip().startswith("{") and isinstance(_parsed(line), Mapping) for line in lines):
+        yield from _of_lines(where, name, (line.encode() for line in lines))
+    else:  # a note, or one reply that is broken
         yield FoundReply(where, name, fault=NO_JSON)
-        return
-    if not any(isinstance(_parsed(line), Mapping) for line in lines):  # one reply that is broken
-        yield FoundReply(where, name, fault=NO_JSON)
-        return
-    yield from _of_lines(where, name, (line.encode() for line in lines))
 
 
 def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:

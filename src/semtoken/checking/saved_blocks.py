@@ -1,7 +1,4 @@
-"""The semtoken blocks of saved replies, from which an answer is ranked where no log-probabilities were saved.
-
-`semtoken serve` and `semtoken proxy` put such a block into each reply.
-"""
+"""The blocks of `semtoken serve` and `proxy` in saved replies: ranked where no log-probabilities were saved."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ NO_TOKENS = "the reply holds the semtoken block alone, and no log-probabilities"
 
 
 def blocks_of_reply(reply: Any) -> dict[int, Mapping[str, Any]]:
-    """The semtoken block of each choice of a reply, by the index of the choice; empty for replies of other servers.
-
-    The reply is given as plain values, or as the text of a stream, of which only final blocks are taken.
-    """
+    """The block of each choice of a reply (plain values, or the text of a stream: final ones only) by its index."""
     if isinstance(reply, str):
         reader = EventReader()
         events = (event.data for event in [*reader.feed(reply), *reader.finish()])
@@ -49,10 +43,7 @@ def _choices(reply: Any) -> list[Mapping[str, Any]]:
 
 
 def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
-    """A choice with the numbers of its block. It has no tokens, and reading them raises `InvalidInput`.
-
-    `InvalidInput`, too, if the block has another version, holds no score, or is damaged.
-    """
+    """A choice with the numbers of its block, without tokens; `InvalidInput` if it holds no score or is damaged."""
     if block.get("version") != VERSION:
         raise InvalidInput(
             f"The semtoken block has the version {block.get('version')!r}, and this release reads {VERSION}. Save the "
@@ -114,10 +105,7 @@ def _headline(given: Any, uncertainty: float) -> Headline:
 
 
 def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:
-    """The parts of an answer that its block lists, the least confident first; empty if the request asked for none.
-
-    `InvalidInput` if the parts in the block are damaged.
-    """
+    """The parts that a block lists, the least confident first; empty if the request asked for none."""
     try:
         found = [_doubt(one) for one in _mappings(block, "parts") if one["confidence"] is not None]
     except KeyError as error:

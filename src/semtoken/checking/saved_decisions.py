@@ -33,7 +33,6 @@ class SavedDecision:
     id: str
     """The identifier of its line, or the name of its file."""
     where: str
-    """File and line, for messages."""
     record: DecisionRecord
     block: Mapping[str, Any]
     """What limits the answer: allowed mass, flags."""

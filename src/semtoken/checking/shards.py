@@ -58,8 +58,7 @@ def check_in_shards(
 
     Standard input is no source here, and files must lie under the same paths wherever replies are checked; so must
     `folder`, a new one for the files of shards, which is deleted at the end. With `questions` all replies are read here
-    first, to be joined with them. `size` is how many replies a shard has, and `on_checked` is called after each shard
-    with how many have been looked at. Errors are those of `check_replies`; what another process raised comes as
+    first, to be joined with them. `size` is how many replies a shard has. What another process raised is
     `BackendError`.
     """
     if STANDARD_INPUT in sources:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semtoken.checking.answers import CheckedAnswer, CheckedReplies, RefusedReply
 from semtoken.checking.doubts import Doubt
 from semtoken.checking.fields import field_rows, sentence_of_field
+from semtoken.files.safe_files import finite
 from semtoken.support.text import one_line
 
 MARKED = 12
@@ -39,9 +39,9 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "uncertainty": facts["uncertainty"],
         "uncertainty_lower": facts["uncertainty_low"],
         "uncertainty_upper": facts["uncertainty_high"],
-        "log_score": _finite(facts["log_score"]),
-        "log_score_lower": _finite(logs[0]),
-        "log_score_upper": _finite(logs[1]),
+        "log_score": finite(facts["log_score"]),
+        "log_score_lower": finite(logs[0]),
+        "log_score_upper": finite(logs[1]),
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
         "flags": " ".join(flag.code for flag in response.flags),
         "numbers_from": "the reply's semtoken block" if one.from_block else "log-probabilities",
@@ -63,14 +63,8 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
-
-
 def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
-    """A row of plain values for each field of all answers, the most doubtful first; after them the replies without a
-    score.
-    """
+    """A row for each field of all answers, the most doubtful first; after them the replies without a score."""
     rows = field_rows((one.id, one.question, one.where, one.fields) for one in checked.answers)
     unread = [
         {"document": one.id, "asked": one.question, "where": one.where, "error": one.reason} for one in checked.refused
@@ -79,33 +73,31 @@ def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
 
 
 def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:
-    """A page of Markdown: a table of the most doubtful fields."""
+    """A page of Markdown: a table of the most doubtful fields, and what could not be scored."""
     refused = [(row["where"], row["error"]) for row in rows if row["error"] is not None]
-    rows = rows[: len(rows) - len(refused)]
-    shown = min(shown, len(rows))
-    lines = [f"# The {shown:,} most doubtful of {len(rows):,} fields", "", NOTE, ""]
-    lines += ["| | document | field | value | decision | what is doubtful |", "| --- | --- | --- | --- | --- | --- |"]
-    for row in rows[:shown]:
-        told = (str(row["rank"]), row["document"], row["path"], row["value"], row["decision"], sentence_of_field(row))
-        lines.append(f"| {' | '.join(map(_cell, told))} |")
-    return "\n".join([*lines, *_not_scored(refused)]) + "\n"
+    found = rows[: len(rows) - len(refused)]
+    listed = [
+        (str(row["rank"]), row["document"], row["path"], row["value"], row["decision"], sentence_of_field(row))
+        for row in found[:shown]
+    ]
+    title = f"The {len(listed):,} most doubtful of {len(found):,} fields"
+    return _page(title, "| | document | field | value | decision | what is doubtful |", listed, refused)
 
 
 def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
     """A page of Markdown: a table of the answers shown, and what could not be scored."""
-    lines = [f"# The {len(shown):,} most doubtful of {len(checked.answers):,} answers", "", NOTE, ""]
-    lines += ["| | question | answer | what is doubtful |", "| --- | --- | --- | --- |"]
-    for one in shown:
-        cells = (str(one.rank), one.question or "", one.text, one.sentence)
-        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    title = f"The {len(shown):,} most doubtful of {len(checked.answers):,} answers"
+    listed = [(str(one.rank), one.question or "", one.text, one.sentence) for one in shown]
     refused = [(one.where, one.reason) for one in checked.refused]
-    return "\n".join([*lines, *_not_scored(refused)]) + "\n"
+    return _page(title, "| | question | answer | what is doubtful |", listed, refused)
 
 
-def _not_scored(refused: Sequence[tuple[str, str]]) -> list[str]:
-    if not refused:
-        return []
-    return ["", "## Not scored", "", *(f"- {_cell(where)}: {_cell(reason)}" for where, reason in refused)]
+def _page(title: str, header: str, rows: Sequence[Sequence[str]], refused: Sequence[tuple[str, str]]) -> str:
+    lines = [f"# {title}", "", NOTE, "", header, "| --- " * (header.count("|") - 1) + "|"]
+    lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    if refused:
+        lines += ["", "## Not scored", "", *(f"- {_cell(where)}: {_cell(reason)}" for where, reason in refused)]
+    return "\n".join(lines) + "\n"
 
 
 NOTE = "Answers that the model was sure of and that are wrong are not found this way."
@@ -120,9 +112,7 @@ def _cell(text: str) -> str:
 
 
 def page_rows(checked: CheckedReplies) -> list[dict[str, Any]]:
-    """Rows for the page: the answer and its doubtful stretches with their rivals, without tokens; after them the
-    replies without a score.
-    """
+    """Rows for the page: answers with doubtful stretches and their rivals, and the replies without a score."""
     rows = [_slim(_row(one) | _page_fields(one) | _stretches(one)) for one in checked.answers]
     return rows + [_slim(_refused_row(one)) for one in checked.refused]
 

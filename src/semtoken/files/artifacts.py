@@ -74,9 +74,7 @@ def save(
 
 
 def load(source: str | Path, *, revision: str | None = None) -> SavedArtifact:
-    """Read a folder, or a repository of the hub.
-    `ArtifactError` if it is missing, damaged, incomplete, or of a format version that this release does not read.
-    """
+    """Read a folder, or a repository of the hub; `ArtifactError` if it is not whole, or of an unknown version."""
     folder = _locate(source, revision)
     files = _read_files(folder, CONFIG, ARRAYS)
     config = _checked_config(folder, files[CONFIG])
@@ -90,9 +88,7 @@ def load(source: str | Path, *, revision: str | None = None) -> SavedArtifact:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a folder, without its arrays.
-    `ArtifactError` if it is missing, damaged, or of a kind or format version that this release does not read.
-    """
+    """The config of a folder, without its arrays; `ArtifactError` if it is not whole, or of another kind or version."""
     return _checked_config(folder, _read_files(folder, CONFIG)[CONFIG])
 
 
@@ -145,9 +141,7 @@ def push(
     revision: str | None = None,
     commit_message: str | None = None,
 ) -> str:
-    """Upload a folder as a model repository of the hub, made if missing; returns the commit's URL.
-    `ArtifactError` if the hub refused or cannot be reached.
-    """
+    """Upload a folder as a model repository of the hub, made if missing; returns the commit's URL."""
     import tempfile
 
     from huggingface_hub import HfApi

@@ -119,9 +119,7 @@ def as_file(source: Path) -> Iterator[Path]:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Read the records of a file; those that cannot be read carry the reason. Unknown endings are read as JSON lines.
-    `InvalidInput` if the file cannot be read, or is no table.
-    """
+    """Read the records of a file, by default JSON lines; those that cannot be read carry the reason."""
     kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix, LINES)
     if kind == CSV:
         return _read_csv(path)
@@ -245,9 +243,7 @@ def kind_of(value: Any) -> str:
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a file of records whole or not at all, in the format that its ending names; "-" is standard output.
-    `InvalidInput` if it cannot be written, or fields hold what the format cannot.
-    """
+    """Write records whole or not at all (`InvalidInput`), in the format of the ending; "-" is standard output."""
     if str(path) == STANDARD:
         for record in records:
             sys.stdout.write(dump_json(record).decode("utf-8") + "\n")
@@ -352,9 +348,7 @@ def _cell(value: Any) -> str:
 
 
 def no_formula(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: with an apostrophe before the characters that begin one, also
-    behind a separator of other CSV.
-    """
+    """A text that no spreadsheet takes for a formula, also behind separators: with an apostrophe before it."""
     return _TO_ESCAPE.sub("'", text)
 
 

@@ -91,9 +91,7 @@ MOST_OF_FOLDER = 4096 * MEBIBYTE
 
 
 def read_file(path: Path, most: int = MOST_SETTINGS) -> bytes:
-    """The content of a regular file of at most `most` bytes.
-    `InvalidInput` if it cannot be read, is a pipe, a device or a folder, or is larger.
-    """
+    """The content of a file of at most `most` bytes; `InvalidInput` if it is larger, unreadable, or no regular file."""
     with reading_errors(path):
         return read_bounded(path, most)
 
@@ -241,9 +239,7 @@ def _exchange_call() -> Any:
 
 
 def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """The content of some files of a folder, all of one version of the folder even while it is being replaced.
-    `OSError` if the folder or a file cannot be read, `FileNotFoundError` if one is missing.
-    """
+    """Some files of a folder, all of one version of it even while it is being replaced; `OSError` if one is missing."""
     attempts = iter(range(ATTEMPTS, 0, -1))
     while True:
         before = _identity(path)
@@ -329,9 +325,7 @@ class JsonLine:
 
 
 def read_json_lines(path: Path) -> Iterator[JsonLine]:
-    """Read the lines of a file, `.gz` or not, one at a time; blank lines are skipped, bad ones carry the reason.
-    `InvalidInput` if the file cannot be read.
-    """
+    """Read the lines of a file, `.gz` or not; blank lines are skipped, bad ones carry the reason."""
     with reading_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         yield from json_lines(file)
 
@@ -372,9 +366,7 @@ def parse_json(text: bytes | str) -> Any:
 
 @functools.cache
 def _fast_decoder() -> Callable[[str], Any] | None:
-    """The decoder of msgspec, which is as strict as `parse_json` except for whole numbers that no float holds; None
-    where it is not installed.
-    """
+    """The decoder of msgspec, as strict as `parse_json` except for huge whole numbers; None if it is not installed."""
     try:
         from msgspec.json import decode
     except ImportError:
@@ -383,9 +375,7 @@ def _fast_decoder() -> Callable[[str], Any] | None:
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
-    """Encode a value as JSON in UTF-8, without a newline at its end.
-    `ValueError` for an infinite number, NaN or half a character, which JSON files cannot hold.
-    """
+    """Encode a value as JSON in UTF-8; `ValueError` for infinity, NaN or half a character, which files cannot hold."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent).encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,7 +1,4 @@
-"""Texts in the encodings that files come in: UTF-8 and UTF-16, with a byte order mark or without.
-
-Reading YAML of others, of a bounded size; it can name one value a million times.
-"""
+"""Texts in UTF-8 and UTF-16, with a byte order mark or without; YAML of others, of a bounded size."""
 
 from __future__ import annotations
 

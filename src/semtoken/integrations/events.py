@@ -50,8 +50,7 @@ Attributes = dict[str, Any]
 def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) -> Attributes:
     """The attributes of the OpenTelemetry event for one answer, by the final `semtoken` block of its choice.
 
-    `content` adds the reason, which may quote the answer, and the `text`. `more` are `response_id`, `model`, `index` of
-    the choice, and its `text`.
+    `content` adds the reason, which may quote the answer, and its `text`.
     """
     found: Attributes = {"gen_ai.evaluation.name": HEADLINE}
     value: Any = block.get("uncertainty")
@@ -106,12 +105,8 @@ def _matches(pattern: re.Pattern[str], value: Any) -> bool:
 def evaluations_of(reply: Any, *, content: bool = False) -> list[Attributes]:
     """The attributes of the OpenTelemetry events for every choice of a reply that has a semtoken block.
 
-    Parameters
-    ----------
-    reply
-        In OpenAI's form, or that of another server that the proxy scores: a mapping, an object of a client, or a list.
-    content
-        Whether to add the texts of the answers, and the reasons, which may quote them.
+    `reply` is in OpenAI's form, or that of another server that the proxy scores: a mapping, an object of a client, or a
+    list. `content` adds the texts of the answers, and the reasons, which may quote them.
     """
     replies = (
         [as_mapping(one) for one in reply[:MOST_CHOICES]] if isinstance(reply, list | tuple) else [as_mapping(reply)]

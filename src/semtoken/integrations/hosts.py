@@ -53,10 +53,9 @@ HOSTS = {host.name: host for host in _ALL}
 
 
 def require_host(name: str) -> None:
-    """Import the tool that an integration is for, or say which versions of it are needed.
+    """Import the tool that an integration is for; `MissingExtra`, with the install line, if it is missing or too old.
 
-    `MissingExtra`, with the install line, if it is not installed or too old. A version above those that were tried
-    gives a warning, since it often works all the same.
+    A version above those that were tried gives a warning, since it often works all the same.
     """
     host = HOSTS[name]
     install = f"Install it with: pip install '{host.requirement}'"

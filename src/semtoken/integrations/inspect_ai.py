@@ -18,7 +18,7 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
-from semtoken.results.blocks import KEY, blocks_of, risk_of
+from semtoken.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.scoring.scorer import Tokens, as_tokens
 from semtoken.tokens.rules import as_rules
 
@@ -91,7 +91,8 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         """Answer a conversation, with the score in the metadata of the answer."""
         if tools:
             raise InvalidInput("The semtoken provider answers in text and calls no tools. Leave out the tools.")
-        request = {"model": self.model_name, "messages": messages_of(input), **fields_of(config)}
+        messages = [{"role": message.role, "content": message.text} for message in input]
+        request = {"model": self.model_name, "messages": messages, **fields_of(config)}
         reply = await (self._local.reply(request) if self._local is not None else self._ask(request))
         return output_of(reply)
 
@@ -121,9 +122,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         return 64
 
     async def aclose(self) -> None:
-        """Close the connections. A model in this process stays loaded, for the next object that Inspect makes
-        for it.
-        """
+        """Close the connections. A model in this process stays loaded, for Inspect's next object of it."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -144,11 +143,6 @@ def _loaded(name: str, key: str, **options: Any) -> Any:
 def semtoken() -> type[SemtokenAPI]:
     """Register semtoken as a provider of models with Inspect."""
     return SemtokenAPI
-
-
-def messages_of(conversation: Sequence[Any]) -> list[dict[str, str]]:
-    """Convert Inspect's messages to those of a chat request; only their text is kept."""
-    return [{"role": message.role, "content": message.text} for message in conversation]
 
 
 def fields_of(config: Any) -> dict[str, Any]:
@@ -291,16 +285,7 @@ def _block_from_logprobs(output: Any, vocabulary: Tokens | None, preset: Any) ->
             }
         ],
     }
-    scored = score_payload(reply, vocabulary, preset)[0]
-    lower, upper = scored.uncertainty_bounds
-    return {
-        "headline": scored.numbers_to_dict()["headline"],
-        "uncertainty": scored.uncertainty,
-        "lower": lower,
-        "upper": upper,
-        "method": "top-k",
-        "preset": scored.preset,
-    }
+    return numbers_of(score_payload(reply, vocabulary, preset)[0]) | {"method": "top-k"}
 
 
 _to_float = value_to_float()

@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.payloads import score_payload
 from semtoken.results import ScoredResponse
-from semtoken.results.blocks import KEY
+from semtoken.results.blocks import KEY, numbers_of
 from semtoken.scoring.scorer import as_tokens
 from semtoken.tokens.rules import as_rules
 
@@ -58,27 +58,18 @@ def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -
 
 
 def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> RunnableLambda:
-    """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`.
+    """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`; arguments as for `score`.
 
     It has `headline`, `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does
     not fail for want of a score.
-
-    Parameters
-    ----------
-    vocabulary, preset
-        As for `score`.
     """
     loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=as_rules(preset).clustering)
 
     def add(message: AIMessage) -> AIMessage:
         try:
-            scored = score(message, loaded, preset)
+            block = numbers_of(score(message, loaded, preset))
         except SemtokenError as error:
-            block: dict[str, Any] = {"reason": str(error)}
-        else:
-            lower, upper = scored.uncertainty_bounds
-            block = {"headline": scored.numbers_to_dict()["headline"], "uncertainty": scored.uncertainty}
-            block |= {"lower": lower, "upper": upper, "preset": scored.preset}
+            block = {"reason": str(error)}
         return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: block}})
 
     return RunnableLambda(add, name="with_uncertainty")

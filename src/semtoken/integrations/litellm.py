@@ -79,10 +79,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
 class ScoreLog(CustomLogger):  # type: ignore[misc]
     """Hands every score to a function of yours, for whole replies only: LiteLLM logs streams without their blocks.
 
-    Parameters
-    ----------
-    tell
-        Called with the block of a choice, and with LiteLLM's own record of the call (`model`, `litellm_call_id`, ...).
+    `tell` gets the block of a choice, and LiteLLM's own record of the call (`model`, `litellm_call_id`, ...).
     """
 
     def __init__(self, tell: Callable[[Block, Mapping[str, Any]], Any]) -> None:

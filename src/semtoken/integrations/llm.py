@@ -19,7 +19,7 @@ from typing import Any
 from semtoken.choices import Preset
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.results.blocks import KEY
+from semtoken.results.blocks import KEY, numbers_of
 from semtoken.support.extras import quiet_libraries
 from semtoken.support.text import number, visible
 
@@ -61,16 +61,11 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
         [answer] = stc.generate(
             [asking.prompt(asked)], prompt.options.max_tokens, stop_at_newline=asking.stop_at_newline
         )
-        lower, upper = answer.uncertainty_bounds
-        block = {
-            "headline": answer.numbers_to_dict()["headline"] | {"line": answer.headline.line},
-            "uncertainty": answer.uncertainty,
-            "lower": lower,
-            "upper": upper,
-            "preset": answer.preset,
+        block = numbers_of(answer) | {
             "new_word_confidence": answer.new_word_confidence(asked),
             "tokens": [{"text": one.text, "probability": one.agreeing_probability} for one in answer.tokens],
         }
+        block["headline"]["line"] = answer.headline.line
         response.response_json = {KEY: block}
         yield answer.text.strip()
 

@@ -143,13 +143,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
         return [likelihoods.found.get(number, (0.0, True)) for number in range(len(requests))]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Log-probability of whole texts.
-
-        Raises
-        ------
-        InvalidInput
-            Always: semtoken scores answers, and a perplexity of documents says nothing of one.
-        """
+        """Refused with `InvalidInput`: semtoken scores answers, and a perplexity of documents says nothing of one."""
         raise InvalidInput(
             "This task measures the perplexity of documents, which has no answer to score. Choose tasks that generate."
         )
@@ -205,36 +199,12 @@ def evaluate(
     calibrator: CalibratorInUse | None = None,
     **options: Any,
 ) -> tuple[dict[str, Any], list[TaskFigures]]:
-    """Run tasks of the harness.
+    """Run tasks of the harness; returns the harness's own results, samples included, and ours.
 
-    Parameters
-    ----------
-    model
-        The model.
-    tasks
-        Names of tasks or groups of the harness, or configurations of tasks.
-    limit
-        How many documents of each task are asked; None: all.
-    num_fewshot
-        How many examples come before each question; None: as many as the task has.
-    chat
-        Whether to ask in the model's chat template.
-    include_path
-        A folder with further tasks.
-    calibrator
-        Adds how well its chances hold.
-    **options
-        Further arguments of the harness's `simple_evaluate`.
-
-    Returns
-    -------
-    dict, list of TaskFigures
-        The harness's own results, samples included, and ours.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such task.
+    Tasks are names of tasks or groups, or configurations; `include_path` is a folder with further ones. `limit` is how
+    many documents of each are asked (None: all), `num_fewshot` how many examples come before each question (None: as
+    many as the task has). `options` are further arguments of the harness's `simple_evaluate`. `InvalidInput` if there
+    is no such task.
     """
     manager = TaskManager(include_path=None if include_path is None else str(include_path))
     unknown = [name for name in tasks if isinstance(name, str) and not manager.match_tasks([name])]
@@ -267,11 +237,7 @@ def task_figures(
     scored: Mapping[tuple[str, str], ScoredResponse],
     calibrator: CalibratorInUse | None = None,
 ) -> list[TaskFigures]:
-    """The figures of one task, from the samples that the harness logged.
-
-    `samples` are as in `results["samples"][task]`; metrics outside [0, 1] are left out. `scored` is
-    `SemtokenLM.scored`. A calibrator adds how well its chances hold.
-    """
+    """The figures of one task, from the harness's `samples` and `SemtokenLM.scored`, and those of a calibrator."""
     answered = [(sample, scored.get(_key(sample))) for sample in samples]
     names = sorted({(metric, sample["filter"]) for sample in samples for metric in sample["metrics"]})
     found = []

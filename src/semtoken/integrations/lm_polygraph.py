@@ -45,14 +45,10 @@ _OF_SAMPLING = {"temperature", "top_k", "top_p"}
 
 
 class SemanticTokenClustering(Estimator):  # type: ignore[misc]
-    """STC from the statistic of `stc_calculator`.
+    """STC (Cao et al., EACL 2026) from the statistic of `stc_calculator`.
 
     The estimate is minus the log of the score, in [0, inf): it orders answers as the uncertainty 1 - score does, and
     does not saturate near 1, where ties would decide the rejection curves.
-
-    References
-    ----------
-    Cao et al., "Semantic Token Clustering", EACL 2026.
     """
 
     def __init__(self) -> None:
@@ -71,13 +67,7 @@ class SemanticTokenClusteringFromArrays(Estimator):  # type: ignore[misc]
 
     It needs no calculator of ours, at the price of lm-polygraph's memory: answers x tokens x vocabulary. What it scores
     is what was recorded: where newlines are forbidden, or an answer may not end at once, these were masked before.
-
-    Parameters
-    ----------
-    clusters
-        Clusters of the model's tokenizer, or a directory or hub id of some.
-    preset
-        As in `semtoken.score_logits`.
+    `clusters` are those of the model's tokenizer, or a directory or hub id; `preset` is as in `semtoken.score_logits`.
     """
 
     def __init__(self, clusters: TokenClusters | str | Path, preset: Preset = "paper") -> None:
@@ -100,13 +90,8 @@ class SemanticTokenClusteringFromArrays(Estimator):  # type: ignore[misc]
 class StcCalculator(StatCalculator):  # type: ignore[misc]
     """Generates the greedy answers and scores them on the way; see `stc_calculator`.
 
-    Parameters
-    ----------
-    clusters
-        Clusters of the model's tokenizer, or a directory or hub id of some. None: those cached for this model, or
-        computed and cached.
-    preset
-        As in `semtoken.STC`. "paper" has the published numbers.
+    `clusters` are those of the model's tokenizer, or a directory or hub id; None: those cached for this model, or
+    computed and cached. `preset` is as in `semtoken.STC`; "paper" has the published numbers.
     """
 
     @staticmethod
@@ -156,13 +141,7 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
 
 
 def stc_calculator(clusters: TokenClusters | str | Path | None = None, preset: Preset = "paper") -> Any:
-    """The calculator for `available_stat_calculators` of `UEManager`. Put it behind lm-polygraph's own.
-
-    Parameters
-    ----------
-    clusters, preset
-        As for `StcCalculator`.
-    """
+    """`StcCalculator` for the `available_stat_calculators` of `UEManager`. Put it behind lm-polygraph's own."""
     return StatCalculatorContainer(
         name=StcCalculator.__name__,
         obj=StcCalculator,

@@ -20,8 +20,7 @@ from semtoken.web.wire import ApiError
 class LocalChat:
     """Chat with a model in this process. Requests that wait together are answered in one batch.
 
-    `name` is the one by which it was loaded: the embedded model has a prompt format of its own. A calibrator adds the
-    chance and the decision to every block.
+    `name` is the one by which it was loaded: the embedded model has a prompt format of its own.
     """
 
     def __init__(self, stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> None:

@@ -40,14 +40,8 @@ logger = logging.getLogger("semtoken.otel")
 class EvaluationEvents:
     """An ASGI application in front of a server: passes everything through, and tells of the scores in its replies.
 
-    Parameters
-    ----------
-    app
-        The application, such as `semtoken.web.serve.app.serve_app(...)`.
-    provider
-        Where events go. None: the provider that OpenTelemetry has, or one made from its environment variables.
-    content
-        Whether to send the texts of the answers, too, and the reasons, which may quote them.
+    `app` is that of the server, `provider` where events go (None: that of OpenTelemetry, or one made from its
+    environment variables); `content` sends the texts of the answers, too, and the reasons, which may quote them.
     """
 
     def __init__(self, app: Any, provider: LoggerProvider | None = None, *, content: bool = False) -> None:
@@ -94,9 +88,7 @@ class EvaluationEvents:
         send_state(report, self._provider)
 
     def emit(self, attributes: Attributes, context: Any = None) -> None:
-        """Send one event with attributes as `events.evaluation` makes them. It belongs to the span of OpenTelemetry's
-        context, by default the current one.
-        """
+        """Send one event with the attributes of `events.evaluation`, in the span of a context (the current one)."""
         self._logger.emit(event_name=EVENT, attributes=attributes, context=context, severity_number=SeverityNumber.INFO)
 
 
@@ -173,11 +165,7 @@ def _context_of(scope: Any) -> Any:
 
 
 def provider_from_environment() -> LoggerProvider:
-    """The provider of this process, or one made from OTEL_LOGS_EXPORTER and its like.
-
-    `MissingExtra`, with the install line, if the exporter is not installed; `InvalidInput` if there is no such
-    exporter.
-    """
+    """The provider of this process, or one made from OTEL_LOGS_EXPORTER; `MissingExtra` without its exporter."""
     there = get_logger_provider()
     if isinstance(there, SdkLoggerProvider):
         return there

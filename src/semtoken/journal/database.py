@@ -147,11 +147,7 @@ class JournalError(SemtokenError):
 
 
 def url_of(given: str) -> sa.URL:
-    """The database that a user names: a URL of SQLAlchemy's, or the path of an SQLite file.
-
-    `InvalidInput` if the address cannot be read, is neither of SQLite nor of PostgreSQL, or is that of a database in
-    memory.
-    """
+    """The database of a URL (SQLite, not in memory, or PostgreSQL) or of a path; else `InvalidInput`."""
     if not given.isprintable():
         raise InvalidInput(
             f"The journal's address {without_password(given)!r:.80} holds characters that no name should."

@@ -1,8 +1,5 @@
-"""Entries of the journal: what is kept of a scored answer, as plain values under the names of the table's columns.
-
-And what a row becomes when it is read: a record under the names that files of scored answers have.
-
-Texts in the journal: none unless they are asked for, and then without what a rule of the user's withholds.
+"""Entries of the journal: what is kept of a scored answer, under the names of the table's columns; without texts,
+unless they are asked for. And what a row becomes when it is read: a record under the names that files of answers have.
 """
 
 from __future__ import annotations
@@ -63,10 +60,8 @@ class TextRule:
 
 
 def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
-    """Make the rule that the options of the command line describe; what the regular expressions match is withheld.
-
-    `function` is the `module:name` of a function that takes a text and returns what may be kept. `InvalidInput` if a
-    pattern or function cannot be used, or there are no texts to apply it to.
+    """Make the rule that the options of the command line describe: what the regular expressions match is withheld, and
+    `function`, a `module:name`, returns what may be kept of a text. `InvalidInput` if one cannot be used.
     """
     if not keep and (patterns or function):
         raise InvalidInput("--journal-withhold says what to leave out of texts; give --journal-texts as well.")
@@ -157,7 +152,6 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When the entry was made, in seconds since 1970, UTC."""
     source: str
     sampled: bool = False
-    """Whether the entry is in the random sample."""
     seen_twice: bool = False
     """Whether two people are to be asked about it."""
     model: str | None = None
@@ -250,8 +244,8 @@ class Recording:
         """Make the entry of a scored answer, for which `block` has what `CalibratorInUse.block` says of it.
 
         `prompt` is all that was asked, as plain values, `question` its text; by the tag `person` entries can be
-        deleted. The model is that of `origin` where requests name none. An entry with the same identifier is not
-        written twice; None makes a new one. The fields in `more` replace those that follow from the answer.
+        deleted. An entry with the same identifier is not written twice. `more` replaces fields that follow from the
+        answer.
         """
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
@@ -282,11 +276,11 @@ class Recording:
         question: str,
         identifier: str,
     ) -> JournalEntry:
-        """Make the entry of an answer to a typed question: the most probable option, and its probability.
+        """Make the entry of an answer to a typed question: the most probable option, and its probability; none if it
+        was refused.
 
-        An answer that was refused has an entry without a score. `signature` tells answers to one question, read in one
-        way, from all others; `question` is the text of the question and of what it is about. An entry with the same
-        identifier is not written twice.
+        `signature` tells answers to one question, read in one way, from all others; `question` is the text of the
+        question and of what it is about. An entry with the same identifier is not written twice.
         """
         if answer.refusal is not None:
             return self._new_entry({"unscored": storable(answer.refusal)[:500]}, identifier, question, question)
@@ -372,10 +366,8 @@ class Recording:
 
 
 def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:
-    """The tokens that the model was least sure of, in the order of the answer.
-
-    Their texts are kept if nothing of the answer is withheld: a rule that finds a card number does not find it where
-    each of its digits stands alone.
+    """The tokens that the model was least sure of, in the order of the answer; with texts only where nothing is
+    withheld: a rule that finds a card number does not find it where each of its digits stands alone.
     """
     weak = [
         (mark.log_agreeing_probability, mark.start, mark.end)
@@ -434,10 +426,7 @@ def verdict(given: Iterable[bool | None]) -> bool | None:
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
-    """Convert a row of `Journal.entries` to a record with the field names of files; empty fields are left out.
-
-    `given` holds the labels of the entry, by reviewer.
-    """
+    """A row of `Journal.entries` under the names of files, without empty fields; `given` are its labels by reviewer."""
     found: Record = {"id": row["id"], "at": when(row["at"])}
     for name, value in row.items():
         if value is not None and value != [] and name not in _ELSEWHERE:

@@ -26,11 +26,7 @@ NAMES = [column.name for column in entries.columns]
 
 
 def export(journal: Journal, target: Path, *conditions: Any) -> None:
-    """Write entries into a .jsonl, .parquet or .csv file, whole or not at all; "-" is standard output.
-
-    The conditions are those of `Journal.entries`; what a record holds is in `records`. `InvalidInput` if the file
-    cannot be written.
-    """
+    """Write entries that meet the conditions into a .jsonl, .parquet or .csv file, or to standard output ("-")."""
     if str(target) == STANDARD or format_of(target) != PARQUET:
         write_records(target, records(journal, *conditions))
         return

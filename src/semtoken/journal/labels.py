@@ -41,7 +41,6 @@ class LabelAgreement:
     twice: int
     """Answers that two people or more labelled right or wrong."""
     disagreed: int
-    """The answers on which the labels disagree."""
 
     @property
     def sentence(self) -> str:
@@ -63,24 +62,10 @@ class LabelAgreement:
 
 
 def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None) -> None:
-    """Store a person's label of an answer. It takes the place of an earlier one by the same person, in the order of
-    first labels, too: `watch` would else take answers that are looked at again for new ones.
+    """Store a person's label of an answer; `correct` None: the person cannot tell.
 
-    Parameters
-    ----------
-    journal
-        The journal that keeps the label.
-    entry
-        Identifier of the entry.
-    reviewer
-        The person who labels.
-    correct
-        Whether the answer is right; None: the person cannot tell.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such entry, or the person has no name.
+    It takes the place of an earlier one by the same person, in the order of first labels, too: `watch` would else take
+    answers that are looked at again for new ones. `InvalidInput` if there is no such entry, or the person has no name.
     """
     name = checked_name(reviewer)
     with database_errors(journal.engine.url), journal.engine.begin() as connection:
@@ -109,13 +94,7 @@ def undo(journal: Journal, reviewer: str) -> str | None:
 
 
 def checked_name(reviewer: str) -> str:
-    """The name of a person who labels, without blanks around it and with single blanks inside.
-
-    Raises
-    ------
-    InvalidInput
-        The name is empty, longer than 100 characters, or cannot be printed.
-    """
+    """The name of a person who labels, in single blanks; `InvalidInput` if it is empty, long, or cannot be printed."""
     name = " ".join(reviewer.split())
     if not 0 < len(name) <= 100 or not name.isprintable():
         raise InvalidInput("Say who labels: a name of up to 100 characters.")
@@ -127,12 +106,8 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
 
     Of the random sample each answer is for one person, and a fifth of it, fixed beforehand, for two. Everybody has an
     order of their own in it, so that people who label at the same time seldom meet at the same answer. Doubtful answers
-    and disagreements are never of the random sample, so that their labels cannot enter a promise.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such queue, or the reviewer's name cannot be used.
+    and disagreements are never of the random sample, so that their labels cannot enter a promise. `InvalidInput` if
+    there is no such queue, or the reviewer's name cannot be used.
     """
     if name not in get_args(QueueName):
         raise InvalidInput(f"There is no queue {name!r}; there are {', '.join(get_args(QueueName))}.")
@@ -217,16 +192,9 @@ class LabelledEntry:
 def labelled_sample(
     journal: Journal, calibrator: str | None = None, columns: Sequence[str] = ()
 ) -> list[LabelledEntry]:
-    """The labelled answers of the random sample, in the order of their first labels.
+    """The labelled answers of the random sample, of one calibrator or of all, in the order of their first labels.
 
-    Parameters
-    ----------
-    journal
-        The journal that holds the answers.
-    calibrator
-        Checksum of the calibrator that decided; None: any.
-    columns
-        Columns of the entries to read besides `n` and `at`; all if none is named.
+    `columns` are those of the entries to read besides `n` and `at`; all if none is named.
     """
     wanted = [entries.c[name] for name in ("n", "at", *columns)] if columns else [entries]
     query = sa.select(*wanted, labels.c.reviewer.label("by"), labels.c.correct.label("said"))
@@ -242,17 +210,7 @@ def labelled_sample(
 
 
 def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool) -> int:
-    """How many answers of the random sample before entry `last` nobody labelled, of those that a calibrator decided.
-
-    Parameters
-    ----------
-    journal, calibrator
-        As for `labelled_sample`.
-    last
-        The number of an entry.
-    accepted
-        Whether accepted answers alone count.
-    """
+    """How many decided answers of the random sample before entry `last`, or `accepted` ones, nobody labelled."""
     seen = sa.exists().where(labels.c.entry == entries.c.n)
     query = sa.select(sa.func.count()).select_from(entries).where(entries.c.sampled, entries.c.n < last, ~seen)
     query = query.where(entries.c.calibrator + "" == calibrator)
@@ -266,12 +224,7 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
     """The labelled answers of the random sample, and its newest unlabelled ones, by which thresholds are placed.
 
     Only answers that were scored like the one labelled last count: those before a change of preset, of engine or of
-    how many log-probabilities were asked for have scores of another kind.
-
-    Raises
-    ------
-    InvalidInput
-        The sample has no labels.
+    how many log-probabilities were asked for have scores of another kind. `InvalidInput` if nothing has a label.
     """
     labelled = [one for one in labelled_sample(journal) if one.correct is not None]
     if not labelled:

@@ -28,10 +28,8 @@ PRIVATE = 0o600
 
 
 class Spool:
-    """The files of this process that hold journal entries until the database has them.
-
-    `folder` holds the spools of all processes of one journal. An entry that would make more than `most_bytes` wait is
-    refused.
+    """The files of this process that hold journal entries until the database has them, `most_bytes` at most, in a
+    folder that holds the spools of all processes of one journal.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
@@ -53,9 +51,7 @@ class Spool:
         return self._waiting
 
     def append(self, line: bytes) -> str | None:
-        """Write an entry to a file. Once this returns None, the entry outlives this process. Otherwise it was refused:
-        "full" if too many bytes wait, "disk" if the file cannot be written.
-        """
+        """Write an entry, which then outlives this process; or say why not: "full" (too many bytes wait) or "disk"."""
         with self._lock:
             if self._waiting + len(line) > self._most_bytes:
                 return "full"
@@ -71,10 +67,7 @@ class Spool:
             return "disk"
 
     def take(self) -> list[Path]:
-        """The files with all entries so far, oldest first; later entries go into another file.
-
-        If no other file can be opened, the newest entries stay for the next call.
-        """
+        """The files with all entries so far, oldest first; later entries go into another file, if one can be opened."""
         with self._lock:
             if self._size:
                 try:
@@ -133,10 +126,7 @@ def _lock_of(path: Path) -> Path:
 
 @contextmanager
 def left_behind(folder: Path) -> Iterator[list[Path]]:
-    """The files of processes that have ended, those of one process oldest first.
-
-    Nobody else gets them inside the block. Files that are not deleted in it are found again.
-    """
+    """The files of processes that have ended, oldest first. Nobody else gets them inside the block."""
     held: list[tuple[Path, FileLock]] = []
     try:
         for path in sorted(one for one in folder.glob("*") if one.is_dir()):
@@ -155,9 +145,7 @@ def left_behind(folder: Path) -> Iterator[list[Path]]:
 
 
 def lines_of(file: Path) -> Iterator[dict[str, Any]]:
-    """Read the entries of a file. Lines that hold none are skipped, such as a last one that was cut off: nobody was
-    told that it was stored.
-    """
+    """Read the entries of a file. A line that was cut off is skipped: nobody was told that it was stored."""
     with file.open("rb") as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):

@@ -138,19 +138,9 @@ class Journal:
     def open(cls, given: str, *, create: bool = True) -> Journal:
         """Open a journal, and bring its tables to their newest form.
 
-        Parameters
-        ----------
-        given
-            `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`.
-        create
-            Whether to make one where there is none. PostgreSQL's database itself must exist.
-
-        Raises
-        ------
-        InvalidInput
-            The address is none of these, or there is no such file and none is to be made.
-        JournalError
-            The database does not answer, or a later release made its tables.
+        `given` is `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`. `create`: a file is
+        made where there is none; PostgreSQL's database must exist. `InvalidInput` if it is none of these, or there is
+        no such file; `JournalError` if the database does not answer, or a later release made its tables.
         """
         url = url_of(given)
         if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).is_file():
@@ -176,13 +166,7 @@ class Journal:
     # ---- entries ----------------------------------------------------------------------------------------------------
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write entries in one transaction; entries whose `id` is already there stay unchanged.
-
-        Raises
-        ------
-        SQLAlchemyError
-            Nothing was written.
-        """
+        """Write entries, all or none (`SQLAlchemyError`); those whose `id` is already there stay unchanged."""
         if not rows:
             return
         known = [{name: row.get(name) for name in COLUMNS} for row in rows]
@@ -191,15 +175,7 @@ class Journal:
             connection.execute(insert(entries).on_conflict_do_nothing(index_elements=["id"]), known)
 
     def entries(self, *conditions: Any, newest_first: bool = False, limit: int | None = None) -> Iterator[Row]:
-        """Read entries in the order in which they were written, a few thousand at a time.
-
-        Parameters
-        ----------
-        *conditions
-            Conditions of SQLAlchemy's on the columns of `semtoken.journal.database.entries`; all must hold.
-        newest_first, limit
-            The order, and how many entries to read.
-        """
+        """Read entries that meet all conditions (SQLAlchemy's), in the order of writing, a few thousand at a time."""
         names = [column.name for column in entries.c]
         for page in self.pages(list(entries.c), *conditions, newest_first=newest_first, limit=limit):
             for row in page:
@@ -208,17 +184,11 @@ class Journal:
     def pages(
         self, wanted: Sequence[Any], *conditions: Any, newest_first: bool = False, limit: int | None = None
     ) -> Iterator[Sequence[sa.Row[Any]]]:
-        """Read pages of up to `AT_ONCE` rows by the primary key, with the values of SQL expressions.
+        """Read pages of up to `AT_ONCE` rows by the primary key: the values of SQL expressions, of which the first is
+        `n`.
 
         Each page is a query of its own: one that was open for as long as a large export lasts would hold up what a
         database does behind its back (SQLite's write-ahead log and PostgreSQL's dead rows would grow until its end).
-
-        Parameters
-        ----------
-        wanted
-            The expressions, of which the first must be the column `n`.
-        *conditions, newest_first, limit
-            As for `entries`.
         """
         last, left = None, limit
         ordered = sa.select(*wanted).where(*conditions)
@@ -236,26 +206,13 @@ class Journal:
             last, left = rows[-1][0], None if left is None else left - len(rows)
 
     def delete(self, *, before: float | None = None, person: str | None = None, spool: Path | None = None) -> int:
-        """Delete entries with their labels: older ones, those with a person's tag, or with both arguments those that
-        are both. Returns how many they were, once neither the database's files nor a spool holds them.
+        """Delete entries with their labels: older ones, a person's, or with both arguments those that are both.
 
-        PostgreSQL's log of writes, its replicas and backups keep them by rules of their own.
-
-        Parameters
-        ----------
-        before
-            Entries older than this time are deleted; in seconds since 1970.
-        person
-            The tag that requests carried.
-        spool
-            The folder of the journal's spools. Default: that of `spool_folder`.
-
-        Raises
-        ------
-        InvalidInput
-            Neither is given.
-        NotYetGone
-            The entries are deleted, but their texts may still be in a file. Another call tries again.
+        Returns how many they were, once neither the database's files nor a spool holds them. `before` is in seconds
+        since 1970, `person` the tag that requests carried, `spool` by default the folder of `spool_folder`.
+        PostgreSQL's log of writes, its replicas and backups keep them by rules of their own. `InvalidInput` if neither
+        is given; `NotYetGone` if the entries are deleted, but their texts may still be in a file, so that another call
+        must try again.
         """
         if before is None and person is None:
             raise InvalidInput("Say which entries to delete: by age, or by person.")
@@ -312,16 +269,8 @@ class Journal:
     def sampling(self, rate: float | None = None, seed: str | None = None) -> tuple[SamplingRule, bytes]:
         """The rule of the random sample and the journal's salt. A changed rule applies to new entries only.
 
-        Parameters
-        ----------
-        rate, seed
-            The share of the sample in [0, 1], and any text. None: as they are, or 5 % and a random seed where there are
-            none yet.
-
-        Raises
-        ------
-        InvalidInput
-            The rate is outside [0, 1].
+        `rate` is the share of the sample in [0, 1] (`InvalidInput` outside it), `seed` any text. None: as they are, or
+        5 % and a random seed where there are none yet.
         """
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidInput(f"The share of the random sample must be from 0 to 1, got {rate}.")

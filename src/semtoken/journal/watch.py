@@ -102,9 +102,8 @@ def change_evidence(wrong: npt.ArrayLike, alpha: float) -> FloatArray:
 
 
 def _start_shares(n: int) -> FloatArray:
-    """Shares of the wealth for bets that begin at block 0, 1, 2 ...: half at once, the rest falls off slowly.
-
-    The rest is 1 / (j log(j)^2), whose sum over all j from 3 on is below 1.1: late changes cost little.
+    """Shares of the wealth for bets that begin at block 0, 1, 2 ...: half at once, the rest as 1 / (j log(j)^2), whose
+    sum over all j from 3 on is below 1.1: late changes cost little.
     """
     blocks = np.arange(n // BLOCK + 1, dtype=np.float64) + 2
     shares: FloatArray = 0.5 / 1.1 / (blocks * np.log(blocks) ** 2)
@@ -113,10 +112,8 @@ def _start_shares(n: int) -> FloatArray:
 
 
 def _log_factors(alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Log factors of the wealth at a wrong and at a right answer, [bets] each.
-
-    They are likelihood ratios of larger shares of wrong answers against alpha: bets of the sizes (share - alpha) /
-    (1 - alpha).
+    """Log factors of the wealth at a wrong and at a right answer, [bets] each: likelihood ratios of larger shares of
+    wrong answers against alpha, that is bets of the sizes (share - alpha) / (1 - alpha).
     """
     check_level(alpha, "alpha")
     larger = np.unique(np.minimum(RATIOS * alpha, (1 + alpha) / 2))
@@ -136,9 +133,8 @@ class Change:
 def find_change(wrong: npt.ArrayLike, alpha: float, level: float = LEVEL) -> Change | None:
     """When the promise was found to be broken, and since when it may be; None where it was not.
 
-    A kept promise is ever found broken with a probability of at most `level`; the rest is as for `change_evidence`.
-    `InvalidInput` if these are not labels of one stream, one is neither true nor false, or alpha or level is outside
-    (0, 1).
+    The rest is as for `change_evidence`. `InvalidInput` if these are not labels of one stream, each true or false, or
+    alpha or level is outside (0, 1).
     """
     labels = _labels(wrong)
     if labels.ndim != 1:
@@ -190,7 +186,6 @@ class PromiseReport:
     state: State
     """`unknown`: the labels do not tell yet; `no_promise`: there is no calibrator, or it promises nothing."""
     sentence: str
-    """The state in a sentence for people."""
     calibrator: str | None = None
     """SHA-256 of the calibrator's file; None where there is no calibrator."""
     alpha: float | None = None
@@ -279,8 +274,8 @@ def promise_report(
     """Test from labels alone whether a promise is kept; `promise` and `level` are as in `Threshold` and `watch`.
 
     `bad` says of each answer, in the order of the labels, whether it counts against the promise, and `times` when it
-    was answered, in seconds since 1970. `alpha` is the share that was promised not to be exceeded; `about` has further
-    fields of the report.
+    was answered, in seconds since 1970. `alpha` is the share that was promised; `about` has further fields of the
+    report.
     """
     n, wrong = len(bad), sum(bad)
     low, high = wrong_share(wrong, n, level)

@@ -41,8 +41,8 @@ ENDED = "The process that writes it has ended."
 def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
     """Write the entries of a spool file into the journal, each once; returns how many.
 
-    `refused` is called with the reason of each entry that the database refuses, which is left out. `SQLAlchemyError` if
-    the database is away or full; those that were written are left out at the next attempt.
+    `refused` gets the reason of each that the database refuses. `SQLAlchemyError` if the database is away or full; the
+    next attempt leaves out those that were written.
     """
     n = 0
     lines = lines_of(file)
@@ -70,10 +70,7 @@ def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[
 
 
 class WriterProcess:
-    """A process that writes spool files into a journal, for one thread at a time.
-
-    The journal was opened before, so that its tables are in their newest form.
-    """
+    """A process that writes spool files, for one thread at a time, into a journal that was opened before."""
 
     def __init__(self, journal: Journal) -> None:
         self._url = journal.engine.url.render_as_string(hide_password=False)
@@ -93,10 +90,7 @@ class WriterProcess:
         return self._process
 
     def write(self, file: Path, refused: Callable[[str], None]) -> int:
-        """Write the entries of a file, each once; returns how many. `refused` gets the reason of each refusal.
-
-        `OSError` if the database is away or full, or the process has ended. The next attempt starts another one.
-        """
+        """As `write_file`; `OSError` if the database is away or full, or the process has ended."""
         process = self.start()
         assert process.stdout is not None
         self._say(process, str(file))
@@ -186,11 +180,8 @@ class JournalWriter:
 
     `put` writes to a local file and returns: from then on an entry is acknowledged, and the end of the process, a
     database that is away and a full disk do not lose it. A file is not forced to the disk, so a power cut may lose what
-    came within the last moments. `start` it before use, `close` it at the end.
-
-    The folder of the spool is by default beside an SQLite file, in the user's state folder for PostgreSQL. What comes
-    beyond `most_waiting` bytes is dropped and counted. `apart` writes in a process of its own: a thread that writes
-    would keep those that answer requests waiting.
+    came within the last moments. What comes beyond `most_waiting` bytes is dropped and counted. `apart` writes in a
+    process of its own: a thread that writes would keep those that answer requests waiting.
     """
 
     def __init__(
@@ -317,9 +308,7 @@ class JournalWriter:
 def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
     """Write the entries of processes that ended before they could write them; returns how many.
 
-    `write` writes a file and returns how many entries it wrote; default: `write_file` in this thread, which leaves out
-    entries that the database refuses. `SQLAlchemyError`, or what `write` raises, if the database does not take them
-    now; they stay where they are.
+    `write` writes a file, by default as `write_file`; what it raises if the database does not take them is passed on.
     """
     folder, n = folder or spool_folder(journal.engine.url), 0
     if not folder.is_dir():

@@ -46,10 +46,7 @@ class AnswerWithTokens(Protocol):
 
 
 def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
-    """The arrays from which the confidence of parts is computed: log masses and character ranges of tokens.
-
-    `constrained`: whether a grammar shaped the answer; default: what its flags say.
-    """
+    """The log masses and character ranges of tokens; `constrained`: a grammar shaped them (default: as flags say)."""
     tokens = answer.tokens
     found = replace(
         marked_tokens(answer, tokens, constrained),
@@ -72,10 +69,7 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
 def marked_tokens(
     answer: AnswerWithTokens, marks: Sequence[TokenMark | ScoredToken], constrained: bool | None = None
 ) -> AnswerTokens:
-    """The same from the marks of an answer that was scored by spelling, for parts of prose: without the ends of values.
-
-    The tokens of the answer are not read.
-    """
+    """The same from the marks of an answer that was scored by spelling, for parts of prose, without ends of values."""
     if constrained is None:
         constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
     exact = _floats(mark.log_probability for mark in marks)
@@ -160,7 +154,9 @@ def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool) -> Part:
     inside = closing_token is not None and closing_token in tokens
     if inside:
         flags.append(ENDS_INSIDE)
-    known = None if inside or closing_token is None else _known_end(answer, found, closing_token)
+    known = None
+    if found.ending is not None and closing_token is not None and not inside:
+        known = answer.endings.get(found.ending, {}).get(closing_token)
     counts = known is not None and (found.closing_in_confidence or not len(tokens))
     low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
     return Part(
@@ -198,10 +194,6 @@ def _tokens(answer: AnswerTokens, found: FoundPart) -> IdArray:
     if not found.members:
         return np.empty(0, dtype=np.int64)
     return np.unique(np.concatenate([answer.touching(start, end) for start, end in found.members]))
-
-
-def _known_end(answer: AnswerTokens, found: FoundPart, step: int) -> tuple[float, float] | None:
-    return None if found.ending is None else answer.endings.get(found.ending, {}).get(step)
 
 
 def _masses(answer: AnswerTokens, equality: PartEquality, tokens: IdArray, side: int | None = None) -> FloatArray:

@@ -56,18 +56,15 @@ def check_language(language: str) -> None:
 
 
 def tokens_of(pieces: Sequence[tuple[str, str]], budget: Budget) -> Iterator[Iterator[lexing.Token]]:
-    """The names and literals of some pieces of code, each given with its language.
-
-    `OverBudget` if the lexer takes too long, `InvalidInput` if it fails on its code.
-    """
-    elsewhere = [number for number, (language, code) in enumerate(pieces) if not _is_quick(language, code)]
+    """The names and literals of pieces of code, each with its language; `InvalidInput` if a lexer fails on it."""
+    elsewhere = [
+        number
+        for number, (language, code) in enumerate(pieces)
+        if len(code) > LONGEST_HERE or lexer_name(language) not in WITHSTOOD
+    ]
     read = dict(zip(elsewhere, _elsewhere([pieces[number] for number in elsewhere], budget), strict=True))
     for number, (language, code) in enumerate(pieces):
         yield iter(read[number]) if number in read else _here(language, code, budget)
-
-
-def _is_quick(language: str, code: str) -> bool:
-    return len(code) <= LONGEST_HERE and lexer_name(language) in WITHSTOOD
 
 
 def _here(language: str, code: str, budget: Budget) -> Iterator[lexing.Token]:
@@ -121,8 +118,7 @@ _CALL = re.compile(r"\s*\(")
 def find_identifiers(text: str, language: str | None = None, budget: Budget | None = None) -> Iterator[FoundPart]:
     """Names, calls and literals of the fenced code in a text, or of all of it; each name once, where it is first used.
 
-    `language` is a name that Pygments knows; default: what each fence says, else Python. `InvalidInput` if Pygments
-    does not know it or fails on this code, `OverBudget` if the lexer takes too long.
+    `language` is one that Pygments knows (else `InvalidInput`); default: what each fence says, else Python.
     """
     budget = budget or Budget(text)
     if language is not None:

@@ -1,7 +1,4 @@
-"""The fields of a JSON answer, with what a JSON Schema says of them if there is one; tool calls and their arguments.
-
-Tool calls stand in the markup of the model, or a server gives them apart.
-"""
+"""The fields of a JSON answer, with what a JSON Schema says of them; tool calls, marked by the model or given apart."""
 
 from __future__ import annotations
 
@@ -42,8 +39,7 @@ def find_fields(
     """Find the values to score among the JSON values of a text, if asked for also keys, and whole objects and arrays.
 
     The JSON Schema, of the whole value, tells types and enums. `call` is the number of the tool call that the values
-    belong to, and paths begin at `below` (default: the whole value). `OverBudget` if the paths, or the members of
-    objects within objects, are too many to be listed.
+    belong to, and paths begin at `below`. `OverBudget` if paths or members are too many to be listed.
     """
     budget = budget or Budget(text)
     scalars = found.scalars if containers else []
@@ -107,10 +103,7 @@ def _container(
 
 
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
-    """The part of a schema that applies to the value at a pointer; empty if the schema does not mention it.
-
-    `InvalidInput` if a reference in the schema leads nowhere, or round in a circle.
-    """
+    """The part of a schema for the value at a pointer, empty if none; `InvalidInput` for a broken reference."""
     if schema is None:
         return {}
     current: Any = schema
@@ -317,7 +310,6 @@ class CallConfidence:
     call: int
     """Which call of the answer it is, from 0."""
     name: str
-    """The tool's name."""
     confidence: float | None
     """The product of the confidences of the name and all argument values, in [0, 1]. The tokens of braces, quotes and
     keys do not count. None where a part has no confidence."""

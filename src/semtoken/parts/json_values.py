@@ -90,7 +90,6 @@ class JsonText:
     values: list[JsonValue] = field(default_factory=list)
     """Keys and values in the order in which they end."""
     begin: int | None = None
-    """Where the JSON begins."""
     end: int | None = None
     """One past its end; None where it was cut off or nothing was found."""
 
@@ -125,10 +124,7 @@ class _OpenContainer:
 
 
 def find_json(text: str, budget: Budget | None = None) -> JsonText:
-    """The first JSON value of a text: a fenced one, else the first object or array, else the whole text as a scalar.
-
-    `OverBudget` if the text is too long, or reading it takes too long.
-    """
+    """The first JSON value of a text: a fenced one, else the first object or array, else the whole text as a scalar."""
     budget = budget or Budget(text)
     best = JsonText()
     for found, broken in _try_brackets(text, _starts(text), budget):
@@ -140,10 +136,7 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
 
 
 def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
-    """Every complete object or array of a text, one after the other; the last one may be cut off.
-
-    `OverBudget` if the text is too long, or reading it takes too long.
-    """
+    """Every complete object or array of a text, one after the other; the last one may be cut off."""
     budget = budget or Budget(text)
     for found, broken in _try_brackets(text, (match.start() for match in _OPENING.finditer(text)), budget):
         if not broken:
@@ -151,10 +144,8 @@ def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
 
 
 def _try_brackets(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[JsonText, bool]]:
-    """What begins at each of some brackets, and whether it is no JSON from some character on.
-
-    Left out is what can be known without trying: brackets inside what was found, and those that were open where an
-    object broke, since they break at the same character.
+    """What begins at each of some brackets, and whether it is no JSON from some character on. Brackets inside what was
+    found are left out, and those that were open where an object broke, since they break at the same character.
     """
     hopeless: set[int] = set()
     failures = end = 0

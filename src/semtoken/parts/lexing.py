@@ -16,10 +16,7 @@ Token = tuple[int, str, str]
 
 
 def tokens(language: str, code: str) -> Iterator[Token | None]:
-    """The names and literals of some code; None for any other token.
-
-    Raises whatever Pygments and the lexer raise; lexers make assumptions that not every text meets.
-    """
+    """The names and literals of some code; None for any other token. Lexers raise what they like."""
     from pygments.token import Literal, Name, Punctuation, String
 
     for offset, kind, text in _lexer_class(language)(stripnl=False, ensurenl=False).get_tokens_unprocessed(code):

@@ -1,10 +1,8 @@
 """The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets.
 
-How much work it may be to find the parts of an answer: no text, whoever wrote it, holds up anybody else.
-
 Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
 field carries its path, and an object within a hundred others is part of all of them. `Budget` counts this and looks at
-the clock, and ends the work with `OverBudget`.
+the clock, and ends the work with `OverBudget`: no text, whoever wrote it, holds up anybody else.
 """
 
 from __future__ import annotations
@@ -40,17 +38,13 @@ class FoundPart:
     """A stretch of an answer that a finder found, before it has a confidence."""
 
     start: int
-    """The first character of the stretch."""
     end: int
-    """One past the last character."""
     kind: str
     """`word`, `sentence`, `number`, `string` and so on."""
     equality: PartEquality
     aggregate: Aggregate = "product"
     path: str | None = None
-    """JSON Pointer (RFC 6901) of a field; None for other parts."""
     value: Any = None
-    """The decoded value of a field."""
     ending: Ending | None = None
     """Which kind of value ends here, if the probability that it does is to be looked up; else None."""
     closing_in_confidence: bool = False
@@ -58,7 +52,6 @@ class FoundPart:
     members: tuple[tuple[int, int], ...] | None = None
     """The ranges whose tokens make up an object or an array, where syntax is left out."""
     call: int | None = None
-    """Which tool call it belongs to, from 0."""
     flags: tuple[Flag, ...] = ()
 
 
@@ -267,10 +260,7 @@ bytes or a microsecond."""
 
 
 class Budget:
-    """The steps and the time that are left for finding the parts of one text.
-
-    `OverBudget` if the text is too long, `InvalidInput` if a limit is not a number of at least 0.
-    """
+    """The steps and the time left for finding the parts of one text; `OverBudget` if it is too long."""
 
     def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
         most = whole(max_characters, "max_characters", low=0)

@@ -108,10 +108,9 @@ def find_words(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
 
 
 def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
-    """The longest runs of content words between function words and punctuation.
+    """The longest runs of content words between function words and punctuation, or a whole text without content words.
 
-    Function words belong to no phrase. A text without a content word is one phrase. In scripts without blanks every
-    word is a phrase.
+    In scripts without blanks every word is a phrase.
     """
     found = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
     for start, end in found:
@@ -145,10 +144,7 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
-    """Character ranges of the phrases of an answer; one that is too long to be divided is one phrase.
-
-    What the text marks as thinking before the answer has none.
-    """
+    """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
     text = _said(text)
     try:
         return [(found.start, found.end) for found in find_phrases(text, Budget(text))]

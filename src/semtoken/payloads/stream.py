@@ -326,10 +326,8 @@ class PayloadStream:
 
 
 class SegmentKeeper:
-    """Gives the steps of one choice to its segments as the chunks come.
-
-    A step whose text has not come yet waits: engines hold back pieces of characters, markers and what may become a
-    stop string.
+    """Gives the steps of one choice to its segments as the chunks come. A step whose text has not come yet waits:
+    engines hold back pieces of characters, markers and what may become a stop string.
     """
 
     def __init__(self, *, divided: bool) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semtoken.results.responses import ScoredResponse
 
 KEY = "semtoken"
 """The key of the block in every choice; `semtoken.web.block` says what is in it."""
@@ -13,14 +16,20 @@ _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 """Where clients keep fields that they do not know."""
 
 
-def block_of(choice: Any) -> dict[str, Any] | None:
-    """The semtoken block of a choice of a reply or chunk, wherever software in between has moved it.
+def numbers_of(answer: ScoredResponse) -> dict[str, Any]:
+    """The numbers of an answer, and the preset that they are by, as a block has them."""
+    lower, upper = answer.uncertainty_bounds
+    return {
+        "headline": answer.numbers_to_dict()["headline"],
+        "uncertainty": answer.uncertainty,
+        "lower": lower,
+        "upper": upper,
+        "preset": answer.preset,
+    }
 
-    Parameters
-    ----------
-    choice
-        A mapping, or an object of a client that can be dumped into one.
-    """
+
+def block_of(choice: Any) -> dict[str, Any] | None:
+    """The semtoken block of a choice, a mapping or an object of a client, wherever software in between has moved it."""
     fields = as_mapping(choice)
     places = [fields, fields.get("message"), fields.get("delta")]
     for place in map(as_mapping, places):
@@ -31,10 +40,7 @@ def block_of(choice: Any) -> dict[str, Any] | None:
 
 
 def risk_of(block: Mapping[str, Any]) -> float:
-    """The risk of the answer of a block, 1 minus the headline's confidence, in [0, 1]; NaN where it has no score.
-
-    Blocks of earlier releases have no headline: their uncertainty takes its place.
-    """
+    """1 minus the headline's confidence, or in early releases the uncertainty, in [0, 1]; NaN without a score."""
     confidence = as_mapping(block.get("headline")).get("confidence")
     return float(block.get("uncertainty", "nan")) if confidence is None else 1.0 - float(confidence)
 
@@ -45,10 +51,7 @@ def blocks_of(reply: Any) -> list[dict[str, Any] | None]:
 
 
 def final_block(chunks: Iterable[Any], index: int = 0) -> dict[str, Any] | None:
-    """The block with the final score of one choice of a stream; None if none was sent or received.
-
-    A running block is never taken for it: what it says of an unfinished answer may be far off.
-    """
+    """The block with the final score of one choice of a stream, never a running one; None if none came."""
     found = None
     for chunk in chunks:
         for choice in as_mapping(chunk).get("choices") or ():

@@ -273,17 +273,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(_layouts)
 def declare_field(name: str, layout: Layout) -> None:
     """Add a field to every `Generation`, for a recording step to fill.
 
-    Parameters
-    ----------
-    name
-        A Python name that no other field has.
-    layout
-        How it is laid out in a file.
-
-    Raises
-    ------
-    TypeError
-        It is no Python name, or there is a field of this name with another layout or with none.
+    `TypeError` if the name is no Python name, or another field has it already with another layout or with none.
     """
     if not name.isidentifier() or (name in _OWN_FIELDS and name not in _layouts):
         raise TypeError(f"{name!r} cannot be the name of a field of Generation.")

@@ -253,9 +253,7 @@ class ScoredResponse:
 
     @cached_property
     def marks(self) -> Sequence[TokenMark | ScoredToken]:
-        """Place, log-probability and log agreeing probability of each token; cheaper than `tokens` where no more is
-        needed.
-        """
+        """Place, log-probability and log agreeing probability of each token, at less cost than `tokens`."""
         found = vars(self)["tokens"]
         return found.marks() if isinstance(found, TokensLater) and found.marks is not None else self.tokens
 
@@ -293,9 +291,7 @@ class ScoredResponse:
 
     @property
     def widest_steps(self) -> tuple[int, ...]:
-        """Positions of the steps whose bounds differ, the widest on the log scale first; empty where the score is
-        exact.
-        """
+        """Positions of the steps whose bounds differ, the widest on the log scale first; empty for an exact score."""
         bounds = [token.log_agreeing_bounds or (0.0, 0.0) for token in self.tokens]
         ratios = [0.0 if high == low else high - low for low, high in bounds]
         return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
@@ -332,9 +328,7 @@ class ScoredResponse:
 
     @property
     def equalities(self) -> tuple[Equality, ...]:
-        """The equalities that `uncertainty_under` takes for this answer: `meaning` only if it was scored with
-        clusters.
-        """
+        """The equalities that `uncertainty_under` takes for this answer: `meaning` only if scored with clusters."""
         known = not any(token.log_meaning_probability is None for token in self.tokens)
         return ("meaning", "surface", "exact") if known else ("surface", "exact")
 
@@ -502,9 +496,7 @@ class ScoredResponse:
         )
 
     def without_tokens(self, why: str) -> ScoredResponse:
-        """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInput`, which says
-        why there are none.
-        """
+        """A copy with the same numbers that takes little memory. Reading its tokens raises `InvalidInput`: `why`."""
         return self.with_fields(tokens=TokensLater.missing(self.n_tokens, self.headline, why), state=None)
 
     def to_json(self, **kwargs: Any) -> str:

@@ -1,7 +1,4 @@
-"""Numpy or torch, told apart without importing torch: rows of logits and the few numbers taken from them.
-
-Entropies come from whole rows, or lie between two bounds where only the best tokens are known.
-"""
+"""Numpy or torch, told apart without importing torch: rows of logits and the few numbers taken from them."""
 
 from __future__ import annotations
 
@@ -42,9 +39,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def as_rows(logits: Any) -> Rows:
-    """Convert numbers to an array; a tensor that numpy cannot hold (another device, bfloat16) stays a tensor.
-    `InvalidLogits` if rows are ragged or something is no real number.
-    """
+    """Numbers as an array, or as a tensor that numpy cannot hold; `InvalidLogits` if they are ragged or not real."""
     if is_tensor(logits):
         import torch
 
@@ -149,9 +144,7 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
 
 
 def levelled(rows: Rows, size: int) -> FloatArray:
-    """The first `size` columns in float64, each row shifted to a maximum of 0: for rows whose numbers are so large that
-    rounding would hide the differences between them.
-    """
+    """The first `size` columns in float64, each row shifted to a maximum of 0: rounding blurs huge numbers."""
     wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(wide[:, :size] - wide[:, :size].max(axis=1, keepdims=True))

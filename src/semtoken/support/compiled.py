@@ -40,9 +40,7 @@ def _pool(process: int) -> ThreadPoolExecutor:
 
 
 def compile_and_keep(function: Callable[..., Any], **options: Any) -> Any:
-    """Have numba compile a function at its first call, without the interpreter's lock, and keep the machine code.
-    `options` are further ones of `numba.njit`.
-    """
+    """Have numba compile a function at its first call, without the interpreter's lock, and keep the machine code."""
     import numba
 
     use_whole_registers()
@@ -52,9 +50,8 @@ def compile_and_keep(function: Callable[..., Any], **options: Any) -> Any:
 def use_whole_registers() -> None:
     """Have numba use registers of 512 bits where the processor has them: a row of logits is read in 70 % of the time.
 
-    LLVM takes half of each on Intel's processors, since the first ones with AVX-512 lowered their clock for more. That
-    is set for all of numba in a process, before it compiles for the first time; what a user has set stays
-    (`NUMBA_CPU_NAME`, `NUMBA_CPU_FEATURES`).
+    LLVM takes half of each on Intel's processors, whose first ones with AVX-512 lowered their clock for more. Set for
+    all of a process, before it compiles for the first time, unless a user set `NUMBA_CPU_NAME` or `NUMBA_CPU_FEATURES`.
     """
     from numba.core import config
     from numba.core.codegen import get_host_cpu_features

@@ -120,9 +120,7 @@ DATASETS = "semtoken.datasets"
 
 @cache
 def installed(group: str) -> dict[str, Any]:
-    """Load all objects that installed packages register under an entry-point group, by name. One that cannot be loaded
-    is left out with a warning that names its package: it must not keep others from working.
-    """
+    """Load all objects of an entry-point group, by name; one that fails gives a warning, and keeps no other out."""
     found: dict[str, Any] = {}
     for point in sorted(entry_points(group=group), key=lambda one: one.name):
         try:

@@ -33,9 +33,7 @@ INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 
 
 def installation_report() -> str:
-    """Versions, system, processor and extras of this installation, a "name: value" a line, to paste into an issue.
-    They hold nothing of the user's models, texts or folders.
-    """
+    """Versions, system, processor and extras, a "name: value" a line: nothing of a user's models, texts or folders."""
     facts = {
         "semtoken": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",

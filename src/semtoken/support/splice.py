@@ -100,9 +100,7 @@ class Replace(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """A change that removes a member of an object, or sets it to null if it is the object's first. A missing one has no
-    effect.
-    """
+    """A change that removes a member of an object, or sets it to null if it is the first; none if it is missing."""
 
     path: Path
 
@@ -258,10 +256,7 @@ def drop_member(inside: dict[str, LocatedValue], name: str) -> Edit:
 
 
 def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue], kept: Sequence[bool]) -> Edit | None:
-    """The edit that keeps only some entries of an object or array; None if all are kept.
-
-    `entries`: all that it holds, in order, of an object's members their values; `kept`: whether each stays.
-    """
+    """The edit that keeps only some of all entries of an object or array, in their order; None if all are kept."""
     if all(kept):
         return None
     starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
@@ -272,10 +267,7 @@ def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue
 
 
 class Document:
-    """A parsed JSON text that can be changed in a few places while all other characters stay the same.
-
-    `ValueError` if the text is not JSON, or nested too deeply to be read.
-    """
+    """A parsed JSON text (else `ValueError`) that can be changed in a few places while all else stays the same."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,7 +1,4 @@
-"""Texts and numbers as people may see them, in a line or in the HTML of a card.
-
-Where the thinking ends that a model writes before its answer, as marked in the text: `<think>...</think>`.
-"""
+"""Texts and numbers as people may see them, in a line or in HTML; where the thinking before an answer ends."""
 
 from __future__ import annotations
 

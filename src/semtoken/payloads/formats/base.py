@@ -48,9 +48,7 @@ class ProbeQuestion:
     """How many log-probabilities to ask for at each token; None: none are asked for."""
     temperature: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the request."""
     model: str | None = None
-    """The model's name; None: none is given."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +61,12 @@ class HiddenFields:
     ids: bool = False
     """Whether the proxy asked for token ids, too."""
     request: Reply = field(default_factory=dict)
-    """The request as the client sent it."""
 
 
 class Told(NamedTuple):
     """What is known of a reply besides what it says itself."""
 
     request: Reply = NOTHING
-    """The request; empty where it is not known."""
     temperature: float | None = None
     """The temperature, where it is known apart from the request."""
     engine: Engine | None = None
@@ -94,7 +90,6 @@ class Growth(NamedTuple):
     """The places in an event at which it adds to an answer, if it does nothing else."""
 
     choice: int
-    """The index of the choice."""
     text: Path
     """The path of the text that the answer gains, which is never empty."""
     steps: Path
@@ -307,9 +302,7 @@ class Shape:
 
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request in this shape. `body` adds the fields for log-probabilities, and model and temperature
-        where the path lies below `/v1`, since all those APIs name them alike.
-        """
+        """A request in this shape. `body` adds the log-probabilities and, below `/v1`, model and temperature."""
         prompt = [{"role": "user", "content": question.prompt}] if cls.is_chat else question.prompt
         body = merged({cls.prompts[0]: prompt}, cls.limit_at, question.max_tokens)
         if cls.below_v1 or question.temperature is None:
@@ -320,10 +313,7 @@ class Shape:
     def requested(cls, body: Reply) -> int | None:
         """How many log-probabilities of other tokens a request asks for at each step; None if it asks for none at all.
 
-        Raises
-        ------
-        InvalidInput
-            The body is no request of this shape; what a request means is for the server to judge.
+        `InvalidInput` if the body is no request of this shape; what a request means is for the server to judge.
         """
         if cls.prompts and not any(name in body for name in cls.prompts):
             raise InvalidInput(f"The request has no {' or '.join(cls.prompts)}.")
@@ -337,10 +327,7 @@ class Shape:
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The fields that ask for `top` log-probabilities for each token, or for more if the request does so itself.
-
-        `token_ids`: for ids of the tokens, too, where they come on request.
-        """
+        """The fields that ask for `top` log-probabilities for each token, or for more if the request itself does."""
         names = [str(path[0]) for path in (cls.switch_at, cls.top_at) if path]
         own = {name: body[name] for name in names if name in body}
         found = merged(own, cls.switch_at, True) if cls.switch_at else own
@@ -376,10 +363,7 @@ class Shape:
     def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
         """The prompt of a choice, for a model that reads the answer again: a text, token ids, or chat messages.
 
-        Raises
-        ------
-        InvalidInput
-            Only the server knows what the model was asked.
+        `InvalidInput` if only the server knows what the model was asked.
         """
         for name, neutral in cls.other_prompt.items():
             if body.get(name) is not None and body[name] not in neutral:
@@ -417,10 +401,7 @@ class Shape:
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """The places of all choices in a reply or an event of a stream, given as plain values.
-
-        None means that the reply has another shape.
-        """
+        """The places of all choices in a reply or an event of a stream; None for a reply of another shape."""
         replies = reply if isinstance(reply, list) and not cls.choices_at else [reply]
         if not replies or not all(
             isinstance(one, Mapping) and (cls.starts(one) or cls.detects([one])) for one in replies
@@ -473,10 +454,7 @@ class Shape:
 
     @classmethod
     def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any] | None:
-        """An event without a choice that carries a block at the end of a stream.
-
-        None: the shape has no such event.
-        """
+        """An event without a choice that carries a block at the end of a stream; None if the shape has none."""
         return None
 
     @classmethod
@@ -688,10 +666,7 @@ def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
 
 
 def count_of(value: Any, name: str) -> int | None:
-    """The number of log-probabilities in a field of a request; None if the field is missing, `ALL` for one below 0.
-
-    `InvalidInput` if it is no whole number.
-    """
+    """The number of log-probabilities in a field of a request; `ALL` below 0, `InvalidInput` for no whole number."""
     if value is None:
         return None
     if type(value) is not int:

@@ -81,9 +81,8 @@ class Format:
 
 @cache
 def known_shapes() -> tuple[type[Shape], ...]:
-    """All shapes, those of this package first.
+    """All shapes, those of this package first. No reply has two of them, and `semtoken doctor` asks in this order.
 
-    No reply has two of them. `semtoken doctor` asks in this order, and prefers the first that gives enough.
     Packages are loaded by the first call, not by an import: a package may import this module while it is loaded.
     """
     return (*SHAPES, *installed(PAYLOAD_SHAPES).values())
@@ -138,9 +137,7 @@ def _shape_of(replies: Sequence[Reply]) -> type[Shape] | None:
 
 
 def reply_within(value: Reply) -> tuple[Reply, type[Shape] | None]:
-    """The reply that stands in a value under some name, as in `{"data": REPLY}` or a list of it alone, with its shape;
-    the value itself if it is a reply, or holds none or several.
-    """
+    """The reply in a value, as in `{"data": REPLY}` or a list of it alone, with its shape; else the value itself."""
     if shape := _shape_of([value]):
         return value, shape
     members = (one[0] if isinstance(one, list) and len(one) == 1 else one for one in value.values())
