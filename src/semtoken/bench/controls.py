@@ -35,7 +35,6 @@ class Control:
 
     name: str
     title: str
-    """The title as tables print it."""
     about: str
     """What a difference between STC and this control is due to."""
     rules: Mapping[str, Any] = field(default_factory=dict)

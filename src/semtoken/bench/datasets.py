@@ -98,10 +98,7 @@ _ALMANAC: Mapping[str, Literal["dev", "test"]] = {"almanac": "test", "almanac-de
 
 
 def known_sets() -> dict[str, KnownSet]:
-    """Name -> question set, those of installed packages included.
-
-    Packages are loaded by a call, not by an import: a package may import this module while it is loaded itself.
-    """
+    """Name -> question set. Those of installed packages, which may import this module, are loaded by the call."""
     return {**_KNOWN, **installed(DATASETS)}
 
 
@@ -207,7 +204,7 @@ def _question_of_row(known: KnownSet, number: int, row: Mapping[str, Any], sourc
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Read the questions of a file (see `semtoken.files.record_files`); those without an id get one from file and line.
+    """Read the questions of a file; those without an id get one from file and line.
 
     `InvalidInput` if the file is missing or empty, or a line cannot be used.
     """
@@ -218,10 +215,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def question_of_line(row: Mapping[str, Any], where: str, default_id: str) -> Question:
-    """Make a question from the fields of a record; `InvalidInput` if one is missing or of another kind.
-
-    `prompt` stands in for `question`, and `answers` may be one text.
-    """
+    """Make a question from the fields of a record; `prompt` stands in for `question`, and `answers` may be one text."""
     asked = next((row[name] for name in ("question", "prompt") if row.get(name) is not None), None)
     if asked is None or "answers" not in row:
         raise InvalidInput(f"{where}: expected {LINE_FORM}.")

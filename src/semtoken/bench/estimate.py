@@ -24,16 +24,13 @@ class RunEstimate:
     seconds: float
     """Time for answering, recording and scoring; loading models and clustering are `setup_seconds`."""
     setup_seconds: float
-    """Time for loading models and clustering."""
     n_bytes: int
-    """Bytes that its files will take on disk."""
 
 
 def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
     """Estimate the time and space of a run by answering a few questions in a temporary folder.
 
-    `counts` has the number of questions by label of a data set. `InvalidInput` if a step of the trial failed; the
-    message names it.
+    `counts` has the number of questions by label of a data set. `InvalidInput` names the step of the trial that failed.
     """
     with TemporaryDirectory(prefix="semtoken-") as folder:
         run = Path(folder) / "trial"

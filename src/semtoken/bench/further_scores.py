@@ -76,11 +76,11 @@ NUMBERS = (PROBABILITY, "perplexity", "weakest_token", "max_token_entropy", "mea
 
 
 def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
-    """Add the method `learned`, fitted to the judge's verdicts on other folds, to the results of a run.
+    """Add the method `learned`, fitted to the judge's verdicts on other folds (5), to the results of a run.
 
-    Every answer's score comes from a fit that did not see its label (5 folds). It reads the hidden states and the
-    headline of a run that kept states (`states: true`), and the run's numbers of one pass of any other. Without `judge`
-    the run's primary judge gives the labels. `InvalidInput` if the run has a column of that name.
+    It reads the hidden states and the headline of a run that kept states (`states: true`), and the run's numbers of one
+    pass of any other. Without `judge` the run's primary judge gives the labels. `InvalidInput` if the run has a column
+    of that name.
     """
     if any(LEARNED in cell.uncertainty for cell in results.cells):
         raise InvalidInput(f"This run has a column {LEARNED!r} already: leave --learn out, or rename the column.")
@@ -121,7 +121,9 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     risk[usable] = found.risk
     taken = max(cell.seconds.get(name, 0.0) for name in names)
     taken += 0.0 if states is None else cell.steps.get(AnswerState.field, 0.0)
-    inputs = _inputs_text(names, states, lacking)
+    inputs = f"{', '.join(names)} and no hidden states, {lacking}"
+    if states is not None:
+        inputs = f"the {HEADLINE} and {states.shape[1]:,} dimensions of hidden state"
     note = f"{title} reads {inputs}; cross-fitted on the verdicts of {judge}. A calibrator of "
     return replace(
         cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
@@ -131,10 +133,3 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
 def _unbounded(name: str, uncertainty: FloatArray) -> FloatArray:
     """The uncertainty as a number without an upper end."""
     return -np.log1p(-np.clip(uncertainty, 0.0, 1 - 1e-15)) if name == PROBABILITY else uncertainty
-
-
-def _inputs_text(names: Sequence[str], states: FloatArray | None, lacking: str) -> str:
-    """What is read, as the notes say it."""
-    if states is not None:
-        return f"the {names[0]} and {states.shape[1]:,} dimensions of hidden state"
-    return f"{', '.join(names)} and no hidden states, {lacking}"

@@ -51,12 +51,10 @@ def model_identity(model: str | Path, revision: str | None = None) -> Mapping[st
 @lru_cache
 def _folder_hash(folder: Path) -> str:
     """A hash of the names and bytes of all files that are no notes for people."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     total = hashlib.sha256()
-    for path in files:
-        if path.suffix == ".md":
-            continue
-        total.update(f"{path.name}\0{_file_hash(path)}\n".encode())
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".md":
+            total.update(f"{path.name}\0{_file_hash(path)}\n".encode())
     return total.hexdigest()
 
 
@@ -88,10 +86,7 @@ def now() -> str:
 
 
 def session(settings: RunSettings, directory: Path) -> dict[str, Any]:
-    """The facts of a run that begins now: time, command, versions, hardware, and of its settings only the seeds.
-
-    `directory` is the folder of the settings file, whose git state is recorded.
-    """
+    """The facts of a run that begins now; of its settings only the seeds. `directory` is that of the settings file."""
     versions = {name: found for name in PACKAGES if (found := installed_version(name)) is not None}
     return {
         "started": now(),
@@ -107,14 +102,16 @@ def session(settings: RunSettings, directory: Path) -> dict[str, Any]:
 
 def hardware() -> dict[str, Any]:
     """The processor, the cores that this process may use, the memory in bytes, and the GPUs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    import torch
+
+    devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     return {
         "machine": platform.machine(),
         "system": platform.platform(),
         "cpu": _processor(),
-        "cores": cores,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": physical_memory(),
-        "gpus": _gpus(),
+        "gpus": [{"name": device.name, "memory": device.total_memory} for device in devices],
     }
 
 
@@ -126,13 +123,6 @@ def _processor() -> str:
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
     )
-
-
-def _gpus() -> list[Mapping[str, Any]]:
-    import torch
-
-    devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    return [{"name": device.name, "memory": device.total_memory} for device in devices]
 
 
 def git_state(directory: Path) -> dict[str, Any] | None:

@@ -48,17 +48,14 @@ class RunAnswerer:
     def greedy(
         self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, progress: Progress | None = None
     ) -> list[Generation]:
-        """Greedy answers with `token_ids`, `token_texts`, `log_probs` and the best alternatives of each step.
-
-        Seconds go to `greedy`, `likelihoods` and `alternatives`.
-        """
+        """Greedy answers of the step "greedy"; seconds go to `greedy`, `likelihoods` and `alternatives`."""
         with self._passes(timings):
             return record_greedy(self.backend, prompts, columns_of("greedy"), decoding, timings, progress)
 
     def samples(
         self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, progress: Progress | None = None
     ) -> list[Generation]:
-        """Records with `sample_texts`, `sample_token_ids`, `sample_log_probs`, and `hidden_states` if there are any.
+        """Records with the fields of the step "samples", and `hidden_states` if there are any.
 
         The same seed gives the same samples whatever else is asked in the same call. Seconds go to `sampling`,
         `sample_likelihoods` and `hidden_states`.

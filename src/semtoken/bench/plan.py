@@ -273,7 +273,7 @@ class _Steps:
         vocabulary is then that of the scores.
         """
         rules = self._rules
-        main, variants = (clusterings[0] if clusterings else None), clusterings[1:]
+        main = clusterings[0] if clusterings else None
         words = main.identity.get("neutral") if main is not None and isinstance(model.clusters, str) else None
         counts = ScoringRules(**rules).clustering
         steps = []
@@ -284,7 +284,7 @@ class _Steps:
             if not step.fills[0].endswith("_log_score"):  # the rules alone tell the scores apart
                 facts["fills"] = list(step.fills)
             steps.append(self._step(step.name, "stc", facts, [greedy]))
-        for variant in variants:
+        for variant in clusterings[1:]:
             steps.append(self._step(f"stc:{variant.name}", "stc", {**rules, "clusters": variant.key}, [greedy]))
         if (controls := self.settings.controls) and main is not None:
             for name in artifact_names(controls.repeats):

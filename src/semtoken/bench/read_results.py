@@ -37,16 +37,8 @@ LARGEST_EXAMPLE = 16
 def collect(path: str | Path) -> RunResults:
     """Read all complete results of a run; the notes say what is missing.
 
-    Parameters
-    ----------
-    path
-        The run's folder, or the table of all answers that its report kept (`semtoken.bench.results`). It is only
-        read, also while a run is at work in it.
-
-    Raises
-    ------
-    InvalidInput
-        The folder holds no run, or one of another release.
+    `path` is the run's folder, or the table of all answers that its report kept; it is only read, also while a run is
+    at work in it. `InvalidInput` if it holds no run, or one of another release.
     """
     run = Path(path)
     if run.is_file():

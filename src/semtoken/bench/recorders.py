@@ -78,7 +78,6 @@ class CellWork:
     name: str
     """The name of the work, from the list at the head of this module."""
     steps: tuple[PlannedStep, ...]
-    """The steps of this work that are to be computed."""
 
     @property
     def title(self) -> str:
@@ -104,8 +103,7 @@ class CellWork:
     def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Load what the work needs; returns the function that makes the missing files of one shard.
 
-        `answered` is called with the questions of the shard at work that are done so far, in works that know it.
-        `SemtokenError` if a model that it needs cannot be loaded.
+        `answered` is called as `Context.answered` says. `SemtokenError` if a model cannot be loaded.
         """
         context = Context(self.run, self.settings, self.cell, loader, answered)
         record = recorder_of(self.name, context)

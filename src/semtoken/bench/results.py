@@ -94,10 +94,7 @@ LOG_SCORE = "stc_log_score"
 
 
 def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
-    """The content of the Parquet file that holds every answer with its scores and verdicts.
-
-    Without `texts` it has no questions and answers, and the report can show no examples.
-    """
+    """The content of the Parquet file that holds every answer with its scores and verdicts; texts only if wanted."""
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")
     columns = {cell: dict(_columns(cell)) for cell in results.cells}
@@ -144,10 +141,7 @@ def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
 
 
 def read_answers(path: str | Path) -> RunResults:
-    """The results of a run from the file that its report kept.
-
-    `InvalidInput` if the file cannot be read, or holds something else.
-    """
+    """The results of a run from the file that its report kept; `InvalidInput` if it cannot be read or is another."""
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")
     file = Path(path)

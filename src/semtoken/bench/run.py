@@ -95,10 +95,7 @@ class Watcher(Protocol):
 
 
 def read_datasets(settings: RunSettings) -> list[Dataset]:
-    """Read all question sets that the settings name.
-
-    `InvalidInput` if a set cannot be read, or two have the same label.
-    """
+    """Read all question sets of a run; `InvalidInput` if one cannot be read, or two have the same label."""
     datasets = []
     for one in settings.datasets:
         form = None

@@ -294,10 +294,7 @@ def folder_name(label: str) -> str:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The content of a settings file, unchecked.
-
-    `InvalidInput` if the file is missing, is neither YAML nor TOML, or holds no table of settings.
-    """
+    """The content of a settings file, unchecked; `InvalidInput` if it is no YAML or TOML with a table."""
     if path.suffix not in (".yaml", ".yml", ".toml"):
         raise InvalidInput(f"Settings are read from .yaml or .toml files, got {path.name!r}.")
     try:
@@ -327,10 +324,9 @@ def _parse_toml(path: Path, content: str) -> Any:
 
 
 def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
-    """Check settings from `read_settings` or from flags, and fill in the defaults.
+    """Check settings from a file or from flags, and fill in the defaults.
 
-    `where` says where they come from, for messages: the file, or "the options". `InvalidInput` if a name is no setting,
-    or a value cannot be used; the message lists all of them.
+    `where` says where they come from, for messages. `InvalidInput` lists all that cannot be used.
     """
     try:
         return RunSettings.model_validate_json(json.dumps(content, default=str))

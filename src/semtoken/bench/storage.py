@@ -82,10 +82,7 @@ def write_shard(
 
 
 def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[str] | None = None) -> Shard | None:
-    """Read a shard; None if there is none, or if it is damaged or was made with other settings.
-
-    `rows` is how many questions it must hold, `names` the columns to read (by default all).
-    """
+    """Read a shard, by default all its columns; None if it is missing, damaged, or was made with other settings."""
     found = _read(folder, number, key, rows, names)
     return None if found is None else Shard(found[0].to_pydict(), found[1]["seconds"], found[1].get("usage", {}))
 
@@ -145,10 +142,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a run and check its checksum, which files of earlier releases do not have.
-
-    `InvalidInput` if the file is missing or damaged.
-    """
+    """Read a JSON file of a run; `InvalidInput` if it is missing or damaged. Early releases wrote no checksum."""
     try:
         content = safe_files.parse_json(path.read_bytes())
     except FileNotFoundError as error:
@@ -166,10 +160,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def locked(run: Path) -> AbstractContextManager[None]:
-    """Lock a run's folder for this process, making it if it is missing.
+    """Lock a run's folder for this process until it ends, however it ends; the folder is made if it is missing.
 
-    The system gives the lock back when the process ends, however it ends. `InvalidInput` if another process has it, or
-    the folder cannot be written.
+    `InvalidInput` if another process has it, or it cannot be written.
     """
     return safe_files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder.")
 
@@ -184,10 +177,7 @@ def remove_leftovers(run: Path) -> None:
 def prepare_clustering(
     run: Path, model: ModelSettings, clustering: PlannedClustering, progress: Progress | None = None
 ) -> None:
-    """Put a clustering into a run's folder: fetched if it is given, else from the cache or newly made.
-
-    `SemtokenError` if the clusters cannot be fetched or made.
-    """
+    """Put a clustering into a run's folder: fetched if it is given, else from the cache or newly made."""
     if clustering.source is not None:
         clusters = TokenClusters.from_pretrained(clustering.source)
     else:

@@ -42,7 +42,6 @@ class AnswerToJudge:
     """One answer for a judge, with its question and the accepted answers."""
 
     question: Question
-    """The question, with its id and all accepted answers."""
     answer: str
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record of a file that it was read from."""
@@ -132,15 +131,8 @@ class Agreement:
 def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
     """Compare every two judges on the answers that both gave a verdict on.
 
-    Parameters
-    ----------
-    judgements
-        Name of a judge -> [N] of 1, 0 or NaN, as in `Cell.judgements`.
-
-    Raises
-    ------
-    InvalidInput
-        Lengths differ, or there are other values.
+    `judgements` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgements`. `InvalidInput` if lengths
+    differ, or there are other values.
     """
     if not isinstance(judgements, Mapping):
         raise InvalidInput(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")

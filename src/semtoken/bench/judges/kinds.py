@@ -1,7 +1,4 @@
-"""The kinds of judges: those that compare words, the settings of each in a file, and the judge made of them.
-
-Verdicts from elsewhere: a file of ids with 1, 0 or nothing.
-"""
+"""The kinds of judges: those that compare words, one that reads verdicts from a file, and the settings of each."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ class _JudgeOfOne:
 
 @dataclass(frozen=True)
 class ExactJudge(_JudgeOfOne):
-    """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation.
-
-    An empty answer is incorrect.
-    """
+    """Calls an answer correct if it equals an accepted one, lower-cased and without articles and punctuation."""
 
     name: str = "exact"
 
@@ -65,10 +59,7 @@ class ExactJudge(_JudgeOfOne):
 
 @dataclass(frozen=True)
 class ContainsJudge(_JudgeOfOne):
-    """Calls an answer correct if the words of an accepted one stand in it, normalised as by `ExactJudge`.
-
-    Whole words count: "art" does not stand in "party".
-    """
+    """Calls an answer correct if the whole words of an accepted one stand in it, normalised as by `ExactJudge`."""
 
     name: str = "contains"
 
@@ -116,7 +107,7 @@ CHUNK = 256
 class SimilarityJudge:
     """Calls an answer correct if its largest similarity with an accepted answer is above a threshold.
 
-    Answer and accepted answer are compared as bare texts, without the question. An empty answer has quality 0.
+    Bare texts are compared, without the question. An empty answer has quality 0.
     """
 
     model: str | None = None
@@ -270,21 +261,10 @@ def judge_from(
     dataset: str = "",
     ids: Iterable[str] | None = None,
 ) -> Judge:
-    """Make the judge that these settings describe.
+    """Make the judge that these settings describe: checked ones, or what `judge_settings` takes.
 
-    Parameters
-    ----------
-    settings
-        Checked ones, or what `judge_settings` takes.
-    model, dataset
-        What `{model}` and `{dataset}` stand for in the path of an imported file.
-    ids
-        The ids of all questions that will be judged. An imported file is checked against them at once.
-
-    Raises
-    ------
-    InvalidInput
-        The settings or an imported file cannot be used.
+    `model` and `dataset` are what `{model}` and `{dataset}` stand for in the path of an imported file, which is checked
+    at once against the ids of all questions that will be judged. `InvalidInput` if settings or file cannot be used.
     """
     checked = settings if isinstance(settings, BaseModel) else judge_settings(settings)
     options = checked.model_dump(exclude={"kind", "name"})
@@ -357,7 +337,6 @@ def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping
 
 
 def _columns(judge: str, verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
-    """The columns of one judge, without those that it leaves empty."""
     measured: dict[str, list[Any]] = {
         f"{judge}_quality": [verdict.quality for verdict in verdicts],
         f"{judge}_reply": [verdict.reply for verdict in verdicts],
@@ -404,11 +383,10 @@ class ImportedJudge:
             raise InvalidInput(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
 
     def check(self, ids: Iterable[str]) -> None:
-        """Check the file of verdicts before any work is done.
+        """Check the file of verdicts against the ids of all questions that will be judged, before any work is done.
 
-        `ids` are those of all questions that will be judged, be it in one call of `judge` or in several. `InvalidInput`
-        if the file cannot be read, has a line that cannot be used or an id twice, or (unless `others` is "ignore") an
-        id of no question.
+        `InvalidInput` if the file cannot be read, has a line that cannot be used or an id twice, or (unless `others` is
+        "ignore") an id of no question.
         """
         known = set(ids)
         for id, entry in self._entries.items():
@@ -418,10 +396,7 @@ class ImportedJudge:
                 )
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """The file's verdict for each item; NaN for an id that the file does not hold. Other ids are left to `check`.
-
-        `InvalidInput` if the file cannot be used, or a verdict is of another answer than the one that is judged.
-        """
+        """The file's verdict for each item; NaN for an unknown id, `InvalidInput` for one of another answer."""
         verdicts = [self._verdict(item) for item in items]
         if on_judged is not None:
             on_judged(len(items))

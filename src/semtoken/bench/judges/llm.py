@@ -98,7 +98,8 @@ class Endpoint:
         """
         keys = [self._key(request) for request in requests]
         with open_replies(self.folder) as kept:
-            replies = {key: _reply_of(kept[key]) for key in dict.fromkeys(keys) if key in kept}
+            known = {key: kept[key] for key in dict.fromkeys(keys) if key in kept}
+            replies = {key: JudgeReply(one["text"], Usage(**one["usage"])) for key, one in known.items()}
             missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
             on_reply(len(replies))
 
@@ -120,10 +121,7 @@ class Endpoint:
         return hashlib.sha256(content.encode("ascii")).hexdigest()
 
     def api_key(self) -> str | None:
-        """The API key, which is read from the environment when it is needed and is never written anywhere.
-
-        `InvalidInput` if OpenAI is asked and the variable is not set.
-        """
+        """The key in the environment, which is written nowhere; `InvalidInput` if OpenAI is asked without one."""
         key = os.environ.get(self.key_env, "").strip()
         if not key and self.url == OPENAI:
             raise InvalidInput(
@@ -269,11 +267,6 @@ class JudgeReply:
     usage: Usage
 
 
-def _reply_of(record: Mapping[str, Any]) -> JudgeReply:
-    """A reply from the disk."""
-    return JudgeReply(record["text"], Usage(**record["usage"]))
-
-
 @contextmanager
 def open_replies(folder: Path) -> Iterator[Any]:
     """The `diskcache.Cache` of a folder, made if it is missing: the hash of a request -> its reply as plain values.
@@ -357,11 +350,7 @@ class LLMJudge:
         return {name: value for name, value in options.items() if value is not None} | dict(self.extra)
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
-        """Judge answers by a language model; each verdict holds the text of the model's reply.
-
-        `BackendError` if the endpoint failed with all retries: replies that came are on disk, and the next call asks
-        for the rest. `InvalidInput` if there is no key for OpenAI, or the folder of replies cannot be used.
-        """
+        """Judge answers by a language model; each verdict holds the text of its reply. Errors are those of `ask`."""
         told = on_judged or (lambda _: None)
         found = self.endpoint.ask([self.request(item) for item in items], told)
         told(len(items))

@@ -88,8 +88,7 @@ def published() -> Mapping[Key, Figure]:
 def paper_model(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
     """The paper's model that matches a model of the run; None if it has none.
 
-    It is found by the last part of the hub id or folder, which the run's settings tell, or else by the label (as in
-    `Cell.model`) alone, which is then said.
+    It is found by the last part of the hub id or folder in the settings, else by the label alone, which is then said.
     """
     names = {name.casefold(): paper for paper, hub in MODELS.items() for name in (paper, PurePath(hub).name)}
     source = _name_behind(label, settings.get("models"))
@@ -173,7 +172,6 @@ def against_paper(
     """Compare the paper's figures with measured ones, matched by data set, model, and method or setting.
 
     Tables hold the pairs of a model and a data set that the paper has; the summary names the others.
-    `cells` are from `measure`, `figures` from `measured_figures`.
     """
     labels = dict.fromkeys([*(cell.model for cell in cells), *(figure.model for figure in figures)])
     found = _Counterparts(

@@ -31,7 +31,6 @@ class CellCalibrator(OfCell):
 
     applied: CalibratorInUse
     lines: tuple[str, ...]
-    """What it says, and how it held, in sentences."""
 
     def of(self, log_score: float) -> tuple[float, str]:
         """The chance (NaN for a blank answer) and decision for an answer; no decision without a threshold."""
@@ -43,7 +42,7 @@ class CellCalibrator(OfCell):
 def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[list[CellCalibrator], list[str]]:
     """Try the calibrator on every cell; returns the cells that it fits, and why it does not fit the others.
 
-    `CalibratorMismatch` if it fits none; `InvalidInput` if the run has no log scores of STC with verdicts of the judge.
+    `CalibratorMismatch` if it fits none; `InvalidInput` if there are no log scores of STC with verdicts of the judge.
     """
     found: list[CellCalibrator] = []
     refused: list[str] = []

@@ -13,7 +13,7 @@ probability, always as "this minus STC". The files also hold p-values of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -119,18 +119,14 @@ class CellFigures(OfCell):
     """All figures of one model on one data set."""
 
     n: int
-    """How many questions it has."""
     counts: Tally
-    """Verdicts of the judge in use."""
     greedy_seconds: float
     methods: Mapping[str, MethodFigures]
     """The methods in the order of `METHODS`, ablations included."""
     variants: Mapping[str, Quality]
     """AUROC of STC with other clusterings than the one that methods use, to which `to_stc` is the difference."""
     agreements: tuple[Agreement, ...]
-    """How far every two judges agree."""
     verdicts: Mapping[str, Tally]
-    """How often each judge said right, wrong or nothing."""
     reference: str = STC
     """Name of the method that the report is about."""
     controls: Mapping[str, ControlFigures] = field(default_factory=dict)
@@ -162,6 +158,11 @@ def title_of(name: str) -> str:
     return METHODS[name].title if name in METHODS else name
 
 
+def in_order(names: Collection[str]) -> list[str]:
+    """The names of methods, those of `METHODS` first and in its order."""
+    return [name for name in METHODS if name in names] + [name for name in names if name not in METHODS]
+
+
 def settings_of(model: str, clusterings: Sequence[ClusteringRecord]) -> Mapping[str, Any]:
     """The settings of the clustering that the methods use, as far as they are known."""
     return next((one.settings for one in clusterings if one.model == model and one.variant == MAIN), {})
@@ -173,10 +174,7 @@ def is_main(variant: str, model: str, clusterings: Sequence[ClusteringRecord]) -
 
 
 def chosen_judge(results: RunResults, judge: str | None) -> str:
-    """The judge whose verdicts the figures use: the one asked for, or the run's.
-
-    `InvalidInput` if the run holds no verdicts of it; the message names the judges there are.
-    """
+    """The judge whose verdicts the figures use: the one asked for, or the run's; `InvalidInput` if it gave none."""
     names = list(dict.fromkeys(name for cell in results.cells for name in cell.judgements))
     wanted = judge or results.primary_judge
     if not names:
@@ -199,9 +197,9 @@ def measure(
 ) -> tuple[CellFigures, ...]:
     """Compute the figures of every cell that has verdicts of the judge and at least one method.
 
-    All methods of a cell are resampled with the same draws. `reference` is from `chosen_reference`, or any method: the
-    one that the others are tested against, besides STC and the best. `progress` is called after every uncertainty that
-    was measured. `InvalidInput` if no cell is complete enough for a figure, or none has scores of the reference.
+    All methods of a cell are resampled with the same draws and tested against the reference, besides STC and the best.
+    `progress` is called after every uncertainty. `InvalidInput` if no cell is complete enough for a figure, or none has
+    scores of the reference.
     """
     cells = [
         replace(
@@ -232,10 +230,7 @@ def measure(
 
 
 def chosen_reference(results: RunResults, judge: str) -> str:
-    """The method that a report is about unless another is asked for.
-
-    It is the headline, or STC where a cell lacks that; in a run without STC the first method.
-    """
+    """The default reference: the headline, or STC where a cell lacks that; in a run without STC the first method."""
     cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
     if cells and all(HEADLINE in cell.uncertainty for cell in cells):
         return HEADLINE
@@ -252,8 +247,7 @@ def _incomplete(results: RunResults) -> InvalidInput:
 
 def _cell(cell: Cell, judge: str, n_resamples: int, reference: str, count: Callable[[], None]) -> CellFigures:
     correct = cell.judgements[judge]
-    names = [name for name in METHODS if name in cell.uncertainty]
-    names += [name for name in cell.uncertainty if name not in METHODS]
+    names = in_order(cell.uncertainty)
     tests = PairedTests(correct, n_resamples)
     drawn: dict[str, dict[str, ResampledMetric]] = {metric: {} for metric in METRICS}
     for name in names:

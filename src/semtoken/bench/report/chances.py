@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.plan import OfCell
-from semtoken.bench.report.cell_figures import ABLATIONS, SEED, STC, PairedTests, TestedDifference, spoken, title_of
+from semtoken.bench.report.cell_figures import (
+    ABLATIONS,
+    SEED,
+    STC,
+    PairedTests,
+    TestedDifference,
+    in_order,
+    spoken,
+    title_of,
+)
 from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import (
     Entry,
@@ -33,7 +42,6 @@ from semtoken.bench.results import Cell
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
 from semtoken.calibration.measures import Interval, Report, calibration_error, reliability, report
-from semtoken.methods import METHODS
 from semtoken.metrics import (
     Estimate,
     ResampledMetric,
@@ -62,7 +70,6 @@ class MethodChances:
 
     name: str
     curve: SelectiveRisk
-    """Risk at every coverage."""
     aurc: Estimate
     """Area under the curve; lower is better."""
     minus_reference: TestedDifference | None
@@ -70,7 +77,6 @@ class MethodChances:
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
     report: Report | None
-    """How good these chances are."""
     stated_error: float
     """Calibration error (ECE) of the method's own probability, taken as a chance as it stands; NaN if it has none."""
 
@@ -89,12 +95,10 @@ class CellChances(OfCell):
     """The risks and chances of all methods on one model and data set."""
 
     n: int
-    """How many answers were judged."""
     n_correct: int
     methods: Mapping[str, MethodChances]
     """Compared methods, in the order of the cell."""
     reference: str = STC
-    """Name of the method that the report is about."""
 
     @property
     def reason(self) -> str:
@@ -114,10 +118,7 @@ class CellChances(OfCell):
 def cell_chances(
     cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC
 ) -> tuple[CellChances, ...]:
-    """Compute risks and chances for every cell that has verdicts of the judge.
-
-    `judge` is from `chosen_judge`, and `reference` the method that the others are set against.
-    """
+    """Compute risks and chances for every cell that has verdicts of the judge, beside those of the reference."""
     found = [
         _cell(cell, judge, n_resamples, reference) for cell in cells if judge in cell.judgements and cell.uncertainty
     ]
@@ -127,8 +128,7 @@ def cell_chances(
 def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellChances:
     correct = cell.judgements[judge]
     judged = correct[~np.isnan(correct)]
-    names = [name for name in METHODS if name in cell.uncertainty and name not in ABLATIONS]
-    names += [name for name in cell.uncertainty if name not in METHODS]
+    names = [name for name in in_order(cell.uncertainty) if name not in ABLATIONS]
     whole = CellChances(cell.model, cell.dataset, judged.size, int(judged.sum()), {}, reference)
     if not judged.size:
         return whole

@@ -1,7 +1,4 @@
-"""Tables of the methods: AUROC and PRR, overheads, the paired tests, and STC without each of its parts.
-
-And of the clusterings: STC with other settings, examples of clusters, and the time that clustering took.
-"""
+"""Tables of the methods and of STC without its parts, with the paired tests; tables of the clusterings."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from semtoken.bench.report.cell_figures import (
     MethodFigures,
     Quality,
     TestedDifference,
+    in_order,
     is_main,
     settings_of,
     spoken,
@@ -43,7 +41,6 @@ from semtoken.bench.report.table import (
     texts,
 )
 from semtoken.bench.results import ClusteringRecord
-from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 from semtoken.support.text import one_line
 
@@ -216,8 +213,7 @@ def _by_dataset(
 
 def _methods(cells: Sequence[CellFigures]) -> list[str]:
     """Names of all methods of a run, those of `METHODS` in its order first."""
-    found = dict.fromkeys(name for cell in cells for name in cell.methods)
-    return [name for name in METHODS if name in found] + [name for name in found if name not in METHODS]
+    return in_order(dict.fromkeys(name for cell in cells for name in cell.methods))
 
 
 def _ablated(cells: Sequence[CellFigures]) -> list[str]:
@@ -332,7 +328,7 @@ class Point:
 def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterator[Point]:
     """The points of the sensitivity study of a cell, settings in the order of `STUDIES`, values ascending.
 
-    Every setting that was varied has the main clustering among its points, at the value that it was made with.
+    Every setting that was varied has the main clustering among its points.
     """
     main = settings_of(cell.model, clusterings)
     for setting in STUDIES:

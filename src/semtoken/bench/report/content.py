@@ -45,8 +45,10 @@ from semtoken.bench.report.comparison import (
     ablation_tests,
     comparison,
     controls,
+    datasets_of,
     examples,
     method_tests,
+    models_of,
     overhead,
     parts_in_words,
     precomputation,
@@ -73,7 +75,6 @@ class Section:
     """The name of its anchor on the page."""
     title: str
     lines: tuple[str, ...] = ()
-    """Sentences before the tables."""
     tables: tuple[Table, ...] = ()
     plots: tuple[Plot, ...] = ()
     folded: tuple[Table, ...] = ()
@@ -243,11 +244,9 @@ def _decision_sections(
 
 
 def _subtitle(cells: Sequence[CellFigures], judge: str) -> str:
-    models = dict.fromkeys(cell.model for cell in cells)
-    datasets = dict.fromkeys(cell.dataset for cell in cells)
-    methods = dict.fromkeys(m.name for cell in cells for m in cell.compared)
+    methods = {m.name for cell in cells for m in cell.compared}
     return (
-        f"{', '.join(models)} on {', '.join(datasets)}: {sum(cell.n for cell in cells):,} answers, "
+        f"{', '.join(models_of(cells))} on {', '.join(datasets_of(cells))}: {sum(cell.n for cell in cells):,} answers, "
         f"{len(methods)} methods, judged by {judge}."
     )
 
@@ -257,10 +256,7 @@ INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"
 
 
 def write_report(report: BenchReport, folder: str | Path) -> Path:
-    """Write all files of a report into a folder that is new or empty, or holds a former report only; returns the page.
-
-    `InvalidInput` if the folder holds other files, or cannot be written; what was there stays.
-    """
+    """Write all files of a report into a folder, as far as `check_replaceable` allows; returns the page."""
     target = Path(folder).expanduser().resolve()
     check_replaceable(target)
     with replacing_folder(target) as new:

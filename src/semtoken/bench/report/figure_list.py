@@ -60,7 +60,6 @@ class Comparison:
     model: str
     metric: str
     against: str
-    """What the difference is to."""
     difference: float
     low: float
     high: float
@@ -159,7 +158,14 @@ def csv_files(
         "figures": csv_text(map(asdict, figures)),
         "tests": csv_text(map(asdict, tests), [field.name for field in fields(Comparison)]),
         "cells": csv_text(_counts(cells)),
-        "judges": csv_text(_pairs_of_judges(cells), ["model", "dataset", *(field.name for field in fields(Agreement))]),
+        "judges": csv_text(
+            (
+                {"model": cell.model, "dataset": cell.dataset, **asdict(pair)}
+                for cell in cells
+                for pair in cell.agreements
+            ),
+            ["model", "dataset", *(field.name for field in fields(Agreement))],
+        ),
     }
     if clusterings:
         found["clusterings"] = csv_text(map(_of_clustering, clusterings))
@@ -184,13 +190,6 @@ def _counts(cells: Sequence[CellFigures]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _pairs_of_judges(cells: Sequence[CellFigures]) -> Iterator[dict[str, Any]]:
-    """Two judges on one model and data set a row."""
-    for cell in cells:
-        for pair in cell.agreements:
-            yield {"model": cell.model, "dataset": cell.dataset} | asdict(pair)
-
-
 def _of_clustering(one: ClusteringRecord) -> dict[str, Any]:
     facts = {"model": one.model, "clustering": one.variant, "tokens": one.n_tokens, "seconds": one.seconds}
     return facts | {
@@ -208,8 +207,7 @@ def _examples(clusterings: Sequence[ClusteringRecord]) -> Iterator[dict[str, Any
 def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
     """Write rows as CSV: numbers in full precision, missing values empty, and no cell that is a formula.
 
-    All rows have the same fields; by default those of the first are the columns. Without rows and names the text is
-    empty.
+    By default the columns are the fields of the first row. Without rows and names the text is empty.
     """
     found = list(rows)
     if not (columns := list(names) or list(found[0] if found else ())):

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.report.cell_figures import CellFigures, MethodFigures, spoken, title_of
+from semtoken.bench.report.cell_figures import CellFigures, MethodFigures, in_order, spoken, title_of
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.comparison import STUDIES, Point, datasets_of, models_of, points, shown, sorted_points
 from semtoken.bench.report.table import metric
 from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
 from semtoken.calibration.report_page import STYLE as PLAIN_STYLE
-from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 from semtoken.support.extras import require
 from semtoken.support.text import one_line, shortened
@@ -140,8 +139,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
     """Plot AUROC against overhead: a point for each method, a panel for each model."""
     figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
-    used = dict.fromkeys(method.name for cell in cells for method in _timed(cell))
-    names = [name for name in METHODS if name in used] + [name for name in used if name not in METHODS]
+    names = in_order(dict.fromkeys(method.name for cell in cells for method in _timed(cell)))
     handles: dict[str, Any] = {}
     for axis, cell in zip(axes, cells, strict=True):
         timed = _timed(cell)

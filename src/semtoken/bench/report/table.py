@@ -35,9 +35,9 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def signed_interval(low: float, high: float) -> str:
-    """An interval with signs, such as `[-0.003, +0.027]`; empty if its ends are undefined or read the same.
+    """An interval with signs, such as `[-0.003, +0.027]`, with as many decimals (six at most) as tell its ends apart.
 
-    Ends that would read the same get as many decimals as tell them apart, six at most.
+    Empty if they are undefined or read the same.
     """
     if math.isnan(low) or math.isnan(high) or low == high:
         return ""
@@ -79,7 +79,6 @@ class Entry:
     """One cell of a table: its text and detail, and how it is marked."""
 
     text: str
-    """The entry as people read it."""
     detail: str = ""
     """What stands smaller beside it: an interval, or why there is no number."""
     value: float = math.nan
@@ -108,7 +107,6 @@ class Table:
     header: tuple[str, ...]
     groups: tuple[Group, ...]
     note: str = ""
-    """What a reader must know of it."""
     left: int = 1
     """Number of columns of text on the left; the others hold numbers."""
 
