@@ -23,10 +23,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Commands(TyperGroup):
-    """Errors that semtoken raises on purpose, a full disk and a place that cannot be used become one message.
-
-    All others keep their traceback.
-    """
+    """Turns errors that semtoken raises on purpose, a full disk and a place that cannot be used into one message."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

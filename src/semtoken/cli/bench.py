@@ -295,16 +295,9 @@ def _agreement_table(pairs: Sequence[Agreement]) -> Table:
     figures = ("both", "only 1st", "only 2nd", "neither", "agree", "kappa")
     table = plain_table("first", "second", *figures, numbers=figures, gap=1)
     for pair in pairs:
-        table.add_row(
-            pair.first,
-            pair.second,
-            f"{pair.both_correct:,}",
-            f"{pair.only_first:,}",
-            f"{pair.only_second:,}",
-            f"{pair.both_incorrect:,}",
-            f"{pair.agreement:.1%}",
-            f"{pair.kappa:.3f}",
-        )
+        counts = (pair.both_correct, pair.only_first, pair.only_second, pair.both_incorrect)
+        shares = (f"{pair.agreement:.1%}", f"{pair.kappa:.3f}")
+        table.add_row(pair.first, pair.second, *(f"{n:,}" for n in counts), *shares)
     return table
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +25,7 @@ from semtoken.cli.options import (
 )
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
+from semtoken.support.garbage import few_collections
 
 if TYPE_CHECKING:
     from semtoken.calibration.apply import CalibratorInUse
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 
 WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
-OBJECTS_OF_A_REPLY = 100_000
-"""So many objects may be made before the garbage collector looks at them."""
+OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
 MOST_REASONS = 8
 LONGEST_REASON = 300
 """So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
@@ -105,7 +103,6 @@ def check(
     from semtoken.checking.saved_decisions import are_decisions
     from semtoken.checking.shards import check_in_shards
     from semtoken.checking.tables import field_table, markdown, markdown_of_fields, rows_of
-    from semtoken.cli.check import check_decisions
     from semtoken.files.safe_files import check_writable
 
     ranking = (questions, output, schema, calibrator, labels, keeping.journal)
@@ -133,7 +130,7 @@ def check(
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
-        with rare_collections(), counting("checking replies", None) as progress:
+        with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
             settings = CheckSettings(format, applied, wanted, keeper is not None, distribution)
             if distributed is None or output is None:
                 checked = check_replies(sources, questions=questions, on_checked=progress, **vars(settings))
@@ -166,21 +163,6 @@ def check(
         _write(checked, output, sources, questions, rows_of(checked), markdown(checked, shown))
         unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
         tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Have the garbage collector look less often, and not at what is loaded by now: a parsed reply is thousands of
-    objects, all of which are gone after it.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(OBJECTS_OF_A_REPLY, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _how_to_label(

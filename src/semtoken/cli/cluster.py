@@ -273,10 +273,8 @@ def list_(as_json: JsonOption = False) -> None:
     if not entries:
         tell(f"No clusters are kept in {directory()}. Make some with: semtoken cluster make MODEL")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    for name in ("name", "settings", "tokens", "MB", "made (UTC)"):
-        whole = name == "name"  # it is typed again to remove an entry, so it must not be broken
-        table.add_column(name, overflow="fold", no_wrap=whole, justify="right" if name in ("tokens", "MB") else "left")
+    table = plain_table("name", "settings", "tokens", "MB", "made (UTC)", numbers=("tokens", "MB"))
+    table.columns[0].no_wrap = True  # it is typed again to remove an entry, so it must not be broken
     for e in entries:
         table.add_row(
             Text(e.name),

@@ -260,7 +260,6 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
 """The commands by what somebody wants, in the order of the help."""
 
 PLACES: Mapping[str, CommandPlace] = {name: place for group in GROUPS.values() for name, place in group.items()}
-"""The commands by name."""
 
 
 class CommandsOnDemand(Mapping[str, Any]):
@@ -296,9 +295,8 @@ def output_names(command: TyperCommand) -> list[str]:
 def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> list[Path]:
     """Refuse what would destroy an input, another output or somebody else's file; returns what the command may write.
 
-    What a command writes are its options with `writable=True`; everything else that names a file or folder is read. A
-    command with --force replaces files that it has not written itself only with this option. `values` are its
-    parameters as they were given, and `path` is its name, as in "journal export".
+    What it writes are its options with `writable=True`; all other files and folders are read. Without --force, where it
+    has that, it replaces only files of its own. `values` are its parameters, `path` its name, as in "journal export".
     """
     from semtoken.files.outputs import check_not_read, check_own
 

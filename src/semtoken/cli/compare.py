@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsons
 import math
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,11 +26,12 @@ from semtoken.cli.options import (
     NliOption,
     ScoresOption,
     SimilarityOption,
+    calibrator_of_rules,
     model_options,
 )
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
-from semtoken.support.extras import only_errors, quiet_libraries
+from semtoken.support.extras import only_errors, quiet_libraries, require_installed
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
@@ -114,16 +115,8 @@ def compare(
     for path in (csv, markdown, json):
         if path is not None and not path.absolute().parent.is_dir():
             raise InvalidInput(f"{path} cannot be written: there is no directory {path.absolute().parent}.")
-    of_model = {
-        "name": choice.model,
-        "backend": choice.backend,
-        "clusters": choice.clusters,
-        "device": choice.device,
-        "dtype": choice.dtype,
-        "revision": choice.revision,
-        "batch_size": batch_size,
-        "trust_remote_code": choice.trust_remote_code,
-    }
+    same = ("backend", "clusters", "device", "dtype", "revision", "trust_remote_code")
+    of_model = {"name": choice.model, "batch_size": batch_size} | {name: getattr(choice, name) for name in same}
     named = [name.strip() for name in methods.split(",") if name.strip()]
     content: dict[str, Any] = {
         "models": [{name: value for name, value in of_model.items() if value is not None}],
@@ -146,7 +139,9 @@ def compare(
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
     _require_similarity(settings)
-    made = kept_run(settings, _calibrator(calibrator, settings), scores)
+    # refused before the work begins if it is of other rules; whatever else does not fit, after it
+    fitted = None if calibrator is None else calibrator_of_rules(calibrator, choice.preset, choice.function_words)
+    made = kept_run(settings, fitted, scores)
     _show(made)
     for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
         if path is not None:
@@ -158,7 +153,6 @@ def _require_similarity(settings: RunSettings) -> None:
     """Refuse at once, and not after the answers are made, methods whose cross-encoder cannot be loaded here."""
     from semtoken.methods import METHODS
     from semtoken.statistics.steps import STEP, steps_for
-    from semtoken.support.extras import require_installed
 
     needing = [
         name for name in settings.methods if any(STEP[s].asks == "similarity" for s in steps_for(METHODS[name].needs))
@@ -171,18 +165,6 @@ def _require_similarity(settings: RunSettings) -> None:
                 name for name in settings.methods if name not in needing and name not in ("headline", "stc")
             )
             raise MissingExtra(f"{error}\nOr leave out the methods that read it: --methods {others}") from error
-
-
-def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | None:
-    """The calibrator of the option; one of other rules is refused before the work begins, others after it."""
-    if directory is None:
-        return None
-    from semtoken.calibration import Calibrator
-    from semtoken.tokens.rules import ScoringRules
-
-    found = Calibrator.load(directory)
-    found.fingerprint.require_rules(ScoringRules(settings.preset, settings.function_words).signature)
-    return found
 
 
 def kept_run(settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None) -> BenchReport:
@@ -231,8 +213,6 @@ def _summary(cell: CellFigures) -> str:
 
 def _table(made: BenchReport, cell: CellFigures) -> Table:
     """The tests of the report by AUROC, with the seconds of each method."""
-    from dataclasses import replace
-
     from semtoken.bench.report.table import MISSING, Entry, Group, amount
 
     tests = next(table for table in made.tables if table.name == "reference_auroc")

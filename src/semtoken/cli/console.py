@@ -116,10 +116,7 @@ def waiting(description: str) -> Iterator[None]:
 
 @contextmanager
 def phases(description: str, before: str | None = None) -> Iterator[Callable[[str, float, float | None], None]]:
-    """A bar for the phases of clustering; what it yields is a `Progress` of `semtoken.clustering`.
-
-    Until the first phase is reported, the bar says what happens `before`: perhaps nothing will be clustered.
-    """
+    """A bar for the phases of clustering, yielding a `Progress`; before the first phase it says what happens."""
     with _bar(count=False) as bar:
         task: Any = bar.add_task(before or description, total=1.0, left="")
 

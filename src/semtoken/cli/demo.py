@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.almanac import ALMANAC
+from semtoken.almanac import ALMANAC, Question, is_correct, load_questions
 from semtoken.cli.console import counting, dispute_line, out, plain_table, tell, waiting
 from semtoken.cli.options import ForceOption, ModelChoice, ModelOption
 from semtoken.errors import InvalidInput
@@ -26,7 +26,6 @@ from semtoken.support.text import number
 
 if TYPE_CHECKING:
     from semtoken import STC
-    from semtoken.almanac import Question
     from semtoken.metrics import Difference, Estimate
     from semtoken.results import ScoredResponse
 
@@ -42,8 +41,7 @@ REAL_QUESTIONS = {
     "What is the capital of Turkey?": "Ankara",
     "Which element has the atomic number 6?": "carbon",
 }
-"""Question -> what a right answer holds. They show both: what a small model knows, and what it gets wrong but
-doubts."""
+"""What a right answer holds, by its question: some that a small model knows, some that it gets wrong but doubts."""
 
 
 def demo_real(
@@ -166,8 +164,6 @@ def demo(
     - `semtoken demo`
     - `semtoken demo --model smollm2`, after `semtoken fetch smollm2`
     """
-    from semtoken.almanac import load_questions
-
     if save_svg is not None and not save_svg.parent.is_dir():
         raise InvalidInput(f"{save_svg} cannot be written: the folder {save_svg.parent} does not exist.")
     start = time.perf_counter()
@@ -223,8 +219,6 @@ def answer(
     stc: STC, questions: Sequence[Question], progress: Callable[[int], None] = lambda done: None
 ) -> list[MarkedAnswer]:
     """Ask the questions and mark the answers."""
-    from semtoken.almanac import is_correct
-
     results = stc.generate(
         [question.prompt() for question in questions],
         MAX_NEW_TOKENS,

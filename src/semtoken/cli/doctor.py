@@ -12,7 +12,7 @@ from rich.text import Text
 from semtoken.cli.console import err, json_line, out, plain_table, untrusted
 from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption
 from semtoken.errors import InvalidInput
-from semtoken.support.text import visible
+from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
     from semtoken.web.doctor import Diagnosis
@@ -177,8 +177,6 @@ def _facts(found: Diagnosis) -> Table:
 
 
 def _trials(found: Diagnosis) -> Table:
-    from semtoken.support.text import number
-
     table = plain_table("trial prompt", "answer", "confidence", "between")
     for trial in found.trials:
         if trial.bounds is None or trial.confidence is None:

@@ -80,10 +80,7 @@ class JournalChoice:
     ] = None
 
     def open(self, source: str, **about: Any) -> tuple[Journal, Recording] | None:
-        """Open the journal, with the settings for making entries; None without the option.
-
-        `source` is the name of the command, `about` are fields of `AnswerOrigin` that are the same for all its answers.
-        """
+        """Open the journal, with what makes its entries; None without the option. `about` goes to `AnswerOrigin`."""
         from semtoken.support.extras import require
 
         if self.journal is None:
@@ -103,9 +100,7 @@ class JournalChoice:
 
     @contextmanager
     def keeper(self, source: str, **about: Any) -> Iterator[AnswerKeeper | None]:
-        """An object that puts the answers of a command into the journal; None without one. Raises the errors of
-        `open`.
-        """
+        """What puts the answers of a command into the journal that `open` gives; None without one."""
         found = self.open(source, **about)
         if found is None:
             yield None
@@ -128,9 +123,7 @@ class JournalChoice:
             journal.close()
 
     def recorder(self, source: str, **about: Any) -> AnswerRecorder | None:
-        """An object that puts the answers of a server into the journal; None without one. Raises the errors of
-        `open`.
-        """
+        """What puts the answers of a server into the journal that `open` gives; None without one."""
         found = self.open(source, **about)
         if found is None:
             return None

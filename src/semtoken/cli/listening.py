@@ -72,9 +72,7 @@ class ServerChoice:
         return hosts_for(self.host, self.allow_host or ())
 
     def with_events(self, app: Any, recorder: AnswerRecorder | None = None) -> Any:
-        """The application itself, or with `--otel` one that sends an event of OpenTelemetry for every score, and with a
-        `recorder` for each new state of its promise.
-        """
+        """The application; with `--otel` it sends every score, and the states of the recorder's promise, as events."""
         if self.otel_content and not self.otel:
             raise InvalidInput("--otel-content says what --otel sends; give --otel as well.")
         if not self.otel:

@@ -1,9 +1,4 @@
-"""Options that several commands share: single ones, and groups of them that are declared as the fields of a class.
-
-The option `--calibrator`, one for all commands, and what it loads.
-
-The options that say which model to use: declared once, as the fields of `ModelChoice`.
-"""
+"""Options that several commands share: single ones, and groups of them that are declared as the fields of a class."""
 
 from __future__ import annotations
 
@@ -22,10 +17,11 @@ from semtoken.choices import BackendName, Distribution, DType, FunctionWords, Pa
 from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
-from semtoken.support.extras import quiet_libraries
+from semtoken.support.extras import quiet_libraries, require
 
 if TYPE_CHECKING:
     from semtoken import STC
+    from semtoken.calibration import Calibrator
     from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.fingerprint import Fingerprint
     from semtoken.clusters import TokenClusters
@@ -156,10 +152,7 @@ def output_folder(help: str) -> Any:
 
 
 def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:
-    """The methods of one pass that `--methods` names; `InvalidInput` for one that is none of these.
-
-    Of replies "all" stands only for methods that need the best tokens of each step alone, as replies list them.
-    """
+    """The methods of one pass that `--methods` names; "all" of replies are those that read the best tokens alone."""
     from semtoken.observers.method_scores import FROM_BEST, methods_reading, one_pass_methods, require_one_pass
 
     if given is None:
@@ -172,18 +165,9 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
 def option_group(
     group: type, name: str, panel: str | None = None, **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the fields of a dataclass as options, in place of one of its parameters.
+    """Give a command the fields of a dataclass as options, in place of its parameter `name`.
 
-    Parameters
-    ----------
-    group
-        A dataclass, whose fields are annotated with typer's options.
-    name
-        The parameter, which gets an instance of it.
-    panel
-        Heading of these options; each keeps its own without one.
-    **defaults
-        Defaults of this command that differ from those of the dataclass.
+    Without `panel` each option keeps its own heading; `defaults` are those of this command that differ.
     """
     kinds = get_type_hints(group, include_extras=True)
 
@@ -260,7 +244,6 @@ class ExecutorChoice:
         if not self.by_ray:
             return None
         from semtoken.executors.ray import RayExecutor
-        from semtoken.support.extras import require
 
         require("ray", extra="ray")
         if self.ray_address is None:
@@ -297,9 +280,7 @@ AbstainTextOption = Annotated[
 def use_calibrator(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
-    """Load the calibrator that the option names, and have the model score answers by its learned number, if it has one;
-    None without the option.
-    """
+    """Load the calibrator of the option, and have the model score by its learned number; None without the option."""
     found = load_calibrator_for(stc, directory, model, abstain_text)
     if found is not None:
         stc.use_learned(found.calibrator.learned)
@@ -309,9 +290,7 @@ def use_calibrator(
 def load_calibrator_for(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
-    """Load the calibrator that the option names, without having the model score by its learned number; None without the
-    option.
-    """
+    """Load the calibrator that the option names, for the model that answers; None without the option."""
     return load_calibrator(directory, abstain_text, lambda: (stc.scorer.clusters, stc.fingerprint(model)))
 
 
@@ -342,6 +321,16 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
     load, folder = partial(DecisionCalibrator.load, directory), shared_folder("decision-calibrators")
     shared = None if folder is None else SharedPlace(folder, DecisionCalibrator.load, DecisionCalibrator.save)
     return CalibratorSlot(load(), load, option=option, shared=shared)
+
+
+def calibrator_of_rules(directory: Path, preset: Preset, function_words: FunctionWords | None) -> Calibrator:
+    """Load a calibrator; one that was fitted under other rules is refused."""
+    from semtoken.calibration import Calibrator
+    from semtoken.tokens.rules import ScoringRules
+
+    found = Calibrator.load(directory)
+    found.fingerprint.require_rules(ScoringRules(preset, function_words).signature)
+    return found
 
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
@@ -415,12 +404,7 @@ class ModelChoice:
         """
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:
-            from semtoken.calibration import Calibrator
-            from semtoken.tokens.rules import ScoringRules
-
-            Calibrator.load(calibrator).fingerprint.require_rules(
-                ScoringRules(self.preset, self.function_words).signature
-            )
+            calibrator_of_rules(calibrator, self.preset, self.function_words)
         check_there(self.model, self.revision)
         from semtoken import STC, ScoringRules
 

@@ -18,6 +18,7 @@ from semtoken.cli.options import (
     DistributionOption,
     FunctionWordsOption,
     MethodsOption,
+    ModelChoice,
     PresetOption,
     TokenizerOption,
     as_methods,
@@ -251,7 +252,6 @@ def _fields(text: str) -> dict[str, Any]:
 
 def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:
     """The model that reads what comes without log-probabilities; the clusters must be its own."""
-    from semtoken.cli.options import ModelChoice
     from semtoken.web.proxy.reading import Reader
 
     stc = ModelChoice(model, clusters=clusters, preset=rules.preset, function_words=rules.function_words).load()

@@ -233,9 +233,7 @@ class _Scoring:
         return self.of(self.choice.load(states=self.states, calibrator=self.calibrator))
 
     def of(self, stc: STC) -> tuple[ScoreItems, Annotate | None]:
-        """The same by a model that is loaded: with a calibrator it adds the chance and the decision, with a schema the
-        fields.
-        """
+        """The same by a loaded model: a calibrator adds the chance and the decision, a schema the fields."""
         applied = use_calibrator(stc, self.calibrator, self.choice.model)
         score_batch = batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
         if self.keeper is not None:
@@ -311,9 +309,7 @@ def _facts(stc: STC) -> dict[str, Any]:
 
 
 def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, questions: bool = False) -> ScoreItems:
-    """Make the function that scores a batch. Bare questions are put into the model's form first; with `questions` every
-    prompt counts as one.
-    """
+    """Make the function that scores a batch; bare questions, or all `questions`, are put into the model's form."""
     from semtoken.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.choices import PartKind
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
+from semtoken.files.safe_files import finite
 from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part, call_confidences
 from semtoken.parts.json_values import is_json
@@ -35,7 +35,6 @@ class BlockOptions:
     """The options in the field `semtoken` of a request: what the block of each choice is to hold."""
 
     tokens: bool = False
-    """Whether to add the scores of every token."""
     parts: WantedParts | None = None
     """The kind of parts that are added with their confidence; None: no parts."""
     competing: int = 0
@@ -44,17 +43,13 @@ class BlockOptions:
     """How many meanings are followed at each of the most doubtful steps, to add what their continuations say. Phrases
     that are doubtful only in form are then marked `form_only`, and boolean fields get the shares of their values."""
     methods: tuple[str, ...] = ()
-    """Methods of one pass, by which scores of the answer are added."""
     running: bool = True
     """Whether the values so far are added to every chunk of a stream. Without them there are only the final ones, at
     less cost. The proxy leaves them out if a request says nothing of `semtoken`."""
 
 
 def read_options(value: Any) -> BlockOptions:
-    """Read the field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`.
-
-    `ApiError` if it holds something other than these options.
-    """
+    """Read the field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`."""
     given = {} if value is None else value
     tests: dict[str, Callable[[Any], bool]] = {
         "tokens": lambda one: isinstance(one, bool),
@@ -119,8 +114,7 @@ def score_block(
     """The block of a complete answer; if the calibrator withholds it, the block holds nothing that shows its text.
 
     With a `question` it has the confidence of a typical word that the answer adds to it. `probed` is what the model
-    said of other meanings, `scores_refused` why there are no scores by the methods that were asked for. Where
-    `part_seconds` are too few to find the parts, the block says so.
+    said of other meanings, `scores_refused` why there are no scores by the methods that were asked for.
     """
     block = _summary(result, question) | _scores(result, options, scores_refused)
     if calibrator is not None:
@@ -185,17 +179,13 @@ def _scores(result: ScoredResponse, options: BlockOptions, refused: str | None) 
     """The scores by further methods, infinite ones as null, and why some of those that were asked for are not there."""
     found: dict[str, Any] = {}
     if result.scores:
-        found["scores"] = {name: _finite(value) for name, value in result.scores.items()}
+        found["scores"] = finite(result.scores)
     if result.score_bounds:
-        found["score_bounds"] = {name: [*map(_finite, pair)] for name, pair in result.score_bounds.items()}
+        found["score_bounds"] = finite(result.score_bounds)
     missing = [name for name in options.methods if name not in result.scores]
     if missing or refused:
         found["scores_refused"] = refused or f"This server does not compute {', '.join(missing)} for single requests."
     return found
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _part(part: Part, result: ScoredResponse, probed: ProbeResult) -> dict[str, Any]:

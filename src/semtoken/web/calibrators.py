@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.web.limits import Gate, answer_guarded
-from semtoken.web.running import tell_the_others
+from semtoken.web.running import on_hangup, tell_the_others
 from semtoken.web.wire import ApiError
 
 logger = logging.getLogger("semtoken.calibrator")
@@ -42,7 +42,7 @@ FORMER, TURNED_TO = "former", "turned-to"
 class SharedPlace(Generic[Kind]):
     """The folder in which the processes of one server share the former calibrator and the one they went back to.
 
-    So all of them go back together, and a process that is started in place of another one finds both.
+    So all go back together, also a process that is started in place of another one.
     """
 
     folder: Path
@@ -92,10 +92,7 @@ class CalibratorSlot(Generic[Kind]):
         self._lock = Lock()
 
     def reload(self) -> str:
-        """Load the server's calibrator again; returns what happened, as a sentence.
-
-        `SemtokenError` if it cannot be used or does not belong to what is served; the old one stays.
-        """
+        """Load the server's calibrator again; returns what happened, in a sentence. An unusable one changes nothing."""
         with self._lock:
             if self._shared is not None:
                 self._shared.forget(TURNED_TO)
@@ -152,8 +149,6 @@ def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Ki
 
 def reload_on_hangup(*slots: CalibratorSlot[Any]) -> None:
     """Have SIGHUP load the calibrators of a server again; without any, the signal keeps its meaning."""
-    from semtoken.web.running import on_hangup
-
     used = [slot for slot in slots if slot.current is not None]
 
     def reload() -> None:
@@ -167,7 +162,7 @@ def reload_on_hangup(*slots: CalibratorSlot[Any]) -> None:
 def add_exchange(app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Gate) -> None:
     """Add a route that takes POST with `{"action": "reload"}` or `{"action": "back"}` and the token.
 
-    Of several processes the one that gets the request tells the others, which follow within moments.
+    Of several processes the one that gets the request tells the others.
     """
 
     def work(body: dict[str, Any]) -> dict[str, Any]:

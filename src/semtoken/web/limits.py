@@ -200,8 +200,8 @@ class _LimitedConnection(asyncio.Protocol):
 def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[asyncio.Protocol]:
     """Uvicorn's HTTP protocol with limits on what clients may take.
 
-    `strict` reads requests with h11, which refuses all that is not well formed. Else they are read with httptools, if
-    it is installed, at less cost; for servers that pass nothing on.
+    `strict`: h11 reads requests, which refuses all that is not well formed, else httptools, at less cost, where it is
+    installed; for servers that pass nothing on.
     """
     protocol: Any = H11Protocol if strict else AutoHTTPProtocol
     shared = {"limits": limits, "clients": Counter[str](), "known": {}}
@@ -218,10 +218,7 @@ class Admission:
 
     @contextmanager
     def admitted(self, address: str) -> Iterator[None]:
-        """Count a request of this address as running while the block runs.
-
-        `ApiError` if there are too many: 503, or 429 where they are those of one client.
-        """
+        """Count a request of this address as running while the block runs; `ApiError` (503, 429) for one too many."""
         if self._running.total() >= self._most:
             raise ApiError(
                 503,
@@ -416,8 +413,7 @@ async def answer_guarded(
 ) -> Response:
     """Answer a request in a thread if the gate lets it pass, else with an error.
 
-    `work` takes the JSON object of a POST request and makes that of the reply; a `SemtokenError` becomes an answer with
-    status 400.
+    `work` takes the JSON object of a POST request and makes that of the reply; its `SemtokenError` has status 400.
     """
     writes = request.method == "POST"
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import ipaddress
 import logging
 import multiprocessing
@@ -13,8 +12,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from semtoken.web.limits import ConnectionLimits, limited_protocol, open_files  
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 SECONDS_TO_START = 120
+FRESH_OBJECTS = 50_000  # between two collections of garbage: a token has a hundred, and none is in a cycle
 SECONDS_TO_STOP = 5
 """Seconds that a process has to stop, beyond the time that its running answers get."""
 OF_WORKERS = "semtoken-figures-"
@@ -63,10 +62,7 @@ class Address:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any that is free.
-
-    `InvalidInput` if the port is taken, or the machine has no such address.
-    """
+    """A listening socket; port 0 takes any that is free. `InvalidInput` if there is none at this address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -133,10 +129,7 @@ class _Config(uvicorn.Config):
 
 
 def _end_with_parent(grace: float) -> None:
-    """Wait in one of several processes for the end of the one that started it, and end then: nobody else would.
-
-    Running answers have their `grace`, in seconds, as with any other order to stop.
-    """
+    """Wait in one of several processes for the end of the one that started it, and end then, after the grace."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -243,23 +236,6 @@ def _announcing(app: Any, ready: Callable[[], None]) -> Any:
         await app(scope, receive, send_and_announce if scope["type"] == "lifespan" else send)
 
     return announced
-
-
-FRESH_OBJECTS = 50_000
-"""After so many new objects the garbage collector looks for cycles. A token has a hundred, and none is in a cycle."""
-
-
-@contextmanager
-def few_collections() -> Iterator[None]:
-    """Freeze the objects that are loaded, and make the garbage collector run less often."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(FRESH_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 PERIOD = 60.0

@@ -58,10 +58,7 @@ class HttpReply:
 
 
 class Connection:
-    """A connection to the server that is being examined.
-
-    `InvalidInput` if the address is not one of HTTP, or holds a password or parameters.
-    """
+    """A connection to the server that is examined, at an address of HTTP without password and parameters."""
 
     def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
         parts = split_address(base_url)
@@ -115,7 +112,10 @@ class Connection:
     def _sent(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> tuple[HttpReply, list[bytes]]:
         with self._explain_failures(), self._client.stream(method, url, json=body) as reply:
             pieces = list(self._pieces(reply))
-        return self._without_key(reply, b"".join(pieces)), pieces
+        shown = b"".join(pieces)
+        if self._key:  # it must not be shown, whatever the server sends back
+            shown = shown.replace(self._key.encode(), b"[key]")
+        return HttpReply(reply.status_code, shown, reply.headers), pieces
 
     def _pieces(self, reply: Any) -> Iterator[bytes]:
         size = 0
@@ -124,11 +124,6 @@ class Connection:
             if size > LONGEST_REPLY:
                 raise BackendError(f"{self.base_url} sent more than {LONGEST_REPLY // 2**20} MiB for one short reply.")
             yield piece
-
-    def _without_key(self, reply: Any, body: bytes) -> HttpReply:
-        """An answer in which the key does not stand, whatever the server sends back."""
-        shown = body.replace(self._key.encode(), b"[key]") if self._key else body
-        return HttpReply(reply.status_code, shown, reply.headers)
 
     @contextmanager
     def _explain_failures(self) -> Iterator[None]:
@@ -186,7 +181,7 @@ class Asker:
     def ask(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """Ask a question in a shape; `BackendError` if the server cannot be reached or is silent."""
         while True:
-            body = self._accepted_body(self._body(shape, question))
+            body = self._body(shape, question)
             self.requests += 1
             answer = self.connection.post(shape.path, body, at_root=not shape.below_v1)
             if not self._learns(answer, body):
@@ -194,9 +189,8 @@ class Asker:
 
     def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """Ask a question in a shape for a stream; returns what the whole stream says."""
-        body = self._accepted_body(self._body(shape, question)) | {"stream": True}
         self.requests += 1
-        answer, pieces = self.connection.stream(shape.path, body)
+        answer, pieces = self.connection.stream(shape.path, self._body(shape, question) | {"stream": True})
         if not answer.ok:
             return ProbeReply(answer, None, answer.reason)
         stream = PayloadStream(temperature=question.temperature)
@@ -208,10 +202,8 @@ class Asker:
             return ProbeReply(answer, None, str(error))
 
     def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
-        return shape.body(replace(question, model=self.model))
-
-    def _accepted_body(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body without the fields that were refused, or with others in their place."""
+        """The body of a question without the fields that were refused, or with others in their place."""
+        body = shape.body(replace(question, model=self.model))
         names = {name: self._renamed.get(name, name) for name in body}
         return {new: body[name] for name, new in names.items() if new is not None}
 

@@ -84,7 +84,6 @@ class TriedCount:
     """How many log-probabilities for each token were asked for, and how many came."""
 
     asked: int
-    """How many were asked for; -1: all of them."""
     given: int | None
     """The most that a token came with; None if the request was refused."""
     reason: str | None = None
@@ -107,9 +106,7 @@ class Page:
 
     @property
     def most(self) -> int:
-        """The largest number of log-probabilities for each token that came; 0 if only the chosen token's came,
-        or none.
-        """
+        """The largest number of log-probabilities for each token that came besides the chosen token's."""
         return max((one.given or 0 for one in self.tried), default=0)
 
     @property
@@ -123,11 +120,9 @@ class TokenNaming:
     """How the server names tokens: by text, bytes or ids."""
 
     bytes: bool
-    """Whether the tokens' bytes are given."""
     ids: Ids | None
     """Whether the tokens' ids are given without asking or on request; None: not at all."""
     id_fields: tuple[str, ...] = ()
-    """The fields of a request that ask for ids."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +158,6 @@ class Trial:
     confidence: float | None = None
     """The headline of the answer, in [0, 1]."""
     bounds: tuple[float, float] | None = None
-    """The interval that holds it."""
     n_tokens: int | None = None
     reason: str | None = None
     """Why the answer has no score; None if it has one."""
@@ -189,16 +183,13 @@ class Diagnosis:
     base_url: str
     model: str
     models: tuple[str, ...]
-    """The models that the server lists."""
     pages: tuple[Page, ...]
     best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
     tokens: TokenNaming | None = None
     engine: Known = ANY
     recognised_by: str = "nothing that it says of itself"
-    """What the engine was known by."""
     numbers: Numbers = field(default_factory=Numbers)
-    """What the log-probabilities are."""
     streaming: Streaming | None = None
     prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
@@ -206,7 +197,6 @@ class Diagnosis:
     """What was found out about the tokenizer; None without clusters or tokenizer, or if nothing could be compared."""
     trials: tuple[Trial, ...] = ()
     requests: int = 0
-    """How many requests the examination sent."""
     verdicts: tuple[Finding, ...] = ()
 
     @property

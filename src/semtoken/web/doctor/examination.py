@@ -112,7 +112,6 @@ def look_at_numbers(asker: Asker, top: int, shape: type[Shape]) -> tuple[Numbers
 
 
 def _at_two_temperatures(asker: Asker, top: int, shape: type[Shape], prompt: str) -> Iterator[ProbeReply]:
-    """The replies to a prompt at temperatures 1 and 0.5."""
     for temperature in (1.0, 0.5):
         yield asker.ask(shape, ProbeQuestion(prompt, 8, top, temperature, {"seed": 1}))
 

@@ -43,10 +43,7 @@ class Numbers:
 
 
 def judge(at_1: Sequence[TopStep], at_half: Sequence[TopStep]) -> Numbers:
-    """Compare the steps of one prompt's answers at temperatures 1 and 0.5, as far as both begin alike.
-
-    Both answers are searched for repeated and impossible entries.
-    """
+    """Compare the steps of one prompt's answers at temperatures 1 and 0.5, as far as both begin alike."""
     steps = (*at_1, *at_half)
     shared = [(_by_name(a), _by_name(b)) for a, b in _while_alike(at_1, at_half)]
     verdicts = [compare_temperatures(a, b) for a, b in shared]
@@ -61,7 +58,9 @@ def judge(at_1: Sequence[TopStep], at_half: Sequence[TopStep]) -> Numbers:
         impossible=sum(value <= SENTINELS for step in steps for value in step.log_probs[1:]),
         unlisted=sum(step.log_probs == (0.0,) for step in steps) if any(step.top for step in steps) else 0,
         only_zeros=only_zeros(steps),
-        above_one=any(_sum(step) > ABOVE_ONE for step in steps),
+        above_one=any(
+            math.fsum(math.exp(min(value, 1.0)) for value in step.log_probs[1:]) > ABOVE_ONE for step in steps
+        ),
         off=_off(steps),
         apart=max(gaps) if gaps and distribution == "raw" else None,
     )
@@ -84,11 +83,6 @@ def _by_name(step: TopStep) -> dict[Name, float]:
     return {name: value for name, value in pairs if value > SENTINELS and names.count(name) == 1}
 
 
-def _sum(step: TopStep) -> float:
-    """The sum of the probabilities of the listed tokens."""
-    return math.fsum(math.exp(min(value, 1.0)) for value in step.log_probs[1:])
-
-
 def _off(steps: Sequence[TopStep]) -> float | None:
     precision = Precision()
     for step in steps:
@@ -109,8 +103,7 @@ def only_zeros(steps: Sequence[TopStep]) -> bool:
 def compare_temperatures(at_1: dict[Name, float], at_half: dict[Name, float]) -> tuple[Distribution, str]:
     """Conclude from the same step at temperatures 1 and 0.5 which distribution the server shows.
 
-    Raw log-probabilities stay as they are. After division by the temperature the difference of any two is twice as
-    large at 0.5.
+    Division by the temperature makes the difference of any two log-probabilities twice as large at 0.5.
     """
     shared = sorted(set(at_1) & set(at_half), key=lambda name: -at_1[name])
     if len(shared) < 2:

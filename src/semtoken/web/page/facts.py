@@ -34,10 +34,9 @@ def page_facts(
 ) -> dict[str, Any]:
     """The facts of a server that `/semtoken/info` answers with.
 
-    `applied` is the calibrator that decides now, `review` says whether there is a journal whose answers people label,
-    and `disputes` whether the server can ask the model what else it could have meant. `model` is None where the page
-    has to ask the server behind for its models; `upstream` is that server's address, and `methods` are numbers that a
-    question may ask for in place of the headline.
+    `review` says whether there is a journal whose answers people label, `disputes` whether the model can be asked what
+    else it could have meant. `model` is None where the page has to ask the `upstream`, a server behind, for its models;
+    `methods` are numbers that a question may ask for in place of the headline.
     """
     return {
         "model": model,
@@ -105,8 +104,7 @@ def _expected(calibrator: Calibrator) -> list[list[float]]:
 def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> dict[str, Any]:
     """The shares of right answers at similar chances, as fields of the card; empty for too few answers.
 
-    `reliability` holds (chance, share right, lower, upper) of each group. On the answers that the calibrator was fitted
-    on, each chance comes from a calibrator that did not see the answer (`cross_validated`).
+    `reliability` holds (chance, share right, lower, upper) of each group, cross-validated on the answers of the fit.
     """
     seen = [one for one in answers if one.correct is not None and one.log_score not in (None, -math.inf)]
     if len(seen) < FEWEST_LABELS:

@@ -24,15 +24,15 @@ def rows_with_images(rows: Rows, folder: Path) -> tuple[Rows, int]:
     images are relative to the folder.
     """
     urls, lost = _small_urls([row.get("messages") for row in rows], folder)
+
+    def without_pixels(part: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"type": "image", "path": path_of(part)}
+
     found = [
-        row | {"images": own, "messages": with_images(row["messages"], _without_pixels)} if own else row
+        row | {"images": own, "messages": with_images(row["messages"], without_pixels)} if own else row
         for row, own in zip(rows, urls, strict=True)
     ]
     return found, lost
-
-
-def _without_pixels(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "image", "path": path_of(part)}
 
 
 def rows_with_images_of(rows: Rows, questions: Path) -> tuple[Rows, int]:

@@ -1,7 +1,4 @@
-"""The proxy as an ASGI application: its own few pages, and everything else to the upstream.
-
-`ProxyHandler` says what becomes of one request: read, forwarded, answered; and every way in which that can go wrong.
-"""
+"""The proxy as an ASGI application: its own few pages, and everything else to the upstream, by `ProxyHandler`."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ from semtoken.errors import InvalidInput  # noqa: E402
 from semtoken.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
 from semtoken.payloads.formats import served_shapes, shapes_at  # noqa: E402
 from semtoken.scoring.scorer import Tokens, scorer_for  # noqa: E402
+from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.limits import Admission, Gate, HostGuard, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
@@ -56,7 +54,7 @@ from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_
 from semtoken.web.proxy.scoring import AnswerScoring, Editor, ReplyScorer, Withheld  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
-from semtoken.web.running import few_collections  # noqa: E402
+from semtoken.web.running import FRESH_OBJECTS  # noqa: E402
 from semtoken.web.wire import ApiError  # noqa: E402
 
 DECODED = 3
@@ -71,10 +69,7 @@ ANSWERING = frozenset(
 def check_target(target: bytes) -> None:
     """Check that a path stays below the upstream's.
 
-    Raises
-    ------
-    ApiError
-        It does not begin with a slash, or has a fragment or a segment "." or "..", in whatever spelling.
+    `ApiError` if it does not begin with a slash, or has a fragment or a segment "." or "..", in whatever spelling.
     """
     if not target.startswith(b"/") or b"#" in target:
         raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
@@ -87,9 +82,7 @@ def check_target(target: bytes) -> None:
 
 
 def shows_answers(path: str) -> bool:
-    """Whether any server might take a path, in any spelling, for one that answers prompts.
-
-    Servers drop slashes at the end, parameters of segments and blanks, decode more than once, and fold letters.
+    """Whether a server might take a path, in any spelling that servers accept, for one that answers prompts.
 
     >>> shows_answers("/v1/Chat/completions%20;x/"), shows_answers("/v1/embeddings")
     (True, False)
@@ -347,7 +340,7 @@ def proxy_app(
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        with few_collections(), recording(recorder, calibrators, metrics.journal):
+        with few_collections(FRESH_OBJECTS), recording(recorder, calibrators, metrics.journal):
             yield
         await upstream.aclose()
 

@@ -33,13 +33,11 @@ class AnswerRequest:
     """A request whose answer can be scored, with the body that the upstream gets."""
 
     shape: type[Shape]
-    """The API that the request asks."""
     body: Mapping[str, Any]
     """What the client sent, without the field `semtoken`."""
     sent: bytes
     """The request as it goes to the upstream where nothing more is asked for."""
     options: BlockOptions
-    """What the client wants the `semtoken` block to hold."""
     kept: int | None
     """How many log-probabilities of other tokens the client asked for at each step besides the chosen token's; None: it
     asked for none at all."""
@@ -151,9 +149,7 @@ MOST_FORMS = 1000
 
 
 class LearnedLimits:
-    """The largest numbers of log-probabilities that the upstream gives, by kind and form of request, for five
-    minutes.
-    """
+    """The largest numbers of log-probabilities that the upstream gives, by kind and form of request, for a while."""
 
     def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._wanted = wanted
@@ -192,11 +188,11 @@ class Asking:
         self._metrics = metrics
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[Answer, int]:
-        """Send a request; returns the answer, and how many log-probabilities it asked for.
+        """Send a request; returns the answer, and how many log-probabilities it asked for: 0 for the client's own
+        request.
 
-        These are 0 for the client's own request. A request is sent again once at most, and only where the upstream
-        refused it and named log-probabilities: with as many as it says it gives, or as the client sent it. `ApiError`
-        if there is no answer.
+        A request is sent again once at most, and only where the upstream refused it and named log-probabilities: with
+        as many as it says it gives, or as the client sent it. `ApiError` if there is no answer.
         """
         plain = without_compression(request)
         top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.form)

@@ -98,7 +98,6 @@ class TextQuestions:
     settings: ProxySettings
     asking: Asking
     absent: AbsentRoutes
-    """Where paths that the upstream lacks are noted."""
     together: anyio.CapacityLimiter
     """How many requests may ask at one time."""
     wire: QuestionShape
@@ -111,16 +110,15 @@ class TextQuestions:
     """What the upstream calls its model."""
 
     async def answers(self, options: ReadingOptions) -> list[AnsweredQuestion]:
-        """Answer all questions; `InvalidInput` if they are too many, or too long together.
-
-        `ApiError` if the upstream failed at one of them, which the message names.
-        """
+        """Answer all questions; `InvalidInput` if they are too many or too long, `ApiError` names one that failed."""
         texts = asked_texts(self.asked.state, self.asked.questions, options)
         return texts.answers(await self._masses(texts.texts))
 
     async def _masses(self, texts: Sequence[AskedText]) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
-        shapes = self._shapes()
+        chosen = self.settings.decisions
+        by_name = {shape.name: shape for shape in served_shapes()}
+        shapes = [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
         for shape in shapes:
             if shape.path in self.absent and shape is not shapes[-1]:
                 continue
@@ -131,11 +129,6 @@ class TextQuestions:
         tried = " and ".join(shape.path for shape in shapes)
         message = f"The upstream has no route for decisions, and none at {tried} to ask them as texts."
         raise ApiError(502, message, kind="upstream_error", code="no_route")
-
-    def _shapes(self) -> list[type[Shape]]:
-        chosen = self.settings.decisions
-        by_name = {shape.name: shape for shape in served_shapes()}
-        return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
     async def _masses_by(self, shape: type[Shape], texts: Sequence[AskedText]) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
@@ -263,10 +256,7 @@ class ProxyDecisions:
         self._together: anyio.CapacityLimiter | None = None
 
     async def answer(self, stack: AsyncExitStack, client: Client, request: Request, wire: QuestionShape) -> None:
-        """Answer a request for typed questions, or refuse it in the request's own format.
-
-        `ApiError` if the upstream does not answer, `BrokenOff` if its answer broke off.
-        """
+        """Answer a request for typed questions, or refuse it in its own format; `BrokenOff` if the upstream does."""
         wire, asked = await _off_the_loop(lambda: _parsed(wire, request.body), len(request.body))
         model = None if isinstance(asked, Response) else asked.model
         way = self._settings.decisions

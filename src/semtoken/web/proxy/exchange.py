@@ -61,7 +61,7 @@ class Request:
 
 
 class Answer:
-    """An answer of the upstream of which status and headers have arrived."""
+    """An answer of the upstream of which status and headers have arrived; the rest may be `BrokenOff`."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.status = response.status
@@ -84,10 +84,7 @@ class Answer:
         return self.header("content-encoding") or "identity"
 
     async def beginning(self, limit: int) -> bytes:
-        """The first bytes of the body, `limit` and at most a piece more; `piece` returns them again.
-
-        `BrokenOff` if the upstream broke off.
-        """
+        """The first bytes of the body, `limit` and at most a piece more; `piece` returns them again."""
         size = sum(map(len, self._begun))
         while size <= limit and (piece := await self._read()):
             self._begun.append(piece)
@@ -95,17 +92,11 @@ class Answer:
         return b"".join(self._begun)
 
     async def piece(self) -> bytes:
-        """The next piece of the body as it was sent; b"" at the end. It can be cancelled without loss.
-
-        `BrokenOff` if the upstream broke off.
-        """
+        """The next piece of the body as it was sent; b"" at the end. It can be cancelled without loss."""
         return self._begun.pop(0) if self._begun else await self._read()
 
     async def whole(self, limit: int) -> bytes:
-        """The whole body, or the first bytes if it is longer than `limit`; `piece` then returns the rest.
-
-        `BrokenOff` if the upstream broke off; the error has what came before.
-        """
+        """The whole body, or the first bytes if it is longer than `limit`; `piece` then returns the rest."""
         raw = bytearray()
         try:
             while len(raw) <= limit and (piece := await self.piece()):
@@ -125,10 +116,7 @@ class Answer:
 
 
 class Upstream:
-    """The server behind the proxy. Requests are sent only once, since a failed one may have been processed.
-
-    Environment variables that name proxies are not read, redirects not followed, cookies not kept.
-    """
+    """The server behind the proxy. A request is sent only once: a failed one may have been processed."""
 
     def __init__(self, settings: ProxySettings) -> None:
         parts = urlsplit(settings.base)
@@ -166,8 +154,8 @@ class Upstream:
     async def send(self, stack: AsyncExitStack, request: Request, *, fresh: bool = False) -> Answer:
         """Send a request; returns when the head of the answer is there. The stack closes the answer.
 
-        `fresh`: over a connection of its own, which the upstream cannot be just closing. `ApiError` if there is no
-        answer: 502 or 504, with the reason.
+        `fresh`: over a connection of its own, which the upstream cannot be just closing. `ApiError` (502, 504) if no
+        answer comes.
         """
         headers = [(_text(name), _text(value)) for name, value in request.headers]
         if self._key is not None and not any(name.lower() == "authorization" for name, _ in headers):
@@ -262,10 +250,7 @@ class UnpackedBody:
         self._rest = b""
 
     async def piece(self) -> bytes:
-        """The next piece; b"" at the end.
-
-        `BrokenOff` if the upstream broke off, its compression is damaged, or the body is `too_large`.
-        """
+        """The next piece; b"" at the end. `BrokenOff` also if it cannot be unpacked, or is `too_large`."""
         if self._unpacking is None:
             return await self._answer.piece()
         while True:

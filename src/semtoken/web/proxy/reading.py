@@ -43,11 +43,10 @@ class _Text:
 
 
 class Reader:
-    """Scores answers that came without log-probabilities, with a model of its own.
+    """Scores answers that came without log-probabilities, with a model of its own, for one thread at a time.
 
-    `stc` is the upstream's model with the clusters of the proxy; blocks call it `name`. A reader is used in threads,
-    and reads for one of them at a time. Prompt and answer must together have fewer than `most_tokens` tokens to be
-    read.
+    `stc` is the upstream's model with the clusters of the proxy; blocks call it `name`. Prompt and answer must together
+    have fewer than `most_tokens` tokens to be read.
     """
 
     def __init__(self, stc: STC, name: str, most_tokens: int = 8192) -> None:
@@ -62,8 +61,7 @@ class Reader:
     def read(self, asked: AnswerRequest, choice: PayloadChoice) -> ScoredResponse:
         """Score a complete choice by having the model read it.
 
-        `InvalidInput` if it is not known what the upstream's model read, there is more in the choice than an answer, or
-        it is too long.
+        `InvalidInput` if the prompt is not known, there is more in the choice than an answer, or it is too long.
         """
         prompt = _readable(asked.shape.prompt(asked.body, choice.index))
         with self._one_at_a_time:

@@ -33,10 +33,7 @@ TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored
 
 
 async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
-    """Pass the answer on unchanged, after the bytes that were read; `unscored` gives the reason in a header.
-
-    `BrokenOff` if the upstream broke off; what came before has been passed on.
-    """
+    """Pass the answer on unchanged, after the bytes that were read; `unscored` gives the reason in a header."""
     note = [] if unscored is None else [(b"semtoken-unscored", unscored.encode("ascii", "replace"))]
     await client.begin(answer.status, [*forwarded_headers(answer.headers), *note])
     await client.write(begun)
@@ -63,9 +60,7 @@ class Scoring:
         return self.editor.withheld is not None
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do slow work in a thread. If too much waits already, it is done here, and the answer gets no score but that
-        reason.
-        """
+        """Do slow work in a thread; if too much waits already, here, and the answer gets no score but that reason."""
         try:
             return await self.workers.run(work)
         except Busy:
@@ -117,7 +112,6 @@ class Piece:
 
     sent: Event
     data: str = ""
-    """The JSON of the event."""
     edit: Callable[[Blocks], str] | None = None
     """Gives the JSON with some blocks, and without what is hidden."""
     blocks: dict[int, Block] = field(default_factory=dict)
@@ -144,8 +138,8 @@ class Piece:
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     """Pass a JSON reply on with its scores, or unchanged if it is too long or cannot be read.
 
-    Where only accepted answers may be shown, it raises `ApiError` rather than pass a reply on unchanged. `BrokenOff` if
-    the upstream broke off; what came before has been passed on, unless only accepted answers may be shown.
+    Where only accepted answers may be shown, it raises `ApiError` rather than pass a reply on unchanged, and passes
+    nothing on of one that is `BrokenOff`.
     """
     try:
         raw = await answer.whole(scoring.limit)
@@ -228,12 +222,8 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     """Pass a stream of events on, each with its scores as soon as it is complete.
 
     An event that is too long, and all that come after it, pass unscored. A compressed stream that unpacks to more than
-    the limit is broken off there: a few bytes may stand for gigabytes.
-
-    The last piece of an answer's content is held back for a moment, so that it can carry the final score: gateways make
-    a new chunk of the one that ends the answer.
-
-    `BrokenOff` if the upstream broke off; what came before has been passed on.
+    the limit is broken off there: a few bytes may stand for gigabytes. The last piece of an answer's content is held
+    back for a moment, so that it can carry the final score: gateways make a new chunk of the one that ends the answer.
     """
     packed = answer.encoding != "identity"
     await client.begin(
@@ -264,10 +254,9 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
 
 
 class HeldPieces:
-    """The last event with content and those after it, held until more content comes or the answer ends.
+    """The last event with content and those after it, held until more content comes, the answer ends, or a timer does.
 
-    A timer, set again a few times a second, sees whether they are held for too long. A limit on each wait for the
-    upstream would cost more.
+    The timer is set again a few times a second: a limit on each wait for the upstream would cost more.
     """
 
     def __init__(self, scoring: Scoring, client: Client) -> None:
@@ -281,10 +270,7 @@ class HeldPieces:
         self._writing: asyncio.Task[None] | None = None
 
     async def wait_for(self, source: UnpackedBody) -> bytes:
-        """Wait for the next piece of the upstream's answer, empty at its end; what is held too long is sent meanwhile.
-
-        `BrokenOff` if the upstream broke off.
-        """
+        """Wait for the upstream's next piece, empty at its end; what is held too long is sent meanwhile."""
         self._waits = True
         if self._pieces and self._timer is None:
             self._timer = self._loop.call_at(self._until, self._look)

@@ -1,7 +1,4 @@
-"""The uncertainty of each choice of a reply or stream; a reason in its place where there is none.
-
-Replies and events of a stream with a block for each choice, and without what only we asked for.
-"""
+"""The uncertainty of each choice of a reply or stream, or the reason why there is none, and how it is put in there."""
 
 from __future__ import annotations
 
@@ -71,9 +68,7 @@ class AnswerScoring:
     calibrators: CalibratorSlot[CalibratorInUse] = field(default_factory=lambda: CalibratorSlot(None))
     """Holds the calibrator that adds the chance and the decision to every final block."""
     reader: Reader | None = None
-    """Scores answers that come without log-probabilities."""
     recorder: AnswerRecorder | None = None
-    """Keeps the answers in a journal."""
 
     def warm_up(self) -> None:
         """Load and compile what the first answer would otherwise have to wait for."""
@@ -413,9 +408,7 @@ class Editor:
         return LocatedReply(document, places)
 
     def edited(self, reply: LocatedReply, blocks: Blocks) -> str:
-        """The text of a reply or event after editing: without hidden fields, with blocks, and with withheld answers
-        replaced.
-        """
+        """A reply or event after editing: without hidden fields, with blocks, and with withheld answers replaced."""
         return reply.json.changed(self._changes(reply, blocks))
 
     def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:

@@ -7,7 +7,7 @@ import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -32,13 +32,14 @@ from semtoken.decisions.wire.shapes import SERVED_SHAPES, QuestionShape, parsed_
 from semtoken.errors import InvalidInput, SemtokenError  # noqa: E402
 from semtoken.files.safe_files import MEBIBYTE  # noqa: E402
 from semtoken.observers.method_scores import methods_reading, readable_with  # noqa: E402
+from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.tokens.vocabulary import Vocabulary  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.limits import LOOPBACK_HOSTS, Admission, AdmissionLimit, App, Busy, Gate, HostGuard, Workers  # noqa: E402
 from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, JournalFigures, add_routes, recording  # noqa: E402
-from semtoken.web.running import few_collections  # noqa: E402
+from semtoken.web.running import FRESH_OBJECTS  # noqa: E402
 from semtoken.web.serve.engine import MOST_TOGETHER, Engine, Worker  # noqa: E402
 from semtoken.web.serve.requests import AnyRequest, ChatRequest, CompletionRequest, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
@@ -80,13 +81,7 @@ class Intake:
         self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
 
     async def body(self, request: Request) -> bytes:
-        """Read the body of a request.
-
-        Raises
-        ------
-        ApiError
-            The body is too long (413), takes too long (408), or does not arrive (499).
-        """
+        """Read the body of a request; `ApiError` if it is too long (413), too slow (408), or does not arrive (499)."""
         limit = self.limits.request_bytes
         body, size = bytearray(), 0
         try:
@@ -106,13 +101,9 @@ class Intake:
         return bytes(body)
 
     async def prepared(self, work: Callable[[], T], size: int | None) -> T:
-        """The result of `work`, which is done at once for a body of few bytes (`size`), and otherwise in a thread.
-        `size` None: always in a thread.
+        """The result of `work`, done at once for a body of few bytes (`size`), else in a thread (`size` None: always).
 
-        Raises
-        ------
-        ApiError
-            Too many requests wait for a thread (503).
+        `ApiError` (503) if too many requests wait for a thread.
         """
         if size is not None and size <= self.limits.prepared_inline_bytes:
             return work()
@@ -169,7 +160,6 @@ class DecisionAnswering:
         self._intake = intake
         self._calibrators = calibrators
         self._one_at_a_time = Lock()
-        self._prompts: _Prompts | None = None
 
     async def answer(self, request: Request, shape: QuestionShape) -> App:
         """Answer a request for typed questions, or refuse it."""
@@ -196,15 +186,14 @@ class DecisionAnswering:
         self._offer.check_name(asked.model)
         options = asked.reading or READ_AS_USUAL
         with self._one_at_a_time:
-            return (spoken, asked), prepare(self._own_prompts(), Inquiry(asked.state, asked.questions, options))
+            return (spoken, asked), prepare(self._prompts, Inquiry(asked.state, asked.questions, options))
 
-    def _own_prompts(self) -> _Prompts:
-        if self._prompts is None:
-            backend = self._worker.engine.stc.backend
-            tokenizer = backend.tokenizer
-            own = copy.deepcopy(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else tokenizer
-            self._prompts = _Prompts(own, backend.vocabulary, backend.max_length)
-        return self._prompts
+    @cached_property
+    def _prompts(self) -> _Prompts:
+        backend = self._worker.engine.stc.backend
+        tokenizer = backend.tokenizer
+        own = copy.deepcopy(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else tokenizer
+        return _Prompts(own, backend.vocabulary, backend.max_length)
 
 
 EVENT_STREAM_HEADERS = [(b"cache-control", b"no-cache"), (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode())]
@@ -251,7 +240,7 @@ def serve_app(
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
-        with few_collections(), recording(recorder, calibrators, figures):
+        with few_collections(FRESH_OBJECTS), recording(recorder, calibrators, figures):
             yield
         worker.close()
 

@@ -1,9 +1,8 @@
 """Generations and typed questions in the model's thread, watched step by step: what it is asked, and what it tells.
 
-Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those
-that wait are one batch. Typed questions that wait at one time are read together, between decoding steps.
-
-The model's thread: requests are answered together as they come, and given up when nobody waits for them.
+Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those that
+wait are one batch. Typed questions that wait at one time are read together, between decoding steps. What nobody waits
+for is given up.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class GenerationBatch:
     """The prompts and settings of one request: one answer is generated for each row."""
 
     prompts: Sequence[Sequence[int]]
-    """Token ids of each row's prompt."""
     max_tokens: int
     sampling: Decoding = field(default_factory=Decoding)
     """How tokens are chosen: temperature, `top_p`, `top_k` and `min_p`."""
@@ -54,11 +52,8 @@ class GenerationBatch:
     stop_at_newline: bool = False
     """Whether an answer ends at its first newline, which is not shown."""
     log_probs: bool = False
-    """Whether to report the log-probability of each token."""
     top: int = 0
-    """How many best tokens to report at each step."""
     running: bool = True
-    """Whether to report the score so far at each step."""
     methods: tuple[str, ...] = ()
     """Further methods of one pass, besides those of the server, whose scores each answer gets."""
     question: str = ""
@@ -139,7 +134,6 @@ class DecisionOrder(AwaitedOrder):
     _: KW_ONLY
     inquiry: PreparedInquiry
     emit: Callable[[InquiryAnswers], None]
-    """Called once, with the answers."""
 
     rows: ClassVar[int] = 0
 
@@ -266,7 +260,6 @@ class _Row:
     number: int
     text: AnswerText
     methods: MethodScores
-    """The methods that the request asks for."""
 
     @property
     def prompt(self) -> Sequence[int]:
@@ -427,9 +420,7 @@ Item: TypeAlias = RowToken | RowEnd | InquiryAnswers | SemtokenError | None
 
 
 class Worker:
-    """Hands work to an engine, which runs in a thread of its own. A request with more than `most_together` answers is
-    answered alone.
-    """
+    """Hands work to an engine in a thread of its own. An order of more than `most_together` answers goes alone."""
 
     def __init__(self, engine: Engine, most_together: int = MOST_TOGETHER) -> None:
         self.engine = engine

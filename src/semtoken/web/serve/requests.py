@@ -1,7 +1,4 @@
-"""Requests in OpenAI's two forms: checked field by field, refused where they ask for what this server has not.
-
-Answers in OpenAI's two forms, whole and as chunks of a stream.
-"""
+"""Requests in OpenAI's two forms, checked field by field; answers in these forms, whole and as chunks of a stream."""
 
 from __future__ import annotations
 
@@ -156,7 +153,6 @@ class GenerationRequest(BaseModel):
     semtoken: Any = None
 
     prompt_field: ClassVar[str]
-    """The field that holds the prompt."""
     top_field: ClassVar[str]
     """The field that says how many log-probabilities are shown."""
     usual_tokens: ClassVar[int]

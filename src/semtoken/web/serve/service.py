@@ -50,7 +50,6 @@ class Offer:
     """The name, limits and options that the server offers to clients."""
 
     name: str
-    """The model's name in requests."""
     template: str | None = None
     """Text with `{question}` for the last message of a chat; None for the tokenizer's chat template."""
     stop_at_newline: bool = False
@@ -164,16 +163,12 @@ class Service:
     def _work(self, request: AnyRequest, prompts: list[list[int]]) -> GenerationBatch:
         top, limit = request.top, request.limit
         if top is not None and top > self._offer.max_logprobs:
-            raise ApiError(
-                400,
-                f"At most {self._offer.max_logprobs} log-probabilities a token, got {top}: see --max-logprobs.",
-                param=request.top_field,
-            )
+            message = f"At most {self._offer.max_logprobs} log-probabilities a token, got {top}: see --max-logprobs."
+            raise ApiError(400, message, param=request.top_field)
         longest, room = max(map(len, prompts)), self._worker.engine.room
         left = request.usual_tokens if room is None else room - longest
         if left < (limit or 1):
-            has = f"{longest:,}, the answer asks for {limit or 1:,}"
-            raise too_long(room, has, request.prompt_field)
+            raise too_long(room, f"{longest:,}, the answer asks for {limit or 1:,}", request.prompt_field)
         return GenerationBatch(
             prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
             max_tokens=limit or min(request.usual_tokens, left),
@@ -314,9 +309,7 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
 def probe(
     options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse, *, seconds: float = MAX_SECONDS
 ) -> ProbeResult:
-    """Ask the model about alternatives to its answer, as the options of a block want it. Finding the parts of the
-    answer may take `seconds`.
-    """
+    """Ask the model about alternatives to its answer, as the options want it; finding parts may take `seconds`."""
     try:
         found = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)
         disputes = sorted(found, key=lambda one: one.step)
