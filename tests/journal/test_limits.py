@@ -217,6 +217,18 @@ def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journ
     assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-3"}
 
 
+def test_a_calibrator_decides_since_it_came_into_use_last(journal: Journal) -> None:
+    one, other = fitted(), fitted(seed=1)
+    journal.use(one.file, one.checksum)
+    [first] = journal.in_use()
+    journal.use(one.file, one.checksum)  # as a server does each time it is started
+    assert journal.in_use()[0].since == first.since
+    for again in (other, one):
+        journal.use(again.file, again.checksum)
+    assert [used.checksum for used in journal.in_use()] == [one.checksum, other.checksum]
+    assert journal.in_use()[0].since > first.since
+
+
 def test_an_error_is_told_on_one_line_of_300_characters() -> None:
     assert cause(ValueError("a\n  b")) == "a b"
     assert [len(cause(ValueError("x" * n))) for n in (299, 300, 301)] == [299, 300, 300]
