@@ -26,7 +26,7 @@ from semtoken.calibration.labels import AnswerRecord, answer_record, labelled
 from semtoken.calibration.learned_number import LearnedNumber, Readings
 from semtoken.calibration.learning import cross_fitted, gain_over
 from semtoken.calibration.measures import drift, report
-from semtoken.calibration.promises import label_order
+from semtoken.calibration.promises import forecast, label_order
 from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse, ScoredToken
@@ -357,6 +357,7 @@ def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
         lambda **seed: gain_over(headline, risk, correct, **seed),
         lambda **seed: cross_fitted(Readings(risk[:, None]), correct, **seed).risk.tolist(),
         lambda **seed: label_order(scores.tolist(), **seed),
+        lambda **seed: forecast(-scores[:12], correct[:12], 0.3, 0.2, **seed),
     ]
     for one in every:
         assert one() == one(seed=0) != one(seed=1)

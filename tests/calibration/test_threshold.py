@@ -40,6 +40,12 @@ def test_too_few_labels_are_counted() -> None:
     assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).uncertainty is not None
 
 
+def test_thresholds_that_accept_none_of_the_labelled_answers_are_said_to_be_badly_placed() -> None:
+    found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabelled=-np.arange(1, 301) / 1e4)
+    assert found.uncertainty is None and "of the 0 surest of 100 labelled answers 0 are wrong" in found.statement
+    assert found.statement.endswith("are surer than all labelled answers: place others.")
+
+
 def test_missed_and_joint_count_what_is_missing() -> None:
     missed = st.Threshold.fit([-0.1 * i for i in range(1, 21)], [0] * 6 + [1] * 14, promise="missed", alpha=0.1)
     assert missed.uncertainty is None and "3 are missing" in missed.statement  # 9 wrong ones give floor(0.1 x 10) = 1
