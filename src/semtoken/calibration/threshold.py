@@ -352,12 +352,14 @@ def _refused(answers: LabelledScores, first: Test, alpha: float, delta: float) -
 
 
 def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
+    if not first.accepted:
+        return "The scores that place the thresholds are surer than all labelled answers: place others."
     told = []
-    wrong = first.wrong / max(first.accepted, 1)
-    if first.accepted and wrong < alpha:
+    wrong = first.wrong / first.accepted
+    if wrong < alpha:
         n = _enough(wrong, alpha, delta) * answers.n / first.accepted
         told.append(f"If the same share of them stays wrong, about {_round_up(n):,} labels would do.")
-    elif first.accepted:
+    else:
         bound = promises.upper_error_bound(first.wrong, first.accepted, delta)
         told.append(
             f"Unless a smaller share than {percent(round(wrong, 3))} is wrong in truth, more labels will not help: "
@@ -365,7 +367,7 @@ def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) ->
         )
     if (surer := _surer(answers, first, alpha, delta)) is not None:
         told.append(f"Or start={surer:.2g}, on further labels, tests fewer, surer answers first.")
-    return " ".join(told) or "The scores that place the thresholds are surer than all labelled answers: place others."
+    return " ".join(told)
 
 
 def _enough(wrong: float, alpha: float, delta: float) -> int:
