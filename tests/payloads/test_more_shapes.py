@@ -11,6 +11,9 @@ import pytest
 from semtoken import score_payload
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload
+from semtoken.payloads.formats.base import Place
+from semtoken.payloads.formats.openai_responses import OpenAIResponses
+from semtoken.payloads.splice import Replace
 
 
 def token(text: str, number: float, **more: Any) -> dict[str, Any]:
@@ -109,6 +112,15 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
             "providerMetadata": {"openai": {"logprobs": [{"token": "Oslo", "logprob": -0.2, "topLogprobs": TOP}]}},
         },
         BOTH,
+    ),
+    "together, streamed": (
+        "openai-chat",
+        events(
+            {"choices": [{"index": 0, "delta": {"content": "Oslo", "token_id": 5}, "logprobs": -0.2}]},
+            {"choices": [{"index": 0, "delta": {"content": "", "token_id": 2}, "logprobs": -0.1}]},
+            {"choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}]},
+        ),
+        -0.2,
     ),
     "lists of ids": (
         "openai-chat",
@@ -219,3 +231,12 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
 def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:
     with pytest.raises(SemtokenError, match=told):
         score_payload(reply)
+
+
+def test_another_message_in_place_of_an_answer_keeps_its_id() -> None:
+    output = [{"type": "reasoning", "id": "rs_1"}, {"type": "message", "id": "msg_7", "content": []}]
+    for items, kept in ((output, "msg_7"), (output[:1], "msg_0")):
+        first, *_ = OpenAIResponses.withholding({"output": items}, Place(0, ()), "I do not know.")
+        assert isinstance(first, Replace) and first.path == ("output",)
+        [message] = first.value
+        assert message["id"] == kept and message["content"][0]["text"] == "I do not know."

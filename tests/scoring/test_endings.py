@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from semtoken import score_logits, score_top_logprobs
+from semtoken.results import ValueEnds
+from semtoken.scoring import AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.scoring.endings import Endings
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -51,3 +56,58 @@ def test_only_the_ends_that_are_asked_for_are_given(asked: int) -> None:
     assert found.digits == (at_an_end if asked & NUMBER else None)
     assert found.quote == (pytest.approx((0.1, 0.5)) if asked & STRING else None)
     assert found.array == (pytest.approx((0.2 / 0.7, 0.6 / 0.7)) if asked & ARRAY else None)
+
+
+def ends_by_hand(before: bytes | None, token: bytes, chances: dict[bytes, float]) -> tuple[float | None, ...] | None:
+    """How probable it was that a number, its digits, a string and an array end at a token, from all probabilities."""
+
+    def mass(*beginnings: bytes) -> float:
+        return sum(p for piece, p in chances.items() if piece.startswith(beginnings))
+
+    digits = tuple(b"%d" % digit for digit in range(10))
+    after_digit = before is not None and before[-1:] in digits
+    number, quote = after_digit and not token.startswith(digits), token.startswith(b'"')
+    after_value = before is not None and before[-1:] in (*digits, b'"', b"e", b"]")
+    array = b"]" in token or (token == b"\n" and after_value)
+    if not (number or quote or array):
+        return None
+    closes = mass(b"]", b"\n") + chances[b'"]']
+    return (
+        1 - mass(*digits, b".", b"-") if number else None,
+        1 - mass(*digits) if number else None,
+        mass(b'"') if quote else None,
+        closes / (closes + chances[b","]) if array else None,
+    )
+
+
+def shown(ends: ValueEnds | None) -> list[Any] | None:
+    if ends is None:
+        return None
+    found = (ends.number, ends.digits, ends.quote, ends.array)
+    return [None if pair is None else [pytest.approx(pair[0]), pytest.approx(pair[1])] for pair in found]
+
+
+def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None:
+    """Every token after every other; the first of the vocabulary is a digit, and the second a value."""
+    pieces = (b"7", b"true", b"x", b'"', b"]", b"\n", b",", b'"]', b".5", b"-", b"12")
+    nothing = np.zeros(len(pieces), dtype=bool)
+    vocabulary = Vocabulary(tuple(piece.decode() for piece in pieces), pieces, nothing, nothing)
+    random = np.random.default_rng(0)
+    tokens = [token for pair in np.ndindex(len(pieces), len(pieces)) for token in pair]
+    logits = random.normal(size=(len(tokens), len(pieces)))
+    log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    expected = [
+        ends_by_hand(pieces[tokens[i - 1]] if i else None, pieces[token], dict(zip(pieces, row, strict=True)))
+        for i, (token, row) in enumerate(zip(tokens, np.exp(log_probs).tolist(), strict=True))
+    ]
+    wanted = [None if ends is None else [end if end is None else [end, end] for end in ends] for ends in expected]
+    batch = AnswerBatch(scorer_for(vocabulary, ScoringRules()))
+    for token, row in zip(tokens, logits, strict=True):
+        batch.add([([100], [token])], normalized_rows(row[None], len(pieces)))
+    lists = [dict(enumerate(row)) for row in log_probs.tolist()]
+    for scored in (
+        score_logits(logits, tokens, vocabulary),
+        batch[100].finish(),
+        score_top_logprobs([*zip(tokens, lists, strict=True)], vocabulary),
+    ):
+        assert [shown(token.value_ends) for token in scored.tokens] == wanted

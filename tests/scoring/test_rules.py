@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters, score_logits
+from semtoken import TokenClusters, score_logits, score_top_logprobs
 from semtoken.errors import InvalidInput
 from semtoken.tokens.rules import ScoringRules
 from tests import worked
@@ -121,9 +121,18 @@ def test_presets_and_equalities_are_sets_of_switches() -> None:
 
 
 def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
+    """The mass that agrees at each step, by all logits and by lists of all tokens that are possible."""
     rules = ScoringRules(**{"equality": "meaning", **switches})
     scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), preset=rules)
-    return [token.agreeing_probability for token in scored.tokens]
+    found = [token.agreeing_probability for token in scored.tokens]
+    lists = [{ids(text)[0]: math.log(p) for text, p in step.items()} for step in steps]
+    listed = score_top_logprobs([*zip(ids(*answer), lists, strict=True)], worked.clusters(), rules)
+    assert [token.agreeing_probability for token in listed.tokens] == pytest.approx(found)
+    for one, other in zip(scored.tokens, listed.tokens, strict=True):
+        sources = ("cluster_probability", "prefix_probability", "neutral_probability", "surface_probability")
+        for name in (*sources, "neutral", "meaning_probability"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name)), name
+    return found
 
 
 def test_a_neutral_token_is_certain() -> None:

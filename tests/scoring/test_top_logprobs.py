@@ -512,6 +512,19 @@ def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how:
     assert low <= exact.uncertainty <= high
 
 
+def test_numbers_that_do_not_count_widen_an_interval_only_where_a_name_is_unknown() -> None:
+    """Each may be off by 1/128 of itself; an unknown name may be any token, so that the whole list has to be sure."""
+    own, others = TopToken(-0.5, 6), [TopToken(-3.0, 3), TopToken(-4.0, 9)]
+    sizes = np.array([0.5, 3.0, 4.0])
+    whole = math.log((np.exp(sizes / 128 - sizes)).sum() / np.exp(-sizes).sum())
+    for further, off in (([], 0.5 / 128), ([TopToken(-4.0, text="?")], whole)):
+        step = TopStep(own, [own, *others, *further])
+        [token] = score_top_logprobs([step], clusters().vocabulary, ScoringRules(equality="exact")).tokens
+        unknown = math.exp(-4.0) if further else 0.0
+        high = math.log(math.exp(-0.5) + unknown) + off + ROUNDING
+        assert token.log_agreeing_bounds == pytest.approx((-0.5 - off - ROUNDING, high))
+
+
 def rounding_of(*numbers: float) -> Rounding:
     """What a reply of these numbers tells of them."""
     precision = Precision()

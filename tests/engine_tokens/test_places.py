@@ -1,0 +1,85 @@
+"""Where a text stands among pieces, some of them unknown: as a regular expression finds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.engine_tokens.placing import SpelledText, find_text, find_texts, pieces_of
+
+
+def is_blank(piece: SpelledText) -> bool:
+    return piece.text is not None and not piece.text.strip()
+
+
+def fits(pieces: Sequence[SpelledText], target: str, *, cut: bool) -> bool:
+    """Whether pieces spell a text; the last one may say more, blanks or, where the text was cut, anything."""
+    texts = [piece.text for piece in pieces]
+    parts = [f".{{0,{piece.at_most}}}" if piece.text is None else re.escape(piece.text) for piece in pieces]
+    if texts[0] is not None:
+        parts[0] = re.escape(texts[0].lstrip())
+    if (last := texts[-1]) is not None:
+        last = last if len(texts) > 1 else last.lstrip()
+        ends = [last[:k] for k in range(1, len(last) + 1) if cut or not last[k:].strip()]
+        parts[-1] = f"({'|'.join(map(re.escape, ends))})"
+    return not is_blank(pieces[-1]) and re.fullmatch("".join(parts), target) is not None
+
+
+def spans_by_pattern(pieces: Sequence[SpelledText], target: str) -> list[tuple[int, int]]:
+    """All places of a text; of those that begin with an unknown piece the last one, from the first such piece on."""
+    for cut in (False, True):
+        spans = []
+        for start in (i for i, piece in enumerate(pieces) if not is_blank(piece)):
+            ends = [end for end in range(start + 1, len(pieces) + 1) if fits(pieces[start:end], target, cut=cut)]
+            if ends:
+                end = ends[-1]
+                while end < len(pieces) and pieces[end].text is None:
+                    end += 1
+                while end < len(pieces) and is_blank(pieces[end]):
+                    end += 1
+                spans.append((start, end))
+        if spans:
+            opens = all(map(is_blank, pieces[: spans[0][0]])) and len(pieces) - spans[0][1] <= 1
+            if opens and all(piece.text is None for piece in pieces[spans[0][1] :]):
+                return spans[:1]
+            start, end = spans[-1]
+            while start and pieces[start - 1].text is None:
+                start -= 1
+            return [span for span in spans if pieces[span[0]].text is not None] or [(start, end)]
+    return []
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[list[SpelledText], str]:
+    """A text in pieces, with others around it; some of them do not tell what they say."""
+    text = draw(st.text("aab ", min_size=1, max_size=24).filter(str.strip))
+    places = [0, *sorted(draw(st.sets(st.integers(1, 23), max_size=6))), len(text)]
+    around = st.lists(st.text("ab ", min_size=1, max_size=3), max_size=3)
+    own = [text[first:last] for first, last in zip(places, places[1:], strict=False)]
+    own[-1] += draw(st.sampled_from(["", "", " ", "b"]))
+    texts = [*draw(around), *filter(None, own), *draw(around)]
+    unknown = draw(st.sets(st.integers(0, len(texts) - 1), max_size=2))
+    width = draw(st.integers(1, 3))
+    return [SpelledText(None, width) if i in unknown else SpelledText(one) for i, one in enumerate(texts)], text
+
+
+@given(answers())
+def test_a_text_is_found_where_a_pattern_of_its_pieces_fits(answer: tuple[list[SpelledText], str]) -> None:
+    pieces, text = answer
+    spans = spans_by_pattern(pieces, text.strip())
+    assert find_texts(pieces, text) == spans
+    assert find_text(pieces, text) == (spans[-1] if spans else None)
+    assert find_text(pieces, text, last=False) == (spans[0] if spans else None)
+
+
+def test_pieces_of_a_character_go_on_to_the_last_of_them() -> None:
+    halves = "é".encode()
+    steps = [TopStep(TopToken(-1.0, bytes=spelled), ()) for spelled in (b"ab" + halves[:1], halves[1:] + b"c")]
+    whole = [SpelledText("ab", goes_on=True), SpelledText("éc")]
+    assert pieces_of(steps) == whole
+    assert pieces_of([*steps, *steps[:1]]) == [*whole, SpelledText(None, 3, broken=True)]
+    assert pieces_of([steps[1], steps[0]]) == [SpelledText(None, 3, broken=True)] * 2
