@@ -76,3 +76,19 @@ def test_other_tokens_keep_their_ids_whether_named_or_not(
     own, other = TopToken(math.log(0.6), 5, "Rome"), TopToken(math.log(0.3), 7, text)
     [token] = score_top_logprobs([TopStep(own, [own, other])], None, ScoringRules(equality=equality)).tokens
     assert (token.id, [(one.id, one.probability) for one in token.alternatives]) == (5, [(7, pytest.approx(0.3))])
+
+
+@pytest.mark.parametrize("by", ["vocabulary", "names"])
+@pytest.mark.parametrize("number", [-100.0, -999.0, -1000.0, -9999.0])
+def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list_does(number: float, by: str) -> None:
+    """The others have .6, so that the chosen one may have .4; as the number of another one it says nothing at all."""
+    own, other, last = (TopToken(0.0, i, None, PIECES[i]) for i in PLAIN[:3])
+    likely = other._replace(log_prob=math.log(0.6))
+    missing = own._replace(log_prob=number)
+    for top in ([likely], [missing, likely], [likely, missing]):
+        found = scored(TopStep(missing, top), by=by)
+        assert "missing_log_probability" in [flag.code for flag in found.flags]
+        assert found.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+    sure = own._replace(log_prob=math.log(0.4))
+    found = scored(TopStep(sure, [likely, sure, last._replace(log_prob=number)]), by=by)
+    assert not found.flags and found.uncertainty == pytest.approx(0.6)

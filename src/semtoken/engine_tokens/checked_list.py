@@ -223,7 +223,8 @@ class _Entries:
     def _add_once_more(self, token: TopToken, candidates: tuple[int, ...], probability: float, *, close: bool) -> None:
         """Take in an entry that seems to be the chosen token, whose own number is the one that counts."""
         if not self.known:
-            self.found.setdefault(self.chosen, probability)
+            if is_own(token.log_prob):
+                self.found.setdefault(self.chosen, probability)
         elif close:
             return
         elif lost_its_namesake(self.picked[1:], token[1:]) and token.log_prob < self.picked.log_prob:
