@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def answers(draw: st.DrawFn) -> tuple[list[SpelledText], str]:
     text = draw(st.text("aab ", min_size=1, max_size=24).filter(str.strip))
     places = [0, *sorted(draw(st.sets(st.integers(1, 23), max_size=6))), len(text)]
     around = st.lists(st.text("ab ", min_size=1, max_size=3), max_size=3)
-    own = [text[first:last] for first, last in zip(places, places[1:], strict=False)]
+    own = [text[first:last] for first, last in pairwise(places)]
     own[-1] += draw(st.sampled_from(["", "", " ", "b"]))
     texts = [*draw(around), *filter(None, own), *draw(around)]
     unknown = draw(st.sets(st.integers(0, len(texts) - 1), max_size=2))

@@ -88,12 +88,13 @@ def shown(ends: ValueEnds | None) -> list[Any] | None:
 
 
 def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None:
-    """Every token after every other; the first of the vocabulary is a digit, and the second a value."""
+    """Every token after every other, and a line's end after none; the vocabulary begins with a digit and a value."""
     pieces = (b"7", b"true", b"x", b'"', b"]", b"\n", b",", b'"]', b".5", b"-", b"12")
     nothing = np.zeros(len(pieces), dtype=bool)
     vocabulary = Vocabulary(tuple(piece.decode() for piece in pieces), pieces, nothing, nothing)
     random = np.random.default_rng(0)
-    tokens = [token for pair in np.ndindex(len(pieces), len(pieces)) for token in pair]
+    pairs = np.ndindex(len(pieces), len(pieces))
+    tokens = [pieces.index(b"\n"), *(token for pair in pairs for token in pair)]
     logits = random.normal(size=(len(tokens), len(pieces)))
     log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     expected = [
