@@ -179,7 +179,7 @@ def test_a_triple_says_number_id_and_text_and_a_pair_the_first_two() -> None:
     assert step.names == ((5, " Oslo", None), (5, " Oslo", None), (6, None, None))
     assert list(step.log_probs) == [-0.1, -0.1, -2.5]
     for entry in ([-0.1], [-0.1, 5, " Oslo", None]):
-        with pytest.raises(InvalidInput, match="log-probability, id, text"):
+        with pytest.raises(InvalidInput, match=r"^reply\S* \(log-probability, id, text\) must be a list. Got None"):
             steps_from_triples([entry], None, "reply")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.engine_tokens.placing import SpelledText, find_text, find_texts, pieces_of
+from semtoken.engine_tokens.placing import SpelledText, find_text, find_texts, pieces_of, place_of_answer
 
 
 def is_blank(piece: SpelledText) -> bool:
@@ -84,3 +84,11 @@ def test_pieces_of_a_character_go_on_to_the_last_of_them() -> None:
     assert pieces_of(steps) == whole
     assert pieces_of([*steps, *steps[:1]]) == [*whole, SpelledText(None, 3, broken=True)]
     assert pieces_of([steps[1], steps[0]]) == [SpelledText(None, 3, broken=True)] * 2
+
+
+def test_one_unknown_piece_behind_an_answer_may_be_its_terminator() -> None:
+    pieces = [*map(SpelledText, ("a ", "yy", " b ", "yy", " ")), SpelledText(None, 1)]
+    found = place_of_answer(pieces, "yy", called=False)
+    assert (found.start, found.end, found.before, found.behind) == (3, 5, True, False)
+    two = place_of_answer([*pieces, SpelledText(None, 1)], "yy", called=False)
+    assert two.problem is not None and "fits 2 places" in two.problem

@@ -31,7 +31,7 @@ from tests.mutation.reached import Reached
 TESTS = {
     "scoring": ("scoring", "results", "engine_tokens", "methods"),
     "calibration": ("calibration", "metrics"),
-    "payloads": ("payloads", "engine_tokens", "checking", "web/test_proxy_editing.py"),
+    "payloads": ("payloads", "engine_tokens", "checking", "web/test_proxy_editing.py", "web/test_proxy_shapes.py"),
     "parts": ("parts", "results"),
     "journal": ("journal",),
     "decisions": ("decisions",),

@@ -12,7 +12,9 @@ from semtoken import score_payload
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats.base import Place
+from semtoken.payloads.formats.openai_choices import OpenAIChat
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
+from semtoken.payloads.formats.tgi import TGIGenerate
 from semtoken.payloads.splice import Replace
 
 
@@ -240,3 +242,21 @@ def test_another_message_in_place_of_an_answer_keeps_its_id() -> None:
         assert isinstance(first, Replace) and first.path == ("output",)
         [message] = first.value
         assert message["id"] == kept and message["content"][0]["text"] == "I do not know."
+
+
+def test_a_list_of_replies_is_one_of_text_generation_inference_alone() -> None:
+    texts = [{"generated_text": "Oslo"}, {"generated_text": "Rome"}]
+    assert TGIGenerate.places(texts) == [Place(0, (0,), ended=True), Place(1, (1,), ended=True)]
+    assert TGIGenerate.places(texts[0]) == [Place(0, (), ended=True)]
+    assert TGIGenerate.places([]) is TGIGenerate.places([*texts, {}]) is OpenAIChat.places([chat()]) is None
+    assert OpenAIChat.places(chat(choices=2)) == [Place(i, ("choices", i), ended=True, goes_on=False) for i in (0, 1)]
+
+
+def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
+    reply = ollama("", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
+    reply["message"]["tool_calls"] = [
+        {"function": {"name": "weather", "arguments": {"city": "Oslo"}}},
+        {"function": {"name": "now"}},
+    ]
+    [choice] = read_payload(reply).choices
+    assert [(part.kind, part.text) for part in choice.segments] == [("tool_call", 'weather({"city": "Oslo"})\nnow({})')]

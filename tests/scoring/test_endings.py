@@ -112,3 +112,14 @@ def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None
         score_top_logprobs([*zip(tokens, lists, strict=True)], vocabulary),
     ):
         assert [shown(token.value_ends) for token in scored.tokens] == wanted
+
+
+def test_what_a_list_leaves_out_may_end_a_value_or_not() -> None:
+    """The list has .6 in all, a third of it digits."""
+    nothing = np.zeros(len(PIECES), dtype=bool)
+    vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
+    digit, word, comma = (PIECES.index(piece) for piece in (b"7", b"x", b","))
+    chances = {comma: 0.3, digit: 0.2, word: 0.1}
+    step = {token: float(np.log(p)) for token, p in chances.items()}
+    _, token = score_top_logprobs([(digit, step), (comma, step)], vocabulary).tokens
+    assert token.value_ends is not None and token.value_ends.number == pytest.approx((0.4, 0.8))

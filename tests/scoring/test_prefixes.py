@@ -147,6 +147,18 @@ def test_beginnings_and_continuations_follow_their_definitions(kind: str) -> Non
         assert index.can_continue(head) == bool(longer)
 
 
+@pytest.mark.parametrize("kind", SMALL)
+def test_candidates_begin_a_text_or_go_on_with_it(kind: str) -> None:
+    _, index = index_of(kind)
+    texts, found = index.vocabulary.normalized, index.candidates
+    for text, place in zip(texts, index.string_of.tolist(), strict=True):
+        row = found.ids[found.places[place] : found.places[place + 1]].tolist()
+        assert row == [
+            i for i, one in enumerate(texts) if text and one and (one.startswith(text) or text.startswith(one))
+        ]
+        assert found.longer[place] == any(text and one != text and one.startswith(text) for one in texts)
+
+
 def test_a_token_is_in_its_own_prefix_set_and_blanks_are_in_none() -> None:
     tokenizer, index = index_of("byte-level")
     ids = tokenizer.encode(" Paris\n", add_special_tokens=False)

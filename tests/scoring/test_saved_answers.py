@@ -24,10 +24,22 @@ def test_an_answer_that_is_saved_at_every_step_goes_on_the_same(name: str, rules
     ids = list(tiny.TOKENIZERS[name]()(TEXT, add_special_tokens=False)["input_ids"])
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
     scorer = scorer_for(clusters, rules)
-    answer = LogitsAnswer(scorer)
+    answer, other = LogitsAnswer(scorer), LogitsAnswer(scorer)
     for step, token in enumerate(ids):
         answer = LogitsAnswer.from_state_dict(scorer, answer.state_dict())
-        answer.add(logits, step, token)
+        for one in (answer, other):
+            one.add(logits, step, token)
+        running, expected = answer.running(), other.running()
+        assert (running.n_settled, running.n_tokens) == (expected.n_settled, step + 1)
+        assert running.uncertainty == pytest.approx(expected.uncertainty)
+        assert running.log_score_bounds == pytest.approx(expected.log_score_bounds)
+    for length in (len(ids) - 1, 2, 1):
+        answer = LogitsAnswer.from_state_dict(scorer, answer.state_dict())
+        answer.truncate(length)
+        short = score_logits(logits[:length], ids[:length], clusters, rules)
+        assert answer.finish().log_score == pytest.approx(short.log_score, rel=1e-6)
+        assert answer.finish().neutral_only == short.neutral_only
+    answer = LogitsAnswer.from_state_dict(scorer, other.state_dict())
     found, whole = answer.finish(), score_logits(logits, ids, clusters, rules)
     assert found.log_score == pytest.approx(whole.log_score, rel=1e-6)
     for one, other in zip(found.tokens, whole.tokens, strict=True):

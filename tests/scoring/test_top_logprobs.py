@@ -351,6 +351,7 @@ def test_an_ambiguous_name_that_may_be_consistent() -> None:
         (TopToken(-1.0, text="nowhere"), "not in the vocabulary"),
         (TopToken(-1.0, id=10), "beyond its 10 tokens"),
         (TopToken(-1.0, id=6, text=" London"), "' Paris'"),
+        (TopToken(-1.0, id=0, text=" London"), "in the vocabulary it is ''"),
         (TopToken(-1.0, id=6, bytes=b" London"), "' Paris'"),
     ],
 )
@@ -842,6 +843,14 @@ def test_nothing_but_zeros_and_sentinels_is_refused() -> None:
         score_top_logprobs([step] * 6, clusters(), MEANING)
     scored = score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
     assert codes(scored) == ["zero_log_probabilities"]
+
+
+def test_a_zero_without_a_list_says_nothing_where_other_steps_have_lists() -> None:
+    """The step may be certain and may be impossible; what is known are the 0.8 of the other one."""
+    listed = TopStep(TopToken(math.log(0.8), 6), (TopToken(math.log(0.8), 6), TopToken(math.log(0.1), 1)))
+    scored = score_top_logprobs([listed, TopStep(TopToken(0.0, 9), ())], clusters(), ScoringRules(equality="exact"))
+    assert codes(scored) == ["no_alternatives", "zero_log_probabilities"]
+    assert scored.uncertainty_bounds == pytest.approx((0.2, 1.0), abs=2 * ROUNDING)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
