@@ -6,13 +6,14 @@ import math
 from contextlib import nullcontext
 from typing import Literal
 
+import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, score_top_logprobs
+from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
 from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import check_number
-from semtoken.errors import InvalidLogits
+from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.scoring import ScoringRules
 from tests.scoring.test_scoring import small_kind
 
@@ -92,3 +93,11 @@ def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list
     sure = own._replace(log_prob=math.log(0.4))
     found = scored(TopStep(sure, [likely, sure, last._replace(log_prob=number)]), by=by)
     assert not found.flags and found.uncertainty == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(("number", "known"), [(0, "'Oslo'"), (1, "' Rome'"), (2, "beyond its 2 tokens")])
+def test_a_token_that_the_vocabulary_calls_otherwise_is_shown_as_there(number: int, known: str) -> None:
+    nothing = np.zeros(2, dtype=bool)
+    vocabulary = Vocabulary(("Oslo", " Rome"), (b"Oslo", b" Rome"), nothing, nothing)
+    with pytest.raises(VocabularyMismatch, match=f"in the vocabulary it is {known}"):
+        score_top_logprobs([TopStep(TopToken(-1.0, number, " Lima"), ())], vocabulary)

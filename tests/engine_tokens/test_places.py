@@ -82,6 +82,8 @@ def test_pieces_of_a_character_go_on_to_the_last_of_them() -> None:
     steps = [TopStep(TopToken(-1.0, bytes=spelled), ()) for spelled in (b"ab" + halves[:1], halves[1:] + b"c")]
     whole = [SpelledText("ab", goes_on=True), SpelledText("éc")]
     assert pieces_of(steps) == whole
+    three = pieces_of([TopStep(TopToken(-1.0, bytes=spelled), ()) for spelled in (b"x", halves[:1], halves[1:])])
+    assert find_text(three, "é") == (1, 3)
     assert pieces_of([*steps, *steps[:1]]) == [*whole, SpelledText(None, 3, broken=True)]
     assert pieces_of([steps[1], steps[0]]) == [SpelledText(None, 3, broken=True)] * 2
 

@@ -12,7 +12,7 @@ from semtoken import score_payload
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats.base import Place
-from semtoken.payloads.formats.openai_choices import OpenAIChat
+from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.tgi import TGIGenerate
 from semtoken.payloads.splice import Replace
@@ -73,6 +73,23 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
         -0.25,
     ),
     "gemini": ("gemini", {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "logprobsResult": GEMINI}]}, -0.2),
+    "gemini, with others": (
+        "gemini",
+        {
+            "candidates": [
+                {
+                    "content": {"parts": [{"text": "Oslo"}]},
+                    "logprobsResult": {
+                        **GEMINI,
+                        "topCandidates": [
+                            {"candidates": [*GEMINI["chosenCandidates"], {"token": " Oslo", "logProbability": -2.0}]}
+                        ],
+                    },
+                }
+            ]
+        },
+        BOTH,
+    ),
     "gemini of Python": (
         "gemini",
         {"candidates": [{"content": {"parts": [{"text": "Oslo"}]}, "logprobs_result": PYTHON}]},
@@ -260,3 +277,14 @@ def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
     ]
     [choice] = read_payload(reply).choices
     assert [(part.kind, part.text) for part in choice.segments] == [("tool_call", 'weather({"city": "Oslo"})\nnow({})')]
+
+
+@pytest.mark.parametrize(
+    ("more", "prompts"),
+    [({}, "abc"), ({"n": None}, "abc"), ({"n": 1}, "abc"), ({"n": 2}, "aabbcc"), ({"n": 3}, "aaabbbccc")],
+)
+def test_choices_are_those_of_the_first_prompt_then_of_the_next(more: dict[str, Any], prompts: str) -> None:
+    body = {"prompt": ["a", "b", "c"], **more}
+    assert [OpenAICompletions.prompt(body, choice) for choice in range(len(prompts))] == list(prompts)
+    with pytest.raises(SemtokenError, match="no prompt for this choice"):
+        OpenAICompletions.prompt(body, len(prompts))

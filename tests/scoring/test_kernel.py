@@ -204,6 +204,7 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
             done[k] += 1
         if random.random() < 0.3 and running:
             assert batch[running[0]].running().n_tokens == done[running[0]]
+            assert batch.running(running) == [batch[k].running() for k in running]
     for k, (logits, ids) in enumerate(answers):
         alone = score_logits(logits[:, : kind.twin.size].copy(), ids, kind.clusters, preset=rules)
         assert batch[k].finish() == alone
@@ -248,6 +249,13 @@ def test_a_row_without_a_distribution_is_named() -> None:
     logits[1, 2] = np.nan
     with pytest.raises(InvalidLogits, match=r"^Sequence 1 of the batch: The logits of step 1 hold NaN"):
         batch.add([([0, 1, 2], [5, 6, 7])], normalized_rows(logits, kind.twin.size))
+    two = np.concatenate([random_logits(2, 3, kind.twin.size), logits])
+    with pytest.raises(InvalidLogits, match="The logits of step 2 hold NaN"):
+        batch.add([([0, 1, 2], [8, 9, 10])] * 2, normalized_rows(two, kind.twin.size))
+    assert [batch[k].ids for k in range(3)] == [[5, 8], [6, 9], [7, 10]]
+    assert batch[1].finish() == score_logits(
+        np.stack([random_logits(k, 3, kind.twin.size)[1] for k in (1, 2)]), [6, 9], kind.clusters
+    )
 
 
 ROW_TYPES = (torch.bfloat16, np.uint16, np.float32)

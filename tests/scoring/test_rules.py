@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters, score_logits, score_top_logprobs
+from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.errors import InvalidInput
 from semtoken.tokens.rules import ScoringRules
 from tests import worked
@@ -154,6 +154,21 @@ def test_a_numeral_stands_alone_but_counts_for_others() -> None:
     vision = score_logits(logits(step), ids("vision"), clusters, "paper")
     assert seven.tokens[0].agreeing_probability == pytest.approx(0.5)
     assert vision.tokens[0].agreeing_probability == pytest.approx(0.875)
+
+
+def test_a_beginning_of_a_numeral_counts_as_one_though_it_is_in_its_cluster() -> None:
+    """What the cluster does not give to a numeral, its beginnings still do."""
+    nothing = np.zeros(3, dtype=bool)
+    vocabulary = Vocabulary(("a1", "a", "b"), (b"a1", b"a", b"b"), nothing, nothing)
+    clusters = TokenClusters(np.array([0, 0, 1], dtype=np.int32), vocabulary)
+    row, rules = np.log([[0.5, 0.25, 0.25]]), ScoringRules(equality="meaning")
+    for scored in (
+        score_logits(row, [0], clusters, rules),
+        score_top_logprobs([(0, dict(enumerate(row[0].tolist())))], clusters, rules),
+    ):
+        [token] = scored.tokens
+        assert (token.agreeing_probability, token.prefix_probability) == pytest.approx((0.75, 0.25))
+        assert token.meaning_probability == pytest.approx(0.75)
 
 
 def test_prefixes_are_of_all_that_follows() -> None:

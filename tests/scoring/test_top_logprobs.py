@@ -351,7 +351,6 @@ def test_an_ambiguous_name_that_may_be_consistent() -> None:
         (TopToken(-1.0, text="nowhere"), "not in the vocabulary"),
         (TopToken(-1.0, id=10), "beyond its 10 tokens"),
         (TopToken(-1.0, id=6, text=" London"), "' Paris'"),
-        (TopToken(-1.0, id=0, text=" London"), "in the vocabulary it is ''"),
         (TopToken(-1.0, id=6, bytes=b" London"), "' Paris'"),
     ],
 )
