@@ -94,3 +94,10 @@ def test_one_unknown_piece_behind_an_answer_may_be_its_terminator() -> None:
     assert (found.start, found.end, found.before, found.behind) == (3, 5, True, False)
     two = place_of_answer([*pieces, SpelledText(None, 1)], "yy", called=False)
     assert two.problem is not None and "fits 2 places" in two.problem
+
+
+def test_the_last_answer_behind_a_closing_mark_is_taken() -> None:
+    pieces = [*map(SpelledText, ("</a>", "yy", " b ", "</a>", "yy", " c ", "yy"))]
+    for called in (False, True):
+        found = place_of_answer(pieces, "yy", called=called)
+        assert (found.start, found.end, found.problem) == (4, 5, None)
