@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import pytest
-from semtoken.payloads.splice import Replace
 
 from semtoken import score_payload
 from semtoken.errors import SemtokenError
@@ -16,6 +15,7 @@ from semtoken.payloads.formats.base import Place
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.tgi import TGIGenerate
+from semtoken.support.splice import Replace
 
 
 def token(text: str, number: float, **more: Any) -> dict[str, Any]:
