@@ -9,7 +9,7 @@ import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
 from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
-from semtoken.engine_tokens.spellings import as_top_steps, steps_from_triples
+from semtoken.engine_tokens.spellings import as_top_steps, steps_from_triples, steps_in_files
 from semtoken.engine_tokens.token_names import KeptByName, SharedVocabulary
 from semtoken.engine_tokens.top_steps import (
     BFLOAT16,
@@ -198,3 +198,11 @@ def test_a_piece_without_its_bytes_stands_for_one_character_more_than_its_text_a
     assert piece(3, "ab\ufffd", None) == SpelledText(None, 4)
     assert piece(3, None, None) == SpelledText(None, math.inf)
     assert piece(3, "ab", None) == SpelledText("ab")
+
+
+def test_names_as_in_the_files_of_a_tokenizer_are_decoded() -> None:
+    blank, line, piece = (TopToken(-0.1, text=text) for text in ("\u2581Oslo", "<0x0A>", "<0xC3>"))
+    found = steps_in_files([TopStep(blank, ()), TopStep(line, (line, piece))])
+    assert found is not None
+    names = [(None, " Oslo", b" Oslo"), (None, "\n", b"\n"), (None, "\n", b"\n"), (None, "\ufffd", b"\xc3")]
+    assert [name for step in found for name in step.names] == names

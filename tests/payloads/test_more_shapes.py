@@ -11,7 +11,7 @@ import pytest
 from semtoken import score_payload
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload
-from semtoken.payloads.formats.base import Place
+from semtoken.payloads.formats.base import HiddenFields, Place
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.tgi import TGIGenerate
@@ -245,6 +245,12 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
         ({"detail": "Not Found"}, "report of an error"),
         ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "list of numbers alone"),
+        ({"logprobs": {"content": TOP}}, "part of a reply"),
+        ({"logprobs": TOP[:1]}, "part of a reply"),
+        ({"content": TOP[:1]}, "part of a reply"),
+        (TOP[0], "part of a reply"),
+        ({"outputs": [{"token_ids": [5]}]}, "object of an engine in Python"),
+        ({"token_ids": [5]}, "object of an engine in Python"),
     ],
 )
 def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:
@@ -288,3 +294,21 @@ def test_choices_are_those_of_the_first_prompt_then_of_the_next(more: dict[str, 
     assert [OpenAICompletions.prompt(body, choice) for choice in range(len(prompts))] == list(prompts)
     with pytest.raises(SemtokenError, match="no prompt for this choice"):
         OpenAICompletions.prompt(body, len(prompts))
+
+
+@pytest.mark.parametrize(
+    ("kept", "request_", "more", "shown"),
+    [
+        (None, {}, {}, 0),
+        (3, {"top_logprobs": 3}, {}, 3),
+        (0, {}, {}, 0),
+        (None, {}, {"kv_transfer_params": None}, None),
+    ],
+)
+def test_the_number_of_others_is_shown_as_if_nobody_had_asked_for_more(
+    kept: int | None, request_: dict[str, Any], more: dict[str, Any], shown: int | None
+) -> None:
+    reply = {"output": [], "top_logprobs": 20, **more}
+    for path, sent in (((), reply), (("response",), {"type": "response.completed", "response": reply})):
+        changes = list(OpenAIResponses.hiding(sent, HiddenFields(kept, request=request_)))
+        assert changes == [Replace((*path, "top_logprobs"), shown)]

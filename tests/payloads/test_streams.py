@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.engine_tokens import TopStep
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.engine_tokens.top_steps import StepList
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads import Payload, PayloadStream, StreamEvent, read_payload
+from semtoken.payloads.formats.base import Delta
+from semtoken.payloads.stream import SegmentKeeper
 from tests.payloads.recorded import STREAMED, recording
 
 LOSSY = {
@@ -231,3 +234,11 @@ def test_sglang_chunks_that_add_instead_of_repeating() -> None:
         added.append({**chunk, "text": chunk["text"][len(before["text"]) :], "meta_info": meta | lists})
         before = chunk
     assert streamed(added)[0] == whole("sglang")[0] == read_payload(recording("sglang").reply)
+
+
+def test_blanks_before_an_answer_are_its_own_and_what_else_comes_before_is_not() -> None:
+    blank, word, mark = (TopStep(TopToken(-0.1, text=text), ()) for text in ("\n", "Oslo", "<x>"))
+    delta = Delta(0, {"answer": "\nOslo"}, StepList((blank, word)))
+    assert SegmentKeeper(divided=True).add(delta) == [StreamEvent(0, "answer", "\nOslo", (blank, word))]
+    before = SegmentKeeper(divided=True).add(delta._replace(steps=StepList((mark, blank, word))))
+    assert before == [StreamEvent(0, "reasoning", "", (mark, blank)), StreamEvent(0, "answer", "\nOslo", (word,))]
