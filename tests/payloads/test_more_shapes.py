@@ -12,10 +12,11 @@ from semtoken import score_payload
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats.base import HiddenFields, Place
+from semtoken.payloads.formats.ollama import OllamaChat
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.tgi import TGIGenerate
-from semtoken.support.splice import Replace
+from semtoken.support.splice import Drop, Keep, Replace
 
 
 def token(text: str, number: float, **more: Any) -> dict[str, Any]:
@@ -312,3 +313,10 @@ def test_the_number_of_others_is_shown_as_if_nobody_had_asked_for_more(
     for path, sent in (((), reply), (("response",), {"type": "response.completed", "response": reply})):
         changes = list(OpenAIResponses.hiding(sent, HiddenFields(kept, request=request_)))
         assert changes == [Replace((*path, "top_logprobs"), shown)]
+
+
+@pytest.mark.parametrize(("kept", "changes"), [(1, [Keep(("logprobs", 0, "top_logprobs"), range(1))]), (2, [])])
+def test_lists_are_shortened_to_what_was_asked_for(kept: int, changes: list[Any]) -> None:
+    reply = ollama("Oslo", done=True, logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
+    assert list(OllamaChat.hiding(reply, HiddenFields(kept))) == changes
+    assert list(OllamaChat.hiding(reply, HiddenFields(None))) == [Drop(("logprobs",))]

@@ -745,11 +745,14 @@ def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named(
     assert scored.uncertainty == pytest.approx(with_ids.uncertainty)
     assert scored.tokens[1].neutral
     assert codes(scored) == []
-    off = score_top_logprobs(
-        by_name(kind, rows, ids, 40), kind.clusters, ScoringRules(equality="meaning", function_words="off")
-    )
-    assert "special_names" in codes(off)
-    assert off.tokens[1].agreeing_bounds[0] < off.tokens[1].agreeing_bounds[1]
+    rules = ScoringRules(equality="meaning", function_words="off")
+    for special in specials:
+        ids = [paris, special]
+        off = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, rules)
+        assert "special_names" in codes(off)
+        assert off.tokens[1].agreeing_bounds[0] < off.tokens[1].agreeing_bounds[1]
+        exact = score_logits(logits, ids, kind.clusters, rules).tokens[1]
+        assert_inside(off.tokens[1].log_agreeing_bounds, exact.log_agreeing_probability)
 
 
 NAMED = [{"token": word, "logprob": math.log(p)} for word, p in {" TV": 0.5, "<|end|>": 0.3, "[PAD]": 0.1}.items()]
