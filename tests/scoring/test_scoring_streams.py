@@ -13,7 +13,7 @@ from semtoken import score_logits, score_top_logprobs
 from semtoken.engine_tokens import as_top_steps
 from semtoken.results import Running
 from semtoken.scoring import LogitsStream, TopkAnswer, TopLogprobsStream, scorer_for
-from tests import tiny
+from tests import tiny, worked
 from tests.scoring.test_scoring import small_kind
 from tests.scoring.test_top_logprobs import RULES, best, drawn, log_probs
 
@@ -128,3 +128,11 @@ def test_a_step_alone_has_the_mass_that_it_has_among_others(name: str, data: st.
         alone, bounds = steps.usual_masses(), steps.bounds
         together = list(zip(bounds.lower.tolist(), bounds.estimate.tolist(), bounds.upper.tolist(), strict=True))
         assert alone in (None, together)
+
+
+def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:
+    [row] = worked.logits({"TV": 1.0})
+    [token] = worked.ids("TV")
+    logits, lists = LogitsStream(worked.vocabulary()), TopLogprobsStream(worked.vocabulary())
+    for running in (logits.add(row, token), lists.add((token, {token: 0.0}))):
+        assert str((running.uncertainty, running.uncertainty_bounds[0])) == "(0.0, 0.0)"

@@ -538,6 +538,7 @@ def rounding_of(*numbers: float) -> Rounding:
     [
         ((-1.2345, -0.0012), 1e-4),
         ((-1.25, -12.53, -0.01), 1e-2),
+        ((-0.12, -0.5), 1e-2),
         ((-0.1, -0.2, -2.0), 0),  # written by hand rather than rounded
         ((*(-0.1 * i for i in range(1, 11)), -1.5), 0.1),
         ((-1.234567, -0.1), 1e-6),
@@ -814,7 +815,9 @@ def test_names_without_the_blanks_of_their_tokens() -> None:
     with_ids = [TopStep(alone(t, known=True), tuple(map(alone, words[5:10]))) for t in ids]
     scored = score_top_logprobs(with_ids, kind.clusters, MEANING)
     assert scored.token_ids == ids
-    assert "ambiguous_names" in codes(scored)
+    assert "ambiguous_names" in codes(scored) and "names_without_blanks" not in codes(scored)
+    with_all = [TopStep(alone(t, known=True), tuple(alone(one, known=True) for one in words[5:10])) for t in ids]
+    assert codes(score_top_logprobs(with_all, kind.clusters, MEANING)) == []
 
 
 def test_the_chosen_token_is_found_by_its_id_among_names() -> None:
