@@ -49,7 +49,9 @@ def test_an_answer_is_decided_by_its_group() -> None:
     assert fitted.accepts(scores, groups).tolist() == [True, False] * 60
     assert fitted.decide(-0.1, "a").action == "answer"
     assert fitted.decide(-0.1, "b").reason == "no_threshold"
-    assert "none of the labelled answers belongs to it" in fitted.decide(-0.1, "c").statement
+    unknown = fitted.decide(-0.1, "c", chance=0.5)
+    assert (unknown.action, unknown.reason, unknown.chance) == ("abstain", "no_threshold", 0.5)
+    assert "none of the labelled answers belongs to it" in unknown.statement
     assert fitted.statement.count("\n") == 1
     for groups, told in ((["a"], "every answer needs one"), (["a", ""] * 60, "no group"), (range(120), "at most 20")):
         with pytest.raises(InvalidInput, match=told):

@@ -212,6 +212,7 @@ def test_selecting_from_a_batch() -> None:
     scores, correct = drawn(400, "good model")
     new, _ = drawn(200, "good model", 2)
     chosen = st.select(scores, correct, new, alpha=0.1)
+    assert st.select(scores, correct, new) == chosen != st.select(scores, correct, new, alpha=0.12)
     assert 20 < len(chosen) < 200
     assert new[chosen].min() > np.delete(new, chosen).max(), "the surest are chosen"
     assert st.select(scores, correct, [*new, -math.inf], alpha=0.99)[-1] < 200, "a blank answer never is"
