@@ -49,6 +49,8 @@ def test_an_answer_is_decided_by_its_group() -> None:
     assert fitted.accepts(scores, groups).tolist() == [True, False] * 60
     assert fitted.decide(-0.1, "a").action == "answer"
     assert fitted.decide(-0.1, "b").reason == "no_threshold"
+    usual = GroupThresholds.fit(scores, [1, 0] * 60, groups=groups).thresholds["a"]
+    assert (usual.promise, usual.alpha, usual.delta) == ("selective", 0.1, 0.05)
     unknown = fitted.decide(-0.1, "c", chance=0.5)
     assert (unknown.action, unknown.reason, unknown.chance) == ("abstain", "no_threshold", 0.5)
     assert "none of the labelled answers belongs to it" in unknown.statement
@@ -91,6 +93,8 @@ def test_the_discarded_end_mirrors_the_accepted_one() -> None:
 
 def test_bands_with_equal_scores_and_too_few_labels() -> None:
     wrong = Bands.fit([-0.5] * 100, [0] * 100)
+    assert (wrong.accept.alpha, wrong.accept.delta) == (0.1, 0.1)
+    assert wrong.discard_statement.startswith("With confidence 90 %, at most 10 % of the discarded answers are right")
     assert wrong.discard_from == 0.0 and wrong.band([-0.1, -0.5]) == ["discard", "discard"]
     few = Bands.fit([-0.5] * 20, [0] * 20)
     assert few.discard_from is None and "needs at least 22" in few.discard_statement

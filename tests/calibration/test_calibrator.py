@@ -24,7 +24,7 @@ from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
 from semtoken.calibration.labels import AnswerRecord, answer_record, labelled
 from semtoken.calibration.learned_number import LearnedNumber, Readings
-from semtoken.calibration.learning import cross_fitted, gain_over
+from semtoken.calibration.learning import cross_fitted, gain_over, learn
 from semtoken.calibration.measures import drift, report
 from semtoken.calibration.promises import forecast, label_order
 from semtoken.choices import CurveName
@@ -348,6 +348,7 @@ def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
     calibrator = replace(st.Calibrator.fit(scores, correct), learned=number)
     recent = [SimpleNamespace(scores={"state_distance": k / 20}) for k in range(50)]
     headline, risk = np.random.default_rng(2).normal(size=(2, 60))
+    many, labels = np.random.default_rng(3).normal(size=(2, 150)), np.arange(150) % 2.0
     every: list[Callable[..., Any]] = [
         lambda **seed: drift(scores, scores[:40] - 0.1, **seed),
         lambda **seed: calibrator.compare(scores[:40], **seed),
@@ -356,6 +357,7 @@ def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
         lambda **seed: report(np.exp(scores), correct * 0 + 0.5, correct, cross_validated=False, **seed).brier,
         lambda **seed: gain_over(headline, risk, correct, **seed),
         lambda **seed: cross_fitted(Readings(risk[:, None]), correct, **seed).risk.tolist(),
+        lambda **seed: learn(["own"], Readings(many[:1].T), many[1], labels, **seed).risk.tolist(),
         lambda **seed: label_order(scores.tolist(), **seed),
         lambda **seed: forecast(-scores[:12], correct[:12], 0.3, 0.2, **seed),
     ]
