@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts import Part, parts_of
 from semtoken.parts.fields import subschema
 from semtoken.parts.json_values import JsonPlace, all_json, find_json, is_json
-from semtoken.parts.part import Budget
+from semtoken.parts.part import Budget, Parts
 from semtoken.parts.prose import new_phrases, phrases
 from semtoken.tokens.scored_token import Flag
 from tests.parts.answers import answer_of
@@ -60,6 +61,13 @@ def test_plain_values_of_a_part_are_json_whatever_it_holds() -> None:
     assert (told["path"], told["value"], told["choices"]) == ("/half?", "so?", {"a": 0.5})
     assert told["flags"] == [{"code": "one", "message": "Once."}] and told["confidence"] == 0.7
     assert Part(0, 1, "3", "number", None, 0.7, value=3).to_dict()["value"] == 3
+
+
+def test_a_table_of_parts_sets_its_numbers_and_nothing_else_to_the_right() -> None:
+    page = Parts([Part(0, 1, "a", "word", None, 0.7, closing=0.25)])._repr_html_()
+    cells = re.findall(r"<td([^>]*)>(?:<b>)?([^<]*)", page)
+    right = {text for style, text in cells if "right" in style}
+    assert right == {"0.700", "0.250"} and {"a", "word"} <= {text for _, text in cells}
 
 
 @pytest.mark.parametrize("by", ["word", "phrase", "sentence", "number", "reference", "identifier", "tool_call"])
