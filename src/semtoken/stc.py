@@ -106,8 +106,9 @@ class STC:
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
-        labelled_by = (one.fingerprint.method for one in (self.calibrator, self.threshold) if one is not None)
-        known = (one for one in labelled_by if one not in (None, HEADLINE, LEARNED))  # the headline is always there
+        labelled_by = (fitted.fingerprint.method for fitted in (self.calibrator, self.threshold) if fitted is not None)
+        # the headline is always there
+        known = (method for method in labelled_by if method not in (None, HEADLINE, LEARNED))
         self.methods = require_one_pass([*methods, *known])
         self._depth = None if states is False else DEPTH if states is True else real(states, "states")
         if self._depth is not None and not 0 < self._depth <= 1:
@@ -123,8 +124,8 @@ class STC:
         """Clusters that come with semtoken for this model."""
         self._require_own(lambda origin: origin.require_rules(self.rules.signature))
         if clusters is not None:
-            found = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
-            self._require_own(lambda origin: require_clusters(origin, found))
+            token_clusters = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
+            self._require_own(lambda origin: require_clusters(origin, token_clusters))
 
     def use_learned(self, learned: LearnedNumber | None) -> None:
         """Score every answer from the next one on by a number learned from labels as well; None ends that.
@@ -147,8 +148,8 @@ class STC:
     @cached_property
     def _weights(self) -> str | None:
         """What tells this model from others, for states that are kept."""
-        found: str | None = getattr(self.backend, "weights", None)
-        return found
+        weights: str | None = getattr(self.backend, "weights", None)
+        return weights
 
     @property
     def depth(self) -> float | None:
@@ -157,9 +158,9 @@ class STC:
 
     def _require_own(self, check: Callable[[Fingerprint], None]) -> None:
         """Check where the calibrator and the threshold come from."""
-        for one in (self.calibrator, self.threshold):
-            if one is not None:
-                check(one.fingerprint)
+        for fitted in (self.calibrator, self.threshold):
+            if fitted is not None:
+                check(fitted.fingerprint)
 
     @classmethod
     def from_pretrained(
@@ -325,7 +326,7 @@ class STC:
         decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
         scores = self.observer(stop_above_product)
         asked = as_prompts(prompts)
-        results = _InOrder(self, scores, on_result, [one for one in asked for _ in range(decoding.n)])
+        results = _InOrder(self, scores, on_result, [prompt for prompt in asked for _ in range(decoding.n)])
         self.backend.generate(asked, decoding, [scores, results])
         return results.found
 
@@ -435,7 +436,7 @@ class STC:
             max_new_tokens=max_new_tokens,
             n=1 if samples is None else whole(samples, "num_return_sequences", low=1, high=MOST_SAMPLES),
             stop_at_newline=flag(stop_at_newline, "stop_at_newline"),
-            stop_strings=tuple(text(one, "stop_strings") for one in stops),
+            stop_strings=tuple(text(stop, "stop_strings") for stop in stops),
             batch_size=batch_size,
             options=own,
         )
@@ -470,17 +471,17 @@ class STC:
         """The scores of several answers, whose completions, questions and prompts are given by their numbers."""
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
         scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
-        found = [
+        responses = [
             scores.methods.scored(answer, result.with_fields(truncated=completion.truncated), questions.get(answer, ""))
             for result, (answer, completion) in scored
         ]
         if self.depth is not None or self.learned is not None:
-            pairs = zip(found, lengths, strict=True)
-            found = [self._with_learned(one, prompts.get(answer, "")) for one, answer in pairs]
+            pairs = zip(responses, lengths, strict=True)
+            responses = [self._with_learned(response, prompts.get(answer, "")) for response, answer in pairs]
         if self.calibrator is None and self.threshold is None:
-            return found
+            return responses
         origin = Fingerprint(**origin_of(self.model, self._name))
-        return [with_decision(result, self.calibrator, self.threshold, origin) for result in found]
+        return [with_decision(result, self.calibrator, self.threshold, origin) for result in responses]
 
     def _with_learned(self, answer: ScoredResponse, prompt: Prompt) -> ScoredResponse:
         """An answer with its learned number, and with its state if that is to be kept."""
@@ -531,9 +532,9 @@ class _InOrder(Observer):
 
 def load_clusters(clusters: TokenClusters | str | Path, backend: Backend) -> TokenClusters:
     """Clusters that fit the backend: those given, or those of a directory, the hub or a model's name."""
-    found = as_clusters(clusters)
-    backend.check_vocabulary(found.vocabulary)
-    return found
+    token_clusters = as_clusters(clusters)
+    backend.check_vocabulary(token_clusters.vocabulary)
+    return token_clusters
 
 
 def _as_backend(model: Any, tokenizer: Any) -> Backend:

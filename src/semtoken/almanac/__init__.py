@@ -52,13 +52,13 @@ def embedded_folder(name: str) -> Path:
     beside = Path(__file__).parent / name
     if (beside / WEIGHTS).is_file():
         return beside
-    found = importlib.util.find_spec("semtoken_almanac")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("semtoken_almanac")
+    if spec is None or spec.origin is None:
         raise MissingExtra(
             "The embedded model comes in a package of its own, which is not installed. "
             "Install it with: pip install 'semtoken[demo]', or from a clone: pip install ./packaging/semtoken-almanac"
         )
-    return Path(found.origin).parent / name
+    return Path(spec.origin).parent / name
 
 
 def almanac_path() -> Path:

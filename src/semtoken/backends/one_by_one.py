@@ -77,7 +77,7 @@ class OneByOne(OwnTokens, ABC):
         for each in decodings:
             self._check_decoding(each)
         wanted = [(ids, each, n) for ids, each in zip(encoded, decodings, strict=True) for n in range(each.n)]
-        return [self._answer(answer, *one, observers) for answer, one in enumerate(wanted)]
+        return [self._answer(answer, *request, observers) for answer, request in enumerate(wanted)]
 
     def _answer(
         self, answer: int, prompt: list[int], decoding: Decoding, sample: int, observers: Sequence[Observer]
@@ -137,15 +137,15 @@ class OneByOne(OwnTokens, ABC):
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
-        found = np.zeros((len(prompts), len(continuations)))
+        sums = np.zeros((len(prompts), len(continuations)))
         for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
             for column, continuation in enumerate(continuations):
                 read, unread = self._begin(), ids
                 for token in continuation:
                     logits = read(unread)[None]
                     unread = [token]
-                    found[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
-        return found
+                    sums[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
+        return sums
 
     def _show(
         self, answer: int, token: int, logits: Logits, observers: Sequence[Observer], *, ends: bool = False

@@ -41,18 +41,18 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         return [prompts]
     if is_ids(prompts):
         return [prompts]
-    found = listed(prompts, "prompts")
-    if found and isinstance(found[0], Mapping):
-        return [found]
-    return found
+    prompt_list = listed(prompts, "prompts")
+    if prompt_list and isinstance(prompt_list[0], Mapping):
+        return [prompt_list]
+    return prompt_list
 
 
 def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
     """A list of responses, also where a single one was given; `InvalidInput` if there are not `count` of them."""
-    found = [responses] if isinstance(responses, str) or is_ids(responses) else listed(responses, "responses")
-    if len(found) != count:
-        raise InvalidInput(f"There are {count} prompts and {len(found)} responses; each prompt needs one.")
-    return found
+    response_list = [responses] if isinstance(responses, str) or is_ids(responses) else listed(responses, "responses")
+    if len(response_list) != count:
+        raise InvalidInput(f"There are {count} prompts and {len(response_list)} responses; each prompt needs one.")
+    return response_list
 
 
 def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[Decoding]:
@@ -298,9 +298,9 @@ class AnswerText:
         if self.stopped:
             return ""
         text = self._held + gained
-        found = [text.find(stop) for stop in self._stops if stop in text]
-        self.stopped = bool(found)
-        shown = min(found) if found else len(text) - (0 if complete else self._doubtful(text))
+        stop_places = [text.find(stop) for stop in self._stops if stop in text]
+        self.stopped = bool(stop_places)
+        shown = min(stop_places) if stop_places else len(text) - (0 if complete else self._doubtful(text))
         self._held = text[shown:]
         return text[:shown]
 

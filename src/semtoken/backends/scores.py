@@ -30,8 +30,8 @@ class AnswerScores(Observer):
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
                 listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
                 chosen = next(entry for entry in listed if entry.id == token)
-                found = self._top.setdefault(answer, TopkAnswer(self.scorer))
-                found.add(TopStep(chosen=chosen, top=tuple(listed)))
+                topk_answer = self._top.setdefault(answer, TopkAnswer(self.scorer))
+                topk_answer.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
         self.scorer.vocabulary.check_ids(step.tokens)
         self._exact.add([(step.answers, step.tokens)], step.normalized)
@@ -94,9 +94,9 @@ class StoppingScores(AnswerScores):
         self.stopped.difference_update(step.answers)  # of an engine that goes on nevertheless
         ends = step.ends or [False] * len(step.answers)
         going_on = [answer for answer, ended in zip(step.answers, ends, strict=True) if not ended]
-        found = {answer for answer in going_on if self.running(answer).exceeds(self.limit)}
-        self.stopped |= found
-        return found
+        exceeding = {answer for answer in going_on if self.running(answer).exceeds(self.limit)}
+        self.stopped |= exceeding
+        return exceeding
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
         """The score of an answer that has ended, also where it was cut short."""
@@ -104,11 +104,11 @@ class StoppingScores(AnswerScores):
 
     def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
         """The scores of answers of these lengths that have ended, also where they were cut short."""
-        found = super().results(lengths, distribution)
-        return [self._flagged(answer, result) for answer, result in zip(lengths, found, strict=True)]
+        responses = super().results(lengths, distribution)
+        return [self._flagged(answer, result) for answer, result in zip(lengths, responses, strict=True)]
 
-    def _flagged(self, answer: int, found: ScoredResponse) -> ScoredResponse:
-        if answer not in self.stopped or any(flag.code == "stopped_early" for flag in found.flags):
-            return found
+    def _flagged(self, answer: int, response: ScoredResponse) -> ScoredResponse:
+        if answer not in self.stopped or any(flag.code == "stopped_early" for flag in response.flags):
+            return response
         reason = f"The answer was ended early: its -log_score could only end above {self.limit:.4g}."
-        return found.with_fields(flags=(*found.flags, Flag("stopped_early", reason)))
+        return response.with_fields(flags=(*response.flags, Flag("stopped_early", reason)))

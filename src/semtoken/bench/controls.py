@@ -51,8 +51,8 @@ def _shuffled(clusters: TokenClusters, rng: np.random.Generator, bins: npt.NDArr
 
 def _shuffled_in_bins(clusters: TokenClusters, rng: np.random.Generator, bins: npt.NDArray[np.int64]) -> LabelArray:
     labels = clusters.labels.copy()
-    for one in np.unique(bins):
-        members = np.flatnonzero(bins == one)
+    for bin_number in np.unique(bins):
+        members = np.flatnonzero(bins == bin_number)
         labels[members] = rng.permutation(labels[members])
     return labels
 

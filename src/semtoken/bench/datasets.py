@@ -159,10 +159,10 @@ def _known_dataset(known: KnownSet, path: str | Path | None) -> Dataset:
         questions = read_questions(Path(path))
     else:
         questions = _hub_questions(known, source)
-    found: dict[str, Question] = {}
+    questions_by_id: dict[str, Question] = {}
     for question in questions:
-        found.setdefault(question.id, question)
-    unique = tuple(found.values())
+        questions_by_id.setdefault(question.id, question)
+    unique = tuple(questions_by_id.values())
     notes = []
     if repeated := len(questions) - len(unique):
         notes.append(f"{known.label}: rows with a repeated question id, left out: {repeated:,}.")

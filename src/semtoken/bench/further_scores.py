@@ -49,14 +49,16 @@ def _with_columns(cell: Cell, names: Sequence[str], rows: Sequence[tuple[str, Ma
         for where, record in rows
         if record.get("model", cell.model) == cell.model and record.get("dataset", cell.dataset) == cell.dataset
     }
-    if missing := [one for one in cell.question_ids if one not in own]:
+    if missing := [question_id for question_id in cell.question_ids if question_id not in own]:
         raise InvalidInput(
             f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.title}; the "
             f"first is {missing[0]!r}."
         )
-    found = {name: np.array([_number(*own[one], name) for one in cell.question_ids]) for name in names}
+    columns = {
+        name: np.array([_number(*own[question_id], name) for question_id in cell.question_ids]) for name in names
+    }
     seconds = dict.fromkeys(names, math.nan)
-    return replace(cell, uncertainty={**cell.uncertainty, **found}, seconds={**cell.seconds, **seconds})
+    return replace(cell, uncertainty={**cell.uncertainty, **columns}, seconds={**cell.seconds, **seconds})
 
 
 def _number(where: str, record: Mapping[str, Any], name: str) -> float:
@@ -114,11 +116,11 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     usable = np.isfinite(read).all(axis=1) & np.isin(labels, (0.0, 1.0))
     place = names.index(HEADLINE) if HEADLINE in names else 0
     readings = Readings(numbers[usable], None if states is None else states[usable])
-    found = learn(names, readings, numbers[usable, place], labels[usable])
-    if not found.risk.size:
-        return cell, f"{title}: {found.statement}."
+    learned = learn(names, readings, numbers[usable, place], labels[usable])
+    if not learned.risk.size:
+        return cell, f"{title}: {learned.statement}."
     risk = np.full(labels.size, np.nan)
-    risk[usable] = found.risk
+    risk[usable] = learned.risk
     taken = max(cell.seconds.get(name, 0.0) for name in names)
     taken += 0.0 if states is None else cell.steps.get(AnswerState.field, 0.0)
     inputs = f"{', '.join(names)} and no hidden states, {lacking}"
@@ -127,7 +129,7 @@ def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
     note = f"{title} reads {inputs}; cross-fitted on the verdicts of {judge}. A calibrator of "
     return replace(
         cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
-    ), f"{note}them {found.statement}."
+    ), f"{note}them {learned.statement}."
 
 
 def _unbounded(name: str, uncertainty: FloatArray) -> FloatArray:

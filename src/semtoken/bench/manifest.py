@@ -87,7 +87,7 @@ def now() -> str:
 
 def session(settings: RunSettings, directory: Path) -> dict[str, Any]:
     """The facts of a run that begins now; of its settings only the seeds. `directory` is that of the settings file."""
-    versions = {name: found for name in PACKAGES if (found := installed_version(name)) is not None}
+    versions = {name: version for name in PACKAGES if (version := installed_version(name)) is not None}
     return {
         "started": now(),
         "finished": None,

@@ -144,8 +144,8 @@ class Models:
                 ours = isinstance(error, ModelError)
                 self._failed[name] = reason if ours else f"The {name} cannot be loaded: {reason}"
                 raise ModelError(self._failed[name]) from error
-        found: T = self._held[1]
-        return found
+        held: T = self._held[1]
+        return held
 
 
 def _load(choice: ModelSettings) -> RunAnswerer:

@@ -221,7 +221,10 @@ class _Steps:
         wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}
         greedy = steps["greedy"]
-        watched = [self._step(one.name, "watched", {"statistic": one.name}, [greedy]) for one in watch_steps()]
+        watched = [
+            self._step(statistic.name, "watched", {"statistic": statistic.name}, [greedy])
+            for statistic in watch_steps()
+        ]
         # each statistic has a key of its own, so that an old run gains one by running on
         for step in (*self._clustered(greedy, model, clusterings), *watched, *self._others(steps)):
             if step.name in wanted or step.subject:
@@ -339,7 +342,7 @@ def clustering_of(cell: CellPlan, step: str) -> PlannedClustering:
     """The clustering of a step of STC scores, given by its name, in a cell that has clusterings."""
     kind, _, subject = step.partition(":")
     wanted = subject if kind == "stc" and subject else MAIN
-    return next(one for one in cell.clusterings if one.name == wanted)
+    return next(clustering for clustering in cell.clusterings if clustering.name == wanted)
 
 
 def planned_clusterings(

@@ -162,20 +162,20 @@ class _Reader:
 
     def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
         """The columns of every complete step of a work, by the step's subject."""
-        found = {}
+        columns = {}
         for step in self.plan.steps_of(work):
             if (shards := self._shards(step, column)) is not None:
-                found[step.subject] = _whole_column(shards, column)
-        return found
+                columns[step.subject] = _whole_column(shards, column)
+        return columns
 
     def _judgements(self) -> dict[str, FloatArray]:
         works = dict.fromkeys(step.work for step in self.plan.steps.values() if step.work.startswith("judge:"))
-        found = {name: values for work in works for name, values in self._columns(work, CORRECT).items()}
-        for name, values in found.items():
+        judgements = {name: values for work in works for name, values in self._columns(work, CORRECT).items()}
+        for name, values in judgements.items():
             if unusable := int(np.isnan(values).sum()):
                 self.notes.append(f"{self.plan.title}: judge {name} gave no usable verdict on {unusable:,} answers.")
             self._note_usage(self.plan.steps[f"judge:{name}"])
-        return found
+        return judgements
 
     def _note_usage(self, step: PlannedStep) -> None:
         """What the replies behind a judge's verdicts took, where it is a language model."""
@@ -189,12 +189,12 @@ class _Reader:
             )
 
     def _variants(self) -> dict[str, FloatArray]:
-        found = {}
+        variants = {}
         for step in self.plan.steps_of("stc"):
             values = self._stc(step) if step.subject and not step.name.startswith(PREFIX) else None
             if values is not None:
-                found[step.subject] = values
-        return found
+                variants[step.subject] = values
+        return variants
 
     def _controls(self) -> dict[str, FloatArray]:
         """Controls of which every repetition is complete."""
@@ -203,9 +203,9 @@ class _Reader:
             if step.name.startswith(PREFIX):
                 repeats.setdefault(control_of(step.name)[0].name, []).append(self._stc(step))
         return {
-            name: np.stack([values for values in found if values is not None])
-            for name, found in repeats.items()
-            if all(values is not None for values in found)
+            name: np.stack([values for values in columns if values is not None])
+            for name, columns in repeats.items()
+            if all(values is not None for values in columns)
         }
 
     def _stc(self, step: PlannedStep) -> FloatArray | None:
@@ -268,11 +268,11 @@ class _Reader:
         if step is None:
             return None
         folder, plan = step.folder(self.run), self.plan
-        found = [read_shard(folder, i, step.key, plan.rows(i), columns) for i in range(plan.n_shards)]
-        whole = [shard for shard in found if shard is not None]
-        if len(whole) == len(found):
+        shards = [read_shard(folder, i, step.key, plan.rows(i), columns) for i in range(plan.n_shards)]
+        whole = [shard for shard in shards if shard is not None]
+        if len(whole) == len(shards):
             return whole
-        done = sum(plan.rows(i) for i, shard in enumerate(found) if shard is not None)
+        done = sum(plan.rows(i) for i, shard in enumerate(shards) if shard is not None)
         self.notes.append(f"{plan.title}: {step.name} is there for {done:,} of {plan.n_questions:,} questions.")
         return None
 

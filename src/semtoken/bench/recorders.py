@@ -112,12 +112,12 @@ class CellWork:
             missing = self.missing(shard)
             if not missing:
                 return
-            for found in record(ShardInputs(context, shard, missing)):
-                folder = found.step.folder(self.run)
-                if isinstance(found, UnrecordedStep):
-                    write_json(problem_path(folder, shard), {"reason": found.reason})
+            for outcome in record(ShardInputs(context, shard, missing)):
+                folder = outcome.step.folder(self.run)
+                if isinstance(outcome, UnrecordedStep):
+                    write_json(problem_path(folder, shard), {"reason": outcome.reason})
                 else:
-                    write_shard(folder, shard, found.step.key, found.table, found.seconds, found.usage)
+                    write_shard(folder, shard, outcome.step.key, outcome.table, outcome.seconds, outcome.usage)
 
         return make
 
@@ -160,10 +160,10 @@ class ShardInputs:
     def questions(self) -> list[Question]:
         """The questions with their accepted answers."""
         folder, key = self.context.cell.questions_folder(self.context.run), self.context.cell.questions
-        found = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
-        if found is None:
+        shard = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
+        if shard is None:
             raise _missing_file(shard_path(folder, self.shard))
-        columns = found.columns
+        columns = shard.columns
         rows = zip(columns["id"], columns["question"], columns["answers"], strict=True)
         return [Question(name, question, tuple(answers)) for name, question, answers in rows]
 
@@ -185,10 +185,10 @@ class ShardInputs:
         inputs = dict.fromkeys(name for step in self.missing for name in step.inputs)
         columns = []
         for name in inputs:
-            found = self.context.read(steps[name], self.shard)
-            if found is None:
+            shard = self.context.read(steps[name], self.shard)
+            if shard is None:
                 raise _missing_file(shard_path(steps[name].folder(self.context.run), self.shard))
-            columns.append(found.columns)
+            columns.append(shard.columns)
         return generations_of([question.question for question in self.questions], columns)
 
 
@@ -244,8 +244,8 @@ def _answers(context: Context, generate: Generate, decoding: AnswerSettings, col
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
-        found = generate(part.prompts, decoding, timings, lambda step, done, total: context.answered(done))
-        fields = [{name: getattr(one, name) for name in columns} for one in found]
+        generations = generate(part.prompts, decoding, timings, lambda step, done, total: context.answered(done))
+        fields = [{name: getattr(generation, name) for name in columns} for generation in generations]
         yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
 
     return record
@@ -258,12 +258,12 @@ def p_true(context: Context) -> Recorder:
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         questions = [question.question for question in part.questions]
-        texts = [one.text for one in part.generations]
+        texts = [generation.text for generation in part.generations]
         with timings.measure("p_true"):
             spelling, size = context.settings.p_true_spelling, model.batch_size
-            found = p_true_log_probs(model.backend, questions, texts, spelling=spelling, batch_size=size)
+            log_probs = p_true_log_probs(model.backend, questions, texts, spelling=spelling, batch_size=size)
         yield StepRecords(
-            part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in found]), timings.seconds
+            part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in log_probs]), timings.seconds
         )
 
     return record
@@ -279,7 +279,7 @@ def watched(context: Context) -> Recorder:
 
     def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
         timings = Timings()
-        answers = [one.token_ids for one in part.generations]
+        answers = [generation.token_ids for generation in part.generations]
         wanted = {step.name: watches[step.name]() for step in part.missing}
         for step in part.missing:
             try:
@@ -287,11 +287,13 @@ def watched(context: Context) -> Recorder:
             except BackendError as error:  # the others have theirs
                 wanted.pop(step.name)
                 yield UnrecordedStep(step, str(error))
-        found = watched_statistics(model.backend, part.prompts, answers, wanted, timings, batch_size=model.batch_size)
+        statistics = watched_statistics(
+            model.backend, part.prompts, answers, wanted, timings, batch_size=model.batch_size
+        )
         for step in part.missing:
             if step.name not in wanted:
                 continue
-            fields = [{wanted[step.name].field: value} for value in found[step.name]]
+            fields = [{wanted[step.name].field: value} for value in statistics[step.name]]
             yield StepRecords(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
 
     return record
@@ -308,9 +310,9 @@ def clustered(context: Context) -> Recorder:
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
-        answers = [one.token_ids for one in part.generations]
+        answers = [answer.token_ids for answer in part.generations]
         size = model.batch_size
-        found = (
+        scored = (
             clustered_scores(model.backend, part.prompts, answers, scorers, timings, batch_size=size) if scorers else {}
         )
         for step in part.missing:
@@ -319,7 +321,9 @@ def clustered(context: Context) -> Recorder:
                 continue
             own = step.name.partition(":")[0]
             of_answer = STEP["stc" if own == "control" else own].of_answer
-            fields = [of_answer(one, q.question) for one, q in zip(found[step.name], part.questions, strict=True)]
+            fields = [
+                of_answer(answer, q.question) for answer, q in zip(scored[step.name], part.questions, strict=True)
+            ]
             seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
             yield StepRecords(step, table_of(part.ids, fields), {own: seconds})
 
@@ -333,9 +337,9 @@ def _row_means(context: Context, part: ShardInputs, step: PlannedStep) -> StepRe
     """The control that needs no pass of the model."""
     clusters = load_clustering(context.run, clustering_of(context.cell, step.name))
     fields = []
-    for one in part.generations:
-        assert one.log_probs is not None
-        fields.append({"stc_log_score": row_means_log_score(clusters, one.token_ids, one.log_probs)})
+    for generation in part.generations:
+        assert generation.log_probs is not None
+        fields.append({"stc_log_score": row_means_log_score(clusters, generation.token_ids, generation.log_probs)})
     return StepRecords(step, table_of(part.ids, fields), {})
 
 
@@ -381,8 +385,8 @@ def pairs(step: RecordingStep, context: Context) -> Recorder:
         timings = Timings()
         generations = part.generations
         with timings.measure(step.name):  # pairs are remembered for one shard, so that its numbers are its own
-            found = compute(UniquePairs(ask), generations, tokens)
-        yield StepRecords(part.missing[0], table_of(part.ids, found), timings.seconds)
+            fields = compute(UniquePairs(ask), generations, tokens)
+        yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
 
     return record
 
@@ -398,7 +402,8 @@ def judgements(name: str, context: Context) -> Recorder:
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         pyarrow = require("pyarrow", extra="bench")
         items = [
-            AnswerToJudge(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)
+            AnswerToJudge(question, generation.text)
+            for question, generation in zip(part.questions, part.generations, strict=True)
         ]
         before = judge.relied_on if isinstance(judge, LLMJudge) else None
         verdicts = judge.judge(items)

@@ -98,7 +98,7 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     pyarrow = require("pyarrow", extra="bench")
     parquet = require("pyarrow.parquet", extra="bench")
     columns = {cell: dict(_columns(cell)) for cell in results.cells}
-    names = list(dict.fromkeys(name for found in columns.values() for name in found))
+    names = list(dict.fromkeys(name for by_name in columns.values() for name in by_name))
     arrays: dict[str, Any] = {
         "model": [cell.model for cell in results.cells for _ in cell.question_ids],
         "dataset": [cell.dataset for cell in results.cells for _ in cell.question_ids],
@@ -110,8 +110,8 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
     for name in names:
         values: list[float | None] = []
         for cell in results.cells:
-            found = columns[cell].get(name)
-            values += [None] * len(cell.question_ids) if found is None else found.tolist()
+            numbers = columns[cell].get(name)
+            values += [None] * len(cell.question_ids) if numbers is None else numbers.tolist()
         arrays[name] = pyarrow.array(values, type=pyarrow.float64(), from_pandas=False)
     facts = {
         "version": VERSION,
@@ -120,7 +120,7 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
         "manifest": results.manifest,
         "primary_judge": results.primary_judge,
         "notes": results.notes,
-        "clusterings": [asdict(one) for one in results.clusterings],
+        "clusterings": [asdict(clustering) for clustering in results.clusterings],
         "cells": [{name: getattr(cell, name) for name in FACTS} for cell in results.cells],
     }
     metadata = {METADATA_KEY: json.dumps(facts, default=dict).encode()}
@@ -130,8 +130,8 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
 
 
 def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
-    for kind, found in (("judge", cell.judgements), ("method", cell.uncertainty), ("variant", cell.variants)):
-        for name, values in found.items():
+    for kind, columns in (("judge", cell.judgements), ("method", cell.uncertainty), ("variant", cell.variants)):
+        for name, values in columns.items():
             yield f"{kind}:{name}", values
     for name, repeats in cell.controls.items():
         for number, values in enumerate(repeats):
@@ -156,38 +156,39 @@ def read_answers(path: str | Path) -> RunResults:
         raise InvalidInput(f"{file} is of another release of semtoken (version {facts.get('version')} of its format).")
     columns = table.to_pydict()
     place = list(zip(columns["model"], columns["dataset"], strict=True))
-    rows = {name: np.flatnonzero([one == name for one in place]) for name in dict.fromkeys(place)}
+    rows = {name: np.flatnonzero([own == name for own in place]) for name in dict.fromkeys(place)}
     return RunResults(
         path=file.parent / str(facts["run"]),
         settings=facts["settings"],
         manifest=facts["manifest"],
         primary_judge=facts["primary_judge"],
-        cells=tuple(_cell(one, columns, rows[one["model"], one["dataset"]]) for one in facts["cells"]),
+        cells=tuple(_cell(cell, columns, rows[cell["model"], cell["dataset"]]) for cell in facts["cells"]),
         clusterings=tuple(
-            ClusteringRecord(**{**one, "examples": tuple(map(tuple, one["examples"]))}) for one in facts["clusterings"]
+            ClusteringRecord(**{**clustering, "examples": tuple(map(tuple, clustering["examples"]))})
+            for clustering in facts["clusterings"]
         ),
         notes=tuple(facts["notes"]),
     )
 
 
 def _cell(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], rows: Any) -> Cell:
-    found: dict[str, dict[str, FloatArray]] = {"judge": {}, "method": {}, "variant": {}, "control": {}}
+    by_kind: dict[str, dict[str, FloatArray]] = {"judge": {}, "method": {}, "variant": {}, "control": {}}
     for column, values in columns.items():
         kind, colon, name = column.partition(":")
         own = [values[i] for i in rows]
         if colon and None not in own:
-            found[kind][name] = np.array(own, dtype=np.float64)
+            by_kind[kind][name] = np.array(own, dtype=np.float64)
     repeats: dict[str, list[FloatArray]] = {}
-    for name, uncertainty in found["control"].items():
+    for name, uncertainty in by_kind["control"].items():
         repeats.setdefault(name.partition(".")[0], []).append(uncertainty)
     logs = [columns[LOG_SCORE][i] for i in rows] if LOG_SCORE in columns else [None]
     texts = [(str(columns["question"][i]), str(columns["answer"][i])) for i in rows] if "question" in columns else []
     return Cell(
         **facts,
         question_ids=tuple(columns["id"][i] for i in rows),
-        uncertainty=found["method"],
-        judgements=found["judge"],
-        variants=found["variant"],
+        uncertainty=by_kind["method"],
+        judgements=by_kind["judge"],
+        variants=by_kind["variant"],
         controls={name: np.stack(values) for name, values in repeats.items()},
         texts=tuple(texts),
         log_score=None if None in logs else np.array(logs, dtype=np.float64),

@@ -44,11 +44,11 @@ def _phases() -> list[tuple[str, ...]]:
     """Works in their order, judges left out. All data sets of a model go through a phase before the next begins, so
     that each model is loaded once.
     """
-    found: dict[str, dict[str, None]] = {}
+    phases: dict[str, dict[str, None]] = {}
     for step in STEPS:
         work = "stc" if step.rules is not None else "watched" if step.watch is not None else step.artifact
-        found.setdefault(step.asks, {})[work] = None
-    return [*map(tuple, found.values()), ("scores",)]
+        phases.setdefault(step.asks, {})[work] = None
+    return [*map(tuple, phases.values()), ("scores",)]
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,14 @@ class Watcher(Protocol):
 def read_datasets(settings: RunSettings) -> list[Dataset]:
     """Read all question sets of a run; `InvalidInput` if one cannot be read, or two have the same label."""
     datasets = []
-    for one in settings.datasets:
+    for wanted in settings.datasets:
         form = None
-        if one.prompt is not None:
-            form = prompt_format(one.prompt, chat=one.chat, stop_at_newline=one.stop_at_newline)
+        if wanted.prompt is not None:
+            form = prompt_format(wanted.prompt, chat=wanted.chat, stop_at_newline=wanted.stop_at_newline)
         size, seed = settings.limit, settings.seed
-        datasets.append(read_dataset(one.name, path=one.path, format=form, label=one.label, limit=size, seed=seed))
+        datasets.append(
+            read_dataset(wanted.name, path=wanted.path, format=form, label=wanted.label, limit=size, seed=seed)
+        )
     if twice := first_repeated(dataset.label for dataset in datasets):
         raise InvalidInput(f"Two data sets have the label {twice!r}; give each a `label` of its own.")
     return datasets
@@ -110,7 +112,7 @@ def read_datasets(settings: RunSettings) -> list[Dataset]:
 
 def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
     """All passes of a plan over its questions, in the order in which they are run."""
-    found = []
+    passes = []
     for label in dict.fromkeys(cell.model for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.model == label]
         judges = dict.fromkeys(step.work for cell in cells for step in cell.steps.values() if step.work[:6] == "judge:")
@@ -118,8 +120,8 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
             for cell in cells:
                 for name in phase:
                     if steps := cell.steps_of(name):
-                        found.append(CellWork(run, settings, cell, name, steps))
-    return found
+                        passes.append(CellWork(run, settings, cell, name, steps))
+    return passes
 
 
 def survey(run: Path, settings: RunSettings, plan: Plan) -> list[PendingWork]:
@@ -212,17 +214,19 @@ class _Session:
         """Do everything, and say what failed."""
         for failure in self._failures:
             log.error("%s", failure)
-        pending = [one for one in survey(self._run, self._settings, self._plan) if one.shards]
+        pending = [
+            pending_work for pending_work in survey(self._run, self._settings, self._plan) if pending_work.shards
+        ]
         if self._watcher is not None:
-            self._watcher.begin(sum(one.units for one in pending))
-        for one in pending:
-            steps = self._possible(one.work)
-            self._broken.update(step.key for step in one.work.steps if step not in steps)
+            self._watcher.begin(sum(pending_work.units for pending_work in pending))
+        for pending_work in pending:
+            steps = self._possible(pending_work.work)
+            self._broken.update(step.key for step in pending_work.work.steps if step not in steps)
             if steps:
-                self._do(replace(one.work, steps=steps), one)
+                self._do(replace(pending_work.work, steps=steps), pending_work)
             elif self._watcher is not None:
-                self._watcher.work(f"{one.work.title} (left out)", one.units)
-                self._watcher.advance(one.units)
+                self._watcher.work(f"{pending_work.work.title} (left out)", pending_work.units)
+                self._watcher.advance(pending_work.units)
         self._executor.release()
         log.info("Finished with %d failures", len(self._failures))
         return self._failures

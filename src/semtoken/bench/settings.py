@@ -207,7 +207,7 @@ class RunSettings(Strict):
         """Functions of files are loaded, tried, and named by their names from here on."""
         if not isinstance(given, dict) or not isinstance(given.get("methods"), list | tuple):
             return given
-        files = [str(Path(one).resolve()) for one in given["methods"] if isinstance(one, str) and is_outside(one)]
+        files = [str(Path(name).resolve()) for name in given["methods"] if isinstance(name, str) and is_outside(name)]
         return given | {"outside": list(dict.fromkeys([*given.get("outside", ()), *files]))}
 
     @field_validator("outside")
@@ -219,8 +219,8 @@ class RunSettings(Strict):
     @field_validator("methods")
     @classmethod
     def _check_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        found = known_methods(names)
-        return tuple(name for name in METHODS if name in found)
+        known = known_methods(names)
+        return tuple(name for name in METHODS if name in known)
 
     @model_validator(mode="after")
     def _possible(self) -> RunSettings:
@@ -232,8 +232,8 @@ class RunSettings(Strict):
                 methods = f"the method {named[0]}" if len(named) == 1 else f"the methods {', '.join(named)}"
                 raise ValueError(f"{methods}: {not_given(backend, frozenset().union(*lacking.values()))}")
         for backend, missing in never.items() if self.states else ():
-            if found := readings_for([AnswerState.field]) & missing:
-                raise ValueError(f"states: {not_given(backend, found)}")
+            if unavailable := readings_for([AnswerState.field]) & missing:
+                raise ValueError(f"states: {not_given(backend, unavailable)}")
         return self
 
     @field_validator("models")
@@ -301,10 +301,10 @@ def read_settings(path: Path) -> dict[str, Any]:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"The settings cannot be read from {path}: {error}.") from error
-    found = _parse_toml(path, content) if path.suffix == ".toml" else _parse_yaml(path, content)
-    if not isinstance(found, dict):
+    settings = _parse_toml(path, content) if path.suffix == ".toml" else _parse_yaml(path, content)
+    if not isinstance(settings, dict):
         raise InvalidInput(f"{path} must hold settings such as `models:` and `datasets:`.")
-    return found
+    return settings
 
 
 def _parse_yaml(path: Path, content: str) -> Any:
@@ -331,8 +331,8 @@ def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
     try:
         return RunSettings.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
-        found = error.errors()
-        faults = [f"{_place(fault['loc'])}{_reason(fault)}" for fault in found if not _follows(fault, found)]
+        errors = error.errors()
+        faults = [f"{_place(fault['loc'])}{_reason(fault)}" for fault in errors if not _follows(fault, errors)]
         raise InvalidInput(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
 
 

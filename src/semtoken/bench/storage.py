@@ -83,8 +83,8 @@ def write_shard(
 
 def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[str] | None = None) -> Shard | None:
     """Read a shard, by default all its columns; None if it is missing, damaged, or was made with other settings."""
-    found = _read(folder, number, key, rows, names)
-    return None if found is None else Shard(found[0].to_pydict(), found[1]["seconds"], found[1].get("usage", {}))
+    opened = _read(folder, number, key, rows, names)
+    return None if opened is None else Shard(opened[0].to_pydict(), opened[1]["seconds"], opened[1].get("usage", {}))
 
 
 def is_shard(folder: Path, number: int, key: str, rows: int) -> bool:
@@ -107,7 +107,7 @@ def _read(
             schema = opened.schema_arrow
             if not safe_files.is_sealed(facts) or facts["columns"] != schema.names:
                 return None  # what is written of a file and the names in it lie outside the pages
-            if facts.get("types", found := _types(schema)) != found:
+            if facts.get("types", types := _types(schema)) != types:
                 return None
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over
@@ -235,7 +235,7 @@ def columns_of(artifact: str) -> tuple[str, ...]:
 def table_of(ids: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> Any:
     """A `pyarrow.Table` of the questions' ids and the recorded fields, which are the same for all questions."""
     pyarrow = require("pyarrow", extra="bench")
-    rows = [_pack_states(one) for one in fields]
+    rows = [_pack_states(recorded) for recorded in fields]
     arrays = {"id": pyarrow.array(list(ids), type=pyarrow.string())}
     for name in rows[0]:
         column = COLUMNS[name]
@@ -251,24 +251,24 @@ def generations_of(questions: Sequence[str], shards: Sequence[Mapping[str, Seque
     columns = {
         name: values for shard in shards for name, values in shard.items() if name in COLUMNS and values[0] is not None
     }
-    found = []
+    generations = []
     for i, question in enumerate(questions):
         fields = {name: _FORMS[COLUMNS[name].form](values[i]) for name, values in columns.items()}
         if FEATURES in fields:
             fields[HIDDEN_STATES] = unpack_states(fields.pop(COORDINATES), fields.pop(FEATURES))
         answer = {name: fields.pop(name, empty) for name, empty in (("text", ""), ("token_ids", ()))}  # none of samples
-        found.append(Generation(**answer, question=question, distribution="raw").with_fields(fields))
-    return found
+        generations.append(Generation(**answer, question=question, distribution="raw").with_fields(fields))
+    return generations
 
 
 def _pack_states(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Columns whose hidden states are in their small form."""
-    found = dict(fields)
-    if HIDDEN_STATES in found:
-        states = found.pop(HIDDEN_STATES)
-        found[COORDINATES] = None if states is None else pack_states(states)
-        found[FEATURES] = None if states is None else np.shape(states)[1]
-    return found
+    packed = dict(fields)
+    if HIDDEN_STATES in packed:
+        states = packed.pop(HIDDEN_STATES)
+        packed[COORDINATES] = None if states is None else pack_states(states)
+        packed[FEATURES] = None if states is None else np.shape(states)[1]
+    return packed
 
 
 def _plain(value: Any) -> Any:

@@ -41,15 +41,15 @@ def with_decision(
     `known` is of the model, precision and engine that answered. `CalibratorMismatch` if the answer was scored in
     another way than the labelled ones.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if calibrator is not None:
         answer = calibrator.with_learned(answer)
-        found["flags"] = (*answer.flags, *calibrator.flags(answer, known))
+        fields["flags"] = (*answer.flags, *calibrator.flags(answer, known))
         if not answer.empty:
-            found |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
+            fields |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
     if threshold is not None:
-        found["decision"] = threshold.decide(answer, found.get("chance"))
-    return answer.with_fields(**found)
+        fields["decision"] = threshold.decide(answer, fields.get("chance"))
+    return answer.with_fields(**fields)
 
 
 WIDE = 0.1
@@ -120,7 +120,7 @@ class CalibratorInUse:
         flags = self.calibrator.flags(answer, self.known)
         chance = self.calibrator.chance(answer)
         low, high = self.calibrator.chance_bounds(answer)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "chance": _number(chance),
             "chance_lower": _number(low),
             "chance_upper": _number(high),
@@ -128,13 +128,13 @@ class CalibratorInUse:
         }
         ends = log_score_ends(answer, self.calibrator.fingerprint.method)
         if ends is not None and math.exp(ends[1]) - math.exp(ends[0]) > WIDE:
-            found["chance_at_ends"] = [float(c) for c in self.calibrator.chance(list(ends))]
+            fields["chance_at_ends"] = [float(c) for c in self.calibrator.chance(list(ends))]
         if self.calibrator.threshold is not None:
             decision = self.calibrator.threshold.decide(answer)
-            found |= {"decision": decision.action, "reason": decision.reason, "promise": decision.statement}
+            fields |= {"decision": decision.action, "reason": decision.reason, "promise": decision.statement}
         if flags:
-            found[ELSEWHERE] = [flag.message for flag in flags]
-        return found
+            fields[ELSEWHERE] = [flag.message for flag in flags]
+        return fields
 
     def withholds(self, block: Mapping[str, Any] | None) -> bool:
         """Whether a server must not show the answer of a block: an abstain text is set and nothing accepted it."""

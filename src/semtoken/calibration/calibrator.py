@@ -169,9 +169,11 @@ class Calibrator:
         origin = replace(fingerprint_of(scored, fingerprint), method=method_of_scores)
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
-        found = fitted(answers, method)
+        calibrator = fitted(answers, method)
         created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        return replace(found, fingerprint=origin, created=created, labelled=tuple(sorted(identities(scored, prompts))))
+        return replace(
+            calibrator, fingerprint=origin, created=created, labelled=tuple(sorted(identities(scored, prompts)))
+        )
 
     def chance(self, answer: Any) -> Any:
         """Probability that an answer is right, in [1 / (n + 2), (n + 1) / (n + 2)]; NaN for a blank answer.
@@ -279,8 +281,8 @@ class Calibrator:
         """
         if self.learned is None or not self.learned.reads_states:
             raise InvalidInput("This calibrator holds no number that was learned on hidden states.")
-        recent = [found for answer in scored if (found := given_score(answer, DISTANCE)) is not None]
-        if bad := [found for found in recent if not 0 <= found < math.inf]:
+        recent = [distance for answer in scored if (distance := given_score(answer, DISTANCE)) is not None]
+        if bad := [distance for distance in recent if not 0 <= distance < math.inf]:
             raise InvalidInput(f"The distance of a hidden state is a number from 0 on, got {bad[0]:g}.")
         if not recent:
             raise InvalidInput(
@@ -308,10 +310,10 @@ class Calibrator:
         `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator,
         `CalibratorMismatch` if it was fitted on scores with other clusters than those in use, where they are given.
         """
-        found, _ = read_calibrator(directory)
+        calibrator, _ = read_calibrator(directory)
         if clusters is not None:
-            require_clusters(found.fingerprint, clusters)
-        return found
+            require_clusters(calibrator.fingerprint, clusters)
+        return calibrator
 
     def with_learned(self, answer: Any) -> Any:
         """A scored answer with the number that was learned, if this calibrator holds one and the answer has none
@@ -329,7 +331,7 @@ class Calibrator:
         if single:
             answer = self.with_learned(answer)
         elif isinstance(answer, Sequence):
-            answer = [self.with_learned(one) for one in answer]
+            answer = [self.with_learned(scored) for scored in answer]
         self.fingerprint.require_same(fingerprint_of(answer))
         return log_scores([answer] if single else answer, self.fingerprint.method), single
 
@@ -369,8 +371,8 @@ def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | 
     if not len(prompts) or not all(prompts):
         return None
     seen = ~np.isneginf(log_scores(scored, method))
-    found = numbered([prompt for prompt, is_seen in zip(prompts, seen, strict=True) if is_seen])
-    return found if found.max() + 1 < found.size else None
+    numbers = numbered([prompt for prompt, is_seen in zip(prompts, seen, strict=True) if is_seen])
+    return numbers if numbers.max() + 1 < numbers.size else None
 
 
 def cross_validated(
@@ -410,8 +412,8 @@ def _fitted_curve(answers: LabelledScores, method: CurveName) -> Curve | None:
 def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
     """The mean of the maps, within what n labels can show."""
     safe = np.where(np.isneginf(scores), 0.0, scores)
-    found = np.mean([one(safe) for one in maps], axis=0)
-    chances: FloatArray = np.clip(found, 1 / (n + 2), (n + 1) / (n + 2))
+    mean = np.mean([curve(safe) for curve in maps], axis=0)
+    chances: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
     return chances
 
 

@@ -95,8 +95,8 @@ class VennAbers:
     def problem(self) -> str | None:
         """Why the parameters cannot be used; None if they can."""
         for edges, values, name in ((self.p0_edges, self.p0_values, "p0"), (self.p1_edges, self.p1_values, "p1")):
-            if found := _problem_of_steps(edges, values, name):
-                return found
+            if why := _problem_of_steps(edges, values, name):
+                return why
         p0, p1 = self.pair(np.array([*self.p0_edges, *self.p1_edges, LOWEST, HIGHEST]))
         return "p0 is above p1" if (p0 > p1).any() else None
 
@@ -171,10 +171,10 @@ def fit_temperature(log_score: FloatArray, correct: FloatArray) -> Temperature:
         return float(-np.where(correct == 1, z, log_complement(z)).sum())
 
     optimize = require("scipy.optimize", extra="calibrate")
-    found = optimize.minimize_scalar(
+    minimum = optimize.minimize_scalar(
         loss, bounds=(math.log(0.02), math.log(50.0)), method="bounded", options={"xatol": 1e-10}
     )
-    return Temperature(float(math.exp(found.x)))
+    return Temperature(float(math.exp(minimum.x)))
 
 
 def fit_beta(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
@@ -229,7 +229,7 @@ def _logistic(features: FloatArray, target: FloatArray) -> list[float]:
     start = np.append(np.zeros(features.shape[1]), math.log(target.mean() / (1 - target.mean())))
     bounds = [(0.0, None)] * features.shape[1] + [(None, None)]
     optimize = require("scipy.optimize", extra="calibrate")
-    found = optimize.minimize(
+    minimum = optimize.minimize(
         loss_and_slope,
         start,
         jac=True,
@@ -237,7 +237,7 @@ def _logistic(features: FloatArray, target: FloatArray) -> list[float]:
         bounds=bounds,
         options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-10},
     )
-    w = _polished(np.asarray(found.x), columns, target, loss_and_slope)
+    w = _polished(np.asarray(minimum.x), columns, target, loss_and_slope)
     slopes = w[:-1] / scale
     return [*map(float, slopes), float(w[-1] - (slopes * centre).sum())]
 

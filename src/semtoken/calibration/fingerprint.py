@@ -78,16 +78,16 @@ class Fingerprint:
 
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """Flags for answers to which chances and promises may not apply: known differences, then what is unknown."""
-        found = []
+        reasons = []
         instance(other, Fingerprint, "other")
         for name, what in _SHOULD_AGREE.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None and mine != theirs:
-                found.append(f"{what} was {mine!r} and is {theirs!r}")
+                reasons.append(f"{what} was {mine!r} and is {theirs!r}")
         unknown = [w for n, w in _MUST_AGREE.items() if n in ("signature", "distribution") and getattr(self, n) is None]
         if unknown:
-            found.append(f"it does not say with which {' and '.join(unknown)} it was fitted")
-        return tuple(Flag(ELSEWHERE, f"The calibrator may not fit: {reason}.") for reason in found)
+            reasons.append(f"it does not say with which {' and '.join(unknown)} it was fitted")
+        return tuple(Flag(ELSEWHERE, f"The calibrator may not fit: {reason}.") for reason in reasons)
 
 
 _MUST_AGREE = {
@@ -116,7 +116,7 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
 
     `InvalidInput` if they were scored in different ways, `CalibratorMismatch` if in another way than `known` says.
     """
-    found = Fingerprint() if known is None else instance(known, Fingerprint, "known")
+    fingerprint = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
     origins = {_origin_of(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
     if len(origins) > 1:
@@ -126,14 +126,14 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
         )
     for signature, distribution, scores in origins:
         own = Fingerprint(signature=signature, distribution=distribution, scores=scores)
-        found.require_same(own)
-        found = replace(
-            found,
-            signature=signature or found.signature,
-            distribution=distribution or found.distribution,
+        fingerprint.require_same(own)
+        fingerprint = replace(
+            fingerprint,
+            signature=signature or fingerprint.signature,
+            distribution=distribution or fingerprint.distribution,
             scores=scores,
         )
-    return found
+    return fingerprint
 
 
 def clusters_hash(clusters: TokenClusters) -> str:
@@ -173,8 +173,8 @@ def fingerprint_from(values: Any) -> Fingerprint:
 
 def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
     """The fields of a fingerprint that are known, as plain values for a file."""
-    found = {name: value for name, value in asdict(fingerprint).items() if value is not None}
-    return found | ({"headline": HEADLINE_IN_USE} if fingerprint.method == "headline" else {})
+    values = {name: value for name, value in asdict(fingerprint).items() if value is not None}
+    return values | ({"headline": HEADLINE_IN_USE} if fingerprint.method == "headline" else {})
 
 
 def _origin_of(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:

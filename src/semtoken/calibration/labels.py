@@ -97,8 +97,8 @@ def log_scores(scored: Any, by: str | None = None) -> FloatArray:
 def _by_method(answer: Any, by: str) -> float | None:
     """The log score of one answer by a method; -inf for a blank answer."""
     if by == PRODUCT or answer.log_score is None or answer.log_score == -math.inf:
-        found: float | None = answer.log_score
-        return found
+        log_score: float | None = answer.log_score
+        return log_score
     headline = getattr(answer, "headline", None)
     if by == HEADLINE and headline is not None:
         log: float = answer.log_score if headline.name == PRODUCT else -headline.value
@@ -123,20 +123,20 @@ def given_score(answer: Any, name: str) -> float | None:
     if value is None or value == "":
         return None
     try:
-        found = math.nan if isinstance(value, bool) else float(value)
+        score = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if math.isnan(found):
+        score = math.nan
+    if math.isnan(score):
         where = answer.where if isinstance(answer, AnswerRecord) else "An answer"
         raise InvalidInput(f"{where}: the score by {name} must be a number, got {value!r:.40}.")
-    return found
+    return score
 
 
 def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
     """The bounds of an answer's log score by a method; None where the score is exact or not known."""
     if by is None or (by == HEADLINE and answer.headline is not None and answer.headline.name == PRODUCT):
-        found: tuple[float, float] | None = answer.log_score_bounds
-        return found
+        bounds: tuple[float, float] | None = answer.log_score_bounds
+        return bounds
     if by == HEADLINE:
         ends = getattr(answer.headline, "confidence_bounds", None)
         return None if ends is None else (log_of(ends[0]), log_of(ends[1]))
@@ -233,15 +233,15 @@ def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, 
     """
     answers = list(scored) if isinstance(scored, Sequence) else []
     asked = prompts if prompts is not None else [getattr(answer, "question", "") for answer in answers]
-    found = []
+    hashes = []
     for answer, prompt in zip(answers, asked, strict=False):
         score = getattr(answer, "log_score", None)
         if score is None or score == -math.inf:
             continue
         tokens = "" if prompt else [getattr(token, "id", None) for token in getattr(answer, "tokens", ())]
         key = f"{prompt}\0{getattr(answer, 'text', '')}\0{tokens}"
-        found.append(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).hexdigest())
-    return tuple(found) if any(asked) or any(getattr(answer, "text", "") for answer in answers) else ()
+        hashes.append(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).hexdigest())
+    return tuple(hashes) if any(asked) or any(getattr(answer, "text", "") for answer in answers) else ()
 
 
 @dataclass(frozen=True)
@@ -277,8 +277,8 @@ class AnswerRecord:
     @property
     def scores(self) -> Mapping[str, float | None]:
         """The uncertainty by each method, as `semtoken score` and `semtoken ask --json` write it."""
-        found = self.record.get("scores")
-        told = dict(found) if isinstance(found, Mapping) else {}
+        nested = self.record.get("scores")
+        told = dict(nested) if isinstance(nested, Mapping) else {}
         return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
 
     @property
@@ -290,18 +290,18 @@ class AnswerRecord:
     def headline(self) -> RecordedHeadline | None:
         """The number on top, as `semtoken score` and `semtoken ask --json` write it; None where there is none."""
         nested = self.record.get("headline")
-        found = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
-        value = found.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
-        if found.get("name") == "phrase_and_mean":
+        fields = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
+        value = fields.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
+        if fields.get("name") == "phrase_and_mean":
             raise InvalidInput(
                 f"{self.where}: its headline is that of an earlier release, which is no longer in use. Score the file "
                 "again, with `semtoken score` or `semtoken check`."
             )
-        if found.get("name") not in _HEADLINES:
+        if fields.get("name") not in _HEADLINES:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):
             raise InvalidInput(f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}.")
-        return RecordedHeadline(str(found["name"]), math.inf if value is None else float(value))
+        return RecordedHeadline(str(fields["name"]), math.inf if value is None else float(value))
 
     @property
     def question(self) -> str:

@@ -132,10 +132,10 @@ class LearnedNumber:
 
     def risk(self, readings: Readings) -> FloatArray:
         """Log-odds that each answer is wrong, [n]; higher is riskier. `CalibratorMismatch` if the states do not fit."""
-        found = readings.numbers @ self.weights + self.intercept
+        log_odds = readings.numbers @ self.weights + self.intercept
         if self.reads_states:
-            found = found + self._states(readings) @ self.state_weights
-        return np.asarray(found, dtype=np.float64)
+            log_odds = log_odds + self._states(readings) @ self.state_weights
+        return np.asarray(log_odds, dtype=np.float64)
 
     def distance(self, readings: Readings) -> FloatArray:
         """How far each state lies from the centre of the labelled ones, [n], at least 0; about 1 for states like those.
@@ -173,33 +173,33 @@ def learned_from(values: Any) -> LearnedNumber:
         given: Mapping[str, Any] = dict(values)
         names, origin = tuple(given["names"]), LearnedFrom(**given["origin"])
         arrays = {name: _plain(given[name]) for name in ARRAYS}
-        found = LearnedNumber(names=names, intercept=float(_plain(given["intercept"])), origin=origin, **arrays)
-        known = set(given) == {one.name for one in fields(LearnedNumber)}
+        number = LearnedNumber(names=names, intercept=float(_plain(given["intercept"])), origin=origin, **arrays)
+        known = set(given) == {attribute.name for attribute in fields(LearnedNumber)}
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError("The calibrator's learned number has missing or unknown fields.") from error
-    flat = all(one.ndim == 1 and bool(np.isfinite(one).all()) for one in arrays.values())
-    alike = found.centre.size == found.spread.size == found.state_weights.size and found.weights.size == len(names)
+    flat = all(array.ndim == 1 and bool(np.isfinite(array).all()) for array in arrays.values())
+    alike = number.centre.size == number.spread.size == number.state_weights.size and number.weights.size == len(names)
     texts = all(isinstance(name, str) for name in names) and all(
         value is None or isinstance(value, {"depth": float, "given": bool}.get(name, str))
         for name, value in vars(origin).items()
     )
-    if not (known and flat and alike and texts and math.isfinite(found.intercept) and bool((found.spread > 0).all())):
+    if not (known and flat and alike and texts and math.isfinite(number.intercept) and bool((number.spread > 0).all())):
         raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
-    ascending = bool((np.diff(found.distances, prepend=0.0) >= 0).all() and (np.diff(found.expected) >= 0).all())
-    depth = found.origin.depth
-    of_states = depth is None if not found.reads_states else depth is not None and 0 < depth <= 1
-    of_states &= (found.distances.size > 0) == found.reads_states
+    ascending = bool((np.diff(number.distances, prepend=0.0) >= 0).all() and (np.diff(number.expected) >= 0).all())
+    depth = number.origin.depth
+    of_states = depth is None if not number.reads_states else depth is not None and 0 < depth <= 1
+    of_states &= (number.distances.size > 0) == number.reads_states
     if not (ascending and of_states and 0 < len(set(names)) == len(names)):
         raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
-    return found
+    return number
 
 
 def _plain(values: Any) -> FloatArray:
     """Numbers of a file, which are neither texts nor beyond what a double can hold."""
-    found = np.asarray(values)
-    if found.dtype.kind not in "fiu":
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "fiu":
         raise TypeError("no numbers")
-    return found.astype(np.float64)
+    return numbers.astype(np.float64)
 
 
 def _shortened(text: str, *, from_end: bool) -> str:

@@ -290,12 +290,12 @@ def learn_from(
     headline = np.array([NUMBERS["headline"](answers[i]) for i in kept])
     labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)[kept]
     origin = _origin([answers[i] for i in kept]) if any(with_states) else LearnedFrom()
-    found = learn(names, readings, headline, labels, origin, seed=seed)
-    if found.learned is None:
-        return LearnedAnswers(found, answers)
-    for i, risk in zip(kept, found.risk.tolist(), strict=True):
+    learning = learn(names, readings, headline, labels, origin, seed=seed)
+    if learning.learned is None:
+        return LearnedAnswers(learning, answers)
+    for i, risk in zip(kept, learning.risk.tolist(), strict=True):
         answers[i] = _with_scores(answers[i], {LEARNED: risk})
-    return LearnedAnswers(found, answers)
+    return LearnedAnswers(learning, answers)
 
 
 def _require_different_questions(answers: Sequence[Any], prompts: Sequence[Any] | None) -> None:
@@ -331,26 +331,26 @@ def with_learned(answer: Any, learned: LearnedNumber) -> Any:
             learned.origin.require_model(origin)
             learned.origin.require_prompt(origin.before or "")
         readings = readings_of([answer], learned.names, states=learned.reads_states)
-        found = _learned_scores(learned, readings)
+        scores = _learned_scores(learned, readings)
     except CalibratorMismatch as error:
         if isinstance(answer, AnswerRecord):
             raise
         return answer.with_fields(flags=(*answer.flags, Flag(REFUSED, str(error))))
-    return _with_scores(answer, found)
+    return _with_scores(answer, scores)
 
 
 def _learned_scores(learned: LearnedNumber, readings: Readings) -> dict[str, float]:
     """The scores of one answer: its learned number, and the distance of its state."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = {LEARNED: float(learned.risk(readings)[0])}
+        scores = {LEARNED: float(learned.risk(readings)[0])}
         if learned.reads_states:
-            found[DISTANCE] = float(learned.distance(readings)[0])
-    if not all(map(math.isfinite, found.values())):
+            scores[DISTANCE] = float(learned.distance(readings)[0])
+    if not all(map(math.isfinite, scores.values())):
         raise CalibratorMismatch(
             "The learned number of this answer is not finite: its hidden state or numbers are far outside those that "
             "were labelled."
         )
-    return found
+    return scores
 
 
 def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:
@@ -378,32 +378,32 @@ def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -
 
 def _origin(answers: Sequence[Any]) -> LearnedFrom:
     """Where labelled answers come from, with what their prompts share."""
-    found = [_origin_of(answer) for answer in answers]
-    kinds = {replace(one, before=None, after=None) for one in found}
+    origins = [_origin_of(answer) for answer in answers]
+    kinds = {replace(origin, before=None, after=None) for origin in origins}
     if len(kinds) > 1:
         raise InvalidInput(
             "These answers have hidden states of different models, layers or kinds (generated, and read from texts). "
             "Score all of them alike."
         )
-    prompts = [one.before or "" for one in found]
+    prompts = [origin.before or "" for origin in origins]
     before, after = shared_ends(prompts)
-    return replace(found[0], before=before, after=after)
+    return replace(origins[0], before=before, after=after)
 
 
 def shared_ends(prompts: Sequence[str]) -> tuple[str, str]:
     """The text that all prompts begin with and end with: the form around the question."""
     before = _shared_start(prompts)
     if len(set(prompts)) > 1:
-        before = before[: max(before.rfind(one) + 1 for one in " \n>]:")]
+        before = before[: max(before.rfind(character) + 1 for character in " \n>]:")]
     rest = [prompt[len(before) :][::-1] for prompt in prompts]
     after = _shared_start(rest)[::-1]
-    return before, after[next((i for i, one in enumerate(after) if one in "\n<["), len(after)) :]
+    return before, after[next((i for i, character in enumerate(after) if character in "\n<["), len(after)) :]
 
 
 def _shared_start(texts: Sequence[str]) -> str:
     """What all texts begin with."""
     first, last = min(texts), max(texts)
-    return first[: next((i for i, one in enumerate(first) if last[i : i + 1] != one), len(first))]
+    return first[: next((i for i, character in enumerate(first) if last[i : i + 1] != character), len(first))]
 
 
 def _origin_of(answer: Any) -> LearnedFrom:

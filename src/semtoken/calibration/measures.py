@@ -115,8 +115,8 @@ def log_losses(chances: FloatArray, correct: FloatArray) -> FloatArray:
 
 def wilson(right: int, n: int) -> tuple[float, float]:
     """95 % interval of a share (Wilson 1927)."""
-    found = require("scipy.stats", extra="calibrate").binomtest(right, n).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
+    interval = require("scipy.stats", extra="calibrate").binomtest(right, n).proportion_ci(0.95, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
@@ -126,11 +126,11 @@ def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
     wanted = max(1, min(BINS, chances.size // PER_BIN))
     cuts = np.unique(np.quantile(chances, np.arange(1, wanted) / wanted, method="higher"))
     bins = np.searchsorted(cuts, chances, side="right")
-    found = []
+    measured = []
     for inside in (bins == b for b in np.unique(bins)):
         n, right = int(inside.sum()), int(correct[inside].sum())
-        found.append(Bin(n, float(chances[inside].mean()), right / n, *wilson(right, n)))
-    return tuple(found)
+        measured.append(Bin(n, float(chances[inside].mean()), right / n, *wilson(right, n)))
+    return tuple(measured)
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:

@@ -76,9 +76,9 @@ def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, fo
     }
 
 
-def _interval_text(found: Interval, *, signed: bool = False) -> str:
+def _interval_text(interval: Interval, *, signed: bool = False) -> str:
     sign = "+" if signed else ""
-    return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
+    return f"{interval.value:{sign}.3f} [{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"
 
 
 def _plots(report: Report, answers: LabelledScores, threshold: Threshold | None) -> list[tuple[str, str]]:

@@ -132,10 +132,10 @@ class Threshold:
             if unlabelled is not None:
                 origin.require_same(fingerprint_of(unlabelled))
             placing = None if unlabelled is None else log_scores(unlabelled, method)
-            found = _selective(answers, alpha, delta, placing, start)
+            threshold = _selective(answers, alpha, delta, placing, start)
         else:
-            found = _missed_threshold(answers, alpha) if promise == "missed" else _joint(answers, alpha)
-        return replace(found, fingerprint=origin)
+            threshold = _missed_threshold(answers, alpha) if promise == "missed" else _joint(answers, alpha)
+        return replace(threshold, fingerprint=origin)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
         """Which answers pass, bool [n]; a blank one never does."""
@@ -237,7 +237,7 @@ def threshold_from(values: Any) -> Threshold:
             for t in values["tests"]
         )
         level = values["uncertainty"]
-        found = Threshold(
+        threshold = Threshold(
             **values
             | {
                 "uncertainty": None if level is None else _number(level),
@@ -245,13 +245,15 @@ def threshold_from(values: Any) -> Threshold:
                 "fingerprint": fingerprint_from(values["fingerprint"]),
             }
         )
-        possible = found.uncertainty is None or found.uncertainty >= 0
-        usable = found.promise in get_args(Promise) and 0 < found.alpha < 1 and isinstance(found.statement, str)
+        possible = threshold.uncertainty is None or threshold.uncertainty >= 0
+        usable = (
+            threshold.promise in get_args(Promise) and 0 < threshold.alpha < 1 and isinstance(threshold.statement, str)
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError("The calibrator's threshold has missing or unknown fields.") from error
-    if not (possible and usable and 0 <= found.n_wrong <= found.n):
+    if not (possible and usable and 0 <= threshold.n_wrong <= threshold.n):
         raise ArtifactError("The calibrator's threshold holds a number outside its range.")
-    return found
+    return threshold
 
 
 def _selective(answers: LabelledScores, alpha: float, delta: float, unlabelled: Any, start: float | None) -> Threshold:
@@ -423,14 +425,14 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
         raise InvalidInput(f"There are {n} answers and {len(names)} groups; every answer needs one.")
     if "" in names:
         raise InvalidInput(f"The answer at position {names.index('')} has no group.")
-    found: dict[str, list[int]] = {name: [] for name in sorted(set(names))}
-    if len(found) > MOST_GROUPS:
+    places: dict[str, list[int]] = {name: [] for name in sorted(set(names))}
+    if len(places) > MOST_GROUPS:
         raise InvalidInput(
-            f"There are {len(found)} groups, and at most {MOST_GROUPS} can have promises. Join those that are alike."
+            f"There are {len(places)} groups, and at most {MOST_GROUPS} can have promises. Join those that are alike."
         )
     for place, name in enumerate(names):
-        found[name].append(place)
-    return found
+        places[name].append(place)
+    return places
 
 
 @dataclass(frozen=True)
@@ -478,29 +480,29 @@ class GroupThresholds:
         share = promises.check_level(delta, "delta") / len(places)
         settings: dict[str, Any] = {"promise": promise, "alpha": alpha, "delta": share, "start": start}
         fitted = {name: Threshold.fit(scores[own], labels[own], **settings) for name, own in places.items()}
-        return cls({name: replace(one, fingerprint=origin) for name, one in fitted.items()})
+        return cls({name: replace(threshold, fingerprint=origin) for name, threshold in fitted.items()})
 
     @property
     def statement(self) -> str:
         """The promise of each group, a line for each."""
-        return "\n".join(f"{name}: {one.statement}" for name, one in self.thresholds.items())
+        return "\n".join(f"{name}: {threshold.statement}" for name, threshold in self.thresholds.items())
 
     def accepts(self, scored: Any, groups: Sequence[Any]) -> npt.NDArray[np.bool_]:
         """Which answers pass by the threshold of their group, bool [n]; none of a group that was not fitted does."""
         answers = listed(scored, "scored")
-        found = np.zeros(len(answers), dtype=bool)
+        accepted = np.zeros(len(answers), dtype=bool)
         for name, own in places_of_groups(groups, len(answers)).items():
             if name in self.thresholds:
-                found[own] = self.thresholds[name].accepts([answers[place] for place in own])
-        return found
+                accepted[own] = self.thresholds[name].accepts([answers[place] for place in own])
+        return accepted
 
     def decide(self, answer: Any, group: Any, chance: float | None = None) -> Decision:
         """Decide whether to give an answer of a group; see `Threshold.decide`."""
-        one = self.thresholds.get(str(group).strip())
-        if one is None:
+        threshold = self.thresholds.get(str(group).strip())
+        if threshold is None:
             note = f"Nothing is promised for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
             return Decision("abstain", "no_threshold", chance, note)
-        return one.decide(answer, chance)
+        return threshold.decide(answer, chance)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class CheckedReplies:
     @property
     def n_from_block(self) -> int:
         """How many answers have their numbers from the semtoken block of the reply, for lack of log-probabilities."""
-        return sum(one.from_block for one in self.answers)
+        return sum(answer.from_block for answer in self.answers)
 
     def reasons(self) -> list[tuple[int, RefusedReply]]:
         """Why replies could not be scored: the number of each kind of reason, and its first reply; commonest first.
@@ -94,9 +94,9 @@ class CheckedReplies:
         Reasons are of one kind if they differ only in numbers and in what stands between quotation marks.
         """
         groups: dict[str, list[RefusedReply]] = {}
-        for one in self.refused:
-            groups.setdefault(_PARTICULARS.sub("", one.reason), []).append(one)
-        return sorted(((len(group), group[0]) for group in groups.values()), key=lambda one: -one[0])
+        for reply in self.refused:
+            groups.setdefault(_PARTICULARS.sub("", reply.reason), []).append(reply)
+        return sorted(((len(group), group[0]) for group in groups.values()), key=lambda counted: -counted[0])
 
 
 _PARTICULARS = re.compile(r"(, )?'[^']*'|\"[^\"]*\"|\d+")
@@ -164,14 +164,15 @@ def check_replies(
         raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
     settings = CheckSettings(format, calibrator, schema, keep_tokens, distribution)
     named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
-    found: Iterable[FoundReply] = found_replies(named)
+    replies: Iterable[FoundReply] = found_replies(named)
     asked, joined = None, ""
     if questions is not None:
-        found = list(found)
-        asked, joined = join_questions([one.named() for one in found], read_questions(_path(questions)))
+        replies = list(replies)
+        asked, joined = join_questions([reply.named() for reply in replies], read_questions(_path(questions)))
     checked: list[Sequence[CheckedAnswer] | RefusedReply] = []
-    for place, one in enumerate(found):  # one after the other: a parsed reply takes five times the memory of its text
-        checked.append(check_found(one, None if asked is None else asked[place], settings))
+    # one after the other: a parsed reply takes five times the memory of its text
+    for place, reply in enumerate(replies):
+        checked.append(check_found(reply, None if asked is None else asked[place], settings))
         on_checked(len(checked))
     return ranked(checked, joined, passed_over(named))
 
@@ -181,13 +182,13 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 
 
 def check_found(
-    found: FoundReply, asked: str | None, settings: CheckSettings
+    found_reply: FoundReply, asked: str | None, settings: CheckSettings
 ) -> Sequence[CheckedAnswer] | RefusedReply:
     """The answers of one reply, or why it cannot be scored; `asked` is its question in a file of questions."""
     try:
-        reply = found.read()
+        reply = found_reply.read()
     except SemtokenError as error:
-        return RefusedReply(found.where, str(error), found.name)
+        return RefusedReply(found_reply.where, str(error), found_reply.name)
     reply = reply if asked is None else replace(reply, question=asked)
     try:
         answers = _answers(reply, settings)
@@ -204,22 +205,22 @@ def check_found(
 
 
 def ranked(
-    found: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "", passed_over: Sequence[str] = ()
+    outcomes: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "", passed_over: Sequence[str] = ()
 ) -> CheckedReplies:
     """The answers that were found, the most doubtful first, and refused replies; `InvalidInput` if none was scored."""
-    if not found:
+    if not outcomes:
         raise InvalidInput(NO_REPLY)
     answers: list[CheckedAnswer] = []
     refused: list[RefusedReply] = []
-    for one in found:
-        if isinstance(one, RefusedReply):
-            refused.append(one)
+    for checked in outcomes:
+        if isinstance(checked, RefusedReply):
+            refused.append(checked)
         else:
-            answers += one
+            answers += checked
     result = CheckedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
     if not answers:
         told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
-        raise InvalidInput(f"None of {len(found):,} replies can be scored. {told}")
+        raise InvalidInput(f"None of {len(outcomes):,} replies can be scored. {told}")
     return result
 
 
@@ -245,7 +246,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
             _own_answer(reply, name, choice, blocks.get(choice.index), settings)
             for name, choice in zip(names, payload.choices, strict=True)
         ]
-    found = []
+    answers = []
     for name, choice, response in zip(names, payload.choices, scored, strict=True):
         result = response.with_fields(truncated=_cut_off(choice.finish_reason))
         block = None if calibrator is None or schema is not None else calibrator.block(result)
@@ -253,8 +254,10 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
         answer = choice.segment("answer")
         doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
         said = sentence_of(result, worst_of(doubts))
-        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields, shown_text))
-    return found
+        answers.append(
+            CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields, shown_text)
+        )
+    return answers
 
 
 def _own_answer(
@@ -288,6 +291,6 @@ def _cut_off(finish_reason: str | None) -> bool | None:
 
 
 def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
-    keys = [(one.response.headline.confidence, -one.response.n_tokens) for one in answers]
+    keys = [(answer.response.headline.confidence, -answer.response.n_tokens) for answer in answers]
     order = sorted(range(len(answers)), key=keys.__getitem__)
     return tuple(replace(answers[i], rank=rank, place=i + 1) for rank, i in enumerate(order, start=1))

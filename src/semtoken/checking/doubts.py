@@ -101,8 +101,8 @@ def in_message(doubts: tuple[Doubt, ...], spelled: str, said: str) -> tuple[tupl
     places = _places_in(said, spelled) if REPLACEMENT in spelled and said else None
     if places is None:
         return doubts, spelled
-    moved = [(one, places[one.start], places[one.end]) for one in doubts]
-    return tuple(replace(one, text=said[a:b], start=a, end=b) for one, a, b in moved if b > a), said
+    moved = [(doubt, places[doubt.start], places[doubt.end]) for doubt in doubts]
+    return tuple(replace(doubt, text=said[a:b], start=a, end=b) for doubt, a, b in moved if b > a), said
 
 
 def _places_in(said: str, spelled: str) -> list[int] | None:
@@ -113,11 +113,11 @@ def _places_in(said: str, spelled: str) -> list[int] | None:
         if piece[0] == REPLACEMENT:
             places += [at] * len(piece)
             continue
-        found = said.find(piece, at)
-        if found < 0:
+        start = said.find(piece, at)
+        if start < 0:
             return None
-        places += range(found, found + len(piece))
-        at = found + len(piece)
+        places += range(start, start + len(piece))
+        at = start + len(piece)
     return [*places, len(said)]
 
 
@@ -128,7 +128,7 @@ def parts_to_check(response: ScoredResponse) -> list[Part]:
     try:
         return list(response.parts("phrase"))
     except MissingExtra:
-        return list(response.parts(lambda text: [found.span() for found in re.finditer(r"\S+", text)]))
+        return list(response.parts(lambda text: [match.span() for match in re.finditer(r"\S+", text)]))
 
 
 def rivals_of(response: ScoredResponse, parts: Sequence[Part]) -> list[tuple[tuple[str, float], ...]]:

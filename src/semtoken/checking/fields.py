@@ -135,7 +135,11 @@ def _notes(part: Part, schema: Mapping[str, Any], truncated: bool | None) -> Ite
         yield MISSING
         return
     allowed, types = allowed_values(schema), schema.get("type")
-    wanted = [KINDS.get(str(one)) for one in (types if isinstance(types, list) else [types]) if one != "null"]
+    wanted = [
+        KINDS.get(str(type_name))
+        for type_name in (types if isinstance(types, list) else [types])
+        if type_name != "null"
+    ]
     if "enum" in schema and part.value not in allowed:
         yield f"The schema allows only {', '.join(map(str, allowed))}."
     elif wanted and None not in wanted and part.kind not in (*wanted, "null"):
@@ -152,7 +156,7 @@ def field_rows(
 
     Of each document: identifier, question, place in its file, and fields as `field_records` gives them.
     """
-    found = [
+    rows = [
         {
             "document": name,
             "path": record["path"],
@@ -171,8 +175,8 @@ def field_rows(
         for name, question, where, records in documents
         for record in records
     ]
-    found.sort(key=lambda row: (-1.0 if row["confidence"] is None else row["confidence"], row["id"]))
-    return [{"rank": rank} | row for rank, row in enumerate(found, start=1)]
+    rows.sort(key=lambda row: (-1.0 if row["confidence"] is None else row["confidence"], row["id"]))
+    return [{"rank": rank} | row for rank, row in enumerate(rows, start=1)]
 
 
 def fields_of_lines(path: Path) -> list[dict[str, Any]]:

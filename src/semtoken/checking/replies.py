@@ -47,15 +47,15 @@ class SavedQuestion:
 
 def read_questions(path: Path) -> list[SavedQuestion]:
     """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies."""
-    found = []
+    questions = []
     for _, where, fields in read_rows(path):
         body = fields.get("body")
         text = question_of(fields) or (question_of(body) if isinstance(body, Mapping) else None)
         if text is None:
             raise InvalidInput(f"{where} asks nothing: it has no 'question', 'prompt', 'input' or 'messages'.")
         given = next((fields[name] for name in IDS if fields.get(name) is not None), None)
-        found.append(SavedQuestion(None if given is None else str(given), text))
-    return found
+        questions.append(SavedQuestion(None if given is None else str(given), text))
+    return questions
 
 
 def join_questions(
@@ -67,26 +67,26 @@ def join_questions(
     the one as of the other; a reply that cannot be read is None, gets no question and counts for the order.
     `InvalidInput` if neither tells which question belongs to which reply.
     """
-    read = [one for one in replies if one is not None]
+    read = [reply for reply in replies if reply is not None]
     counts = f"There are {len(replies):,} replies and {len(questions):,} questions"
-    ids = [one.id for one in questions if one.id is not None]
+    ids = [question.id for question in questions if question.id is not None]
     if not ids:
-        if named := next((one for one in read if one.has_id), None):
+        if named := next((reply for reply in read if reply.has_id), None):
             raise InvalidInput(
                 f"{counts}; the replies have ids, such as '{named.called[0]}', the questions none. {HOW}"
             )
         if len(questions) != len(replies):
             raise InvalidInput(f"{counts}, and neither have ids. {HOW}")
-        return [one.text for one in questions], (
+        return [question.text for question in questions], (
             f"Joined {len(replies):,} replies with their questions by order: the questions have no ids."
         )
     if len(ids) < len(questions):
         raise InvalidInput(f"{counts}, and {len(questions) - len(ids):,} of the questions have no id. {HOW}")
-    if twice := next((one for one in ids if ids.count(one) > 1), None) if len(set(ids)) < len(ids) else None:
+    if twice := next((own for own in ids if ids.count(own) > 1), None) if len(set(ids)) < len(ids) else None:
         raise InvalidInput(f"{counts}, and the id '{twice}' stands more than once among the questions. {HOW}")
-    by_id = {one.id: one.text for one in questions}
-    keys = [None if one is None else next((n for n in one.called if n in by_id), None) for one in replies]
-    lacking = [one for one, key in zip(replies, keys, strict=True) if one is not None and key is None]
+    by_id = {question.id: question.text for question in questions}
+    keys = [None if reply is None else next((n for n in reply.called if n in by_id), None) for reply in replies]
+    lacking = [reply for reply, key in zip(replies, keys, strict=True) if reply is not None and key is None]
     if lacking:
         such = f"such as '{lacking[0].called[0]}' of {lacking[0].where}"
         raise InvalidInput(f"{counts}, and no question has the id of {len(lacking):,} replies, {such}. {HOW}")
@@ -184,11 +184,11 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
 
     `InvalidInput`, naming the place, if a path does not exist, a file cannot be read, or a line is no JSON.
     """
-    for one in found_replies(sources):
+    for reply in found_replies(sources):
         try:
-            yield one.read()
+            yield reply.read()
         except InvalidInput as error:
-            raise InvalidInput(f"{one.where}: {error}") from error
+            raise InvalidInput(f"{reply.where}: {error}") from error
 
 
 def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
@@ -212,7 +212,7 @@ def passed_over(sources: Sequence[str]) -> list[str]:
     """The files of the folders among some sources that are not read, since their names are not those of replies."""
     folders = [Path(source) for source in sources if source != STANDARD_INPUT and Path(source).is_dir()]
     files = sorted(chain.from_iterable(folder.rglob("*") for folder in folders))
-    return [str(one) for one in files if one.is_file() and one.suffix.lower() not in REPLY_SUFFIXES]
+    return [str(file) for file in files if file.is_file() and file.suffix.lower() not in REPLY_SUFFIXES]
 
 
 def _request_beside(path: Path) -> Mapping[str, Any] | None:
@@ -227,17 +227,17 @@ def _request_beside(path: Path) -> Mapping[str, Any] | None:
 def _paths(source: str) -> list[Path]:
     path = Path(source)
     if path.is_dir():
-        files = (one for one in path.rglob("*") if one.is_file() and one.suffix.lower() in REPLY_SUFFIXES)
-        found = sorted(one for one in files if not one.name.endswith(REQUEST))
-        if not found:
+        files = (file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in REPLY_SUFFIXES)
+        paths = sorted(file for file in files if not file.name.endswith(REQUEST))
+        if not paths:
             raise InvalidInput(f"{source} holds no file that ends in {', '.join(REPLY_SUFFIXES)}.")
-        return found
+        return paths
     if path.exists():
         return [path]
-    found = sorted(Path(name) for name in glob.glob(source, recursive=True) if Path(name).is_file())
-    if not found:
+    paths = sorted(Path(name) for name in glob.glob(source, recursive=True) if Path(name).is_file())
+    if not paths:
         raise InvalidInput(f"There is no file, folder or match for {source}.")
-    return found
+    return paths
 
 
 def _of_file(where: str, name: str, file: IO[bytes]) -> Iterator[FoundReply]:
@@ -329,23 +329,23 @@ def _parsed(text: str | bytes) -> Any:
 
 def _parts_of(value: Any) -> list[Any]:
     """The saved lines or whole replies in a list; otherwise the value alone, such as the chunks of a stream."""
-    parts = value if isinstance(value, list) and all(isinstance(one, Mapping) for one in value) else []
-    several = all(_inner(one) is not None for one in parts) or (len(parts) > 1 and all(map(is_whole, parts)))
+    parts = value if isinstance(value, list) and all(isinstance(part, Mapping) for part in value) else []
+    several = all(_inner(part) is not None for part in parts) or (len(parts) > 1 and all(map(is_whole, parts)))
     several = several and not is_batch(parts)
     return list(parts) if parts and several else [value]
 
 
 def _behind_each_other(text: str) -> list[Any]:
     """The JSON values that a text holds one behind the other, each on several lines; none if it holds anything else."""
-    found, at = [], len(text) - len(text.lstrip())
+    values, at = [], len(text) - len(text.lstrip())
     try:
         while at < len(text):
             value, end = _DECODER.raw_decode(text, at)
-            found.append(value)
+            values.append(value)
             at = next((i for i in range(end, len(text)) if not text[i].isspace()), len(text))
     except (ValueError, RecursionError):
         return []
-    return found
+    return values
 
 
 def _saved(where: str, name: str, value: Any) -> SavedReply:
@@ -374,16 +374,20 @@ def _inner(value: Mapping[str, Any]) -> Any:
         inner = value.get(field)
         if isinstance(inner, Mapping):
             body = inner.get("body")
-            found = body if isinstance(body, Mapping) else inner
-            if is_reply(found):
-                return found
+            reply = body if isinstance(body, Mapping) else inner
+            if is_reply(reply):
+                return reply
             is_whole_line = is_reply(value) or value.get("error")  # a reply of its own may have a field `reply`, too
-            return None if is_whole_line else found
+            return None if is_whole_line else reply
         if isinstance(inner, str) and is_stream_text(inner):
             return inner
-        if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner) and not all(map(is_whole, inner)):
+        if (
+            isinstance(inner, list)
+            and all(isinstance(part, Mapping) for part in inner)
+            and not all(map(is_whole, inner))
+        ):
             return inner  # the chunks of a stream
         if isinstance(inner, str) and isinstance(parsed := _parsed(inner), Mapping) and is_reply(parsed):
             return parsed
-    found, _ = reply_within(value)
-    return None if found is value else found
+    reply, _ = reply_within(value)
+    return None if reply is value else reply

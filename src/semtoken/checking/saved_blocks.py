@@ -31,15 +31,15 @@ def blocks_of_reply(reply: Any) -> dict[int, Mapping[str, Any]]:
         events = (event.data for event in [*reader.feed(reply), *reader.finish()])
         chunks = [parse_reply(data) for data in events if data and data != "[DONE]"]
         indexes = {choice.get("index", 0) for chunk in chunks for choice in _choices(chunk)}
-        found = {index: final_block(chunks, index) for index in indexes}
+        blocks = {index: final_block(chunks, index) for index in indexes}
     else:
-        found = {choice.get("index", place): block_of(choice) for place, choice in enumerate(_choices(reply))}
-    return {index: block for index, block in found.items() if block is not None}
+        blocks = {choice.get("index", place): block_of(choice) for place, choice in enumerate(_choices(reply))}
+    return {index: block for index, block in blocks.items() if block is not None}
 
 
 def _choices(reply: Any) -> list[Mapping[str, Any]]:
     choices = reply.get("choices") if isinstance(reply, Mapping) else None
-    return [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
+    return [choice for choice in choices if isinstance(choice, Mapping)] if isinstance(choices, list) else []
 
 
 def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
@@ -67,7 +67,8 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> S
     one_of("distribution", block["distribution"], get_args(Distribution))
     said = choice.segment("answer")
     raised = tuple(
-        Flag(text(one["code"], "code"), text(one["message"], "message")) for one in _mappings(block, "flags")
+        Flag(text(block_flag["code"], "code"), text(block_flag["message"], "message"))
+        for block_flag in _mappings(block, "flags")
     )
     return ScoredResponse(
         text="" if said is None else said.text,
@@ -77,7 +78,7 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> S
         log_score=log_of(1 - value),
         preset=text(block["preset"], "preset"),
         distribution=block["distribution"],
-        neutral_only=any(one.code == "neutral_only" for one in raised),
+        neutral_only=any(block_flag.code == "neutral_only" for block_flag in raised),
         signature=text(block["signature"], "signature"),
         log_score_bounds=None if block["method"] == "exact" else (log_of(1 - high), log_of(1 - low)),
         flags=raised,
@@ -107,12 +108,14 @@ def _headline(given: Any, uncertainty: float) -> Headline:
 def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:
     """The parts that a block lists, the least confident first; empty if the request asked for none."""
     try:
-        found = [_doubt(one) for one in _mappings(block, "parts") if one["confidence"] is not None]
+        parts = [_doubt(part) for part in _mappings(block, "parts") if part["confidence"] is not None]
     except KeyError as error:
         raise InvalidInput(f"The semtoken block is damaged: a part has no {error.args[0]!r}.") from error
     except InvalidInput as error:
         raise InvalidInput(f"The semtoken block is damaged: {error}") from error
-    return tuple(sorted((one for one in found if one.end > one.start), key=lambda one: (one.confidence, one.start)))
+    return tuple(
+        sorted((part for part in parts if part.end > part.start), key=lambda part: (part.confidence, part.start))
+    )
 
 
 def _doubt(part: Mapping[str, Any]) -> Doubt:
@@ -123,7 +126,7 @@ def _doubt(part: Mapping[str, Any]) -> Doubt:
 
 
 def _mappings(block: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = listed(block.get(name, ()), name)
-    if not all(isinstance(one, Mapping) for one in found):
+    mappings = listed(block.get(name, ()), name)
+    if not all(isinstance(mapping, Mapping) for mapping in mappings):
         raise InvalidInput(f"'{name}' must be a list of mappings.")
-    return found
+    return mappings

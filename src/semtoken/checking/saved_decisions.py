@@ -59,7 +59,7 @@ class _SavedLine:
 def are_decisions(sources: Sequence[str]) -> bool:
     """Whether the first of some saved replies answers typed questions."""
     try:
-        first = next(_lines([one for one in sources if one != STANDARD_INPUT]), None)
+        first = next(_lines([source for source in sources if source != STANDARD_INPUT]), None)
     except InvalidInput:
         return False
     return first is not None and first.reply is not None
@@ -73,7 +73,7 @@ def decision_records(
         first = next(iter(read_json_lines(source)), None)
         if first is None or first.fault or not isinstance(first.value, Mapping) or _is_own(first.value):
             return read_decisions(source)
-    return [one.record for one in saved_decisions([str(source)], labels=labels, questions=questions)]
+    return [decision.record for decision in saved_decisions([str(source)], labels=labels, questions=questions)]
 
 
 def saved_decisions(
@@ -93,45 +93,47 @@ def saved_decisions(
     if not lines:
         raise InvalidInput(f"{', '.join(sources)}: no reply answers typed questions.")
     right = _labels_of(lines, labels)
-    found: list[SavedDecision] = []
+    decisions: list[SavedDecision] = []
     for line, own in zip(lines, right, strict=True):
         try:
-            found += _answers(line, own, questions)
+            decisions += _answers(line, own, questions)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{line.where}: {error or 'it cannot be read'}") from error
-    return found
+    return decisions
 
 
-def decision_rows(found: Sequence[SavedDecision], calibrator: DecisionCalibrator | None = None) -> list[dict[str, Any]]:
+def decision_rows(
+    decisions: Sequence[SavedDecision], calibrator: DecisionCalibrator | None = None
+) -> list[dict[str, Any]]:
     """Rows of a table, the least probable choice first; equal ones in the order in which they were saved."""
-    ranked = sorted(found, key=lambda one: one.record.log_score)
+    ranked = sorted(decisions, key=lambda decision: decision.record.log_score)
     return [
         {
             "rank": rank,
-            "id": one.id,
-            "question": one.record.name,
-            "value": one.record.values[one.record.best],
-            "probability": max(one.record.probabilities),
-            "allowed_mass": one.block.get("allowed_mass"),
-            "flags": list((one.block.get("flags") or {}).values()),
-            "correct": None if one.record.label is None else one.record.correct,
-            **({} if calibrator is None else calibrator.block(one.record)),
-            "where": one.where,
+            "id": decision.id,
+            "question": decision.record.name,
+            "value": decision.record.values[decision.record.best],
+            "probability": max(decision.record.probabilities),
+            "allowed_mass": decision.block.get("allowed_mass"),
+            "flags": list((decision.block.get("flags") or {}).values()),
+            "correct": None if decision.record.label is None else decision.record.correct,
+            **({} if calibrator is None else calibrator.block(decision.record)),
+            "where": decision.where,
         }
-        for rank, one in enumerate(ranked, start=1)
+        for rank, decision in enumerate(ranked, start=1)
     ]
 
 
 def _lines(sources: Sequence[str]) -> Iterator[_SavedLine]:
-    for one in found_replies(list(sources)):
+    for reply in found_replies(list(sources)):
         try:
-            value = one.parsed()
+            value = reply.parsed()
         except InvalidInput as error:
-            raise InvalidInput(f"{one.where}: {error}") from error
+            raise InvalidInput(f"{reply.where}: {error}") from error
         if isinstance(value, Mapping):
             given = next((value[name] for name in IDS if isinstance(value.get(name), str | int)), None)
             is_reply = "answers" in value and not _is_own(value) and "custom_id" not in value
-            yield _SavedLine(one.name if given is None or is_reply else str(given), one.where, value)
+            yield _SavedLine(reply.name if given is None or is_reply else str(given), reply.where, value)
 
 
 def _is_own(value: Mapping[str, Any]) -> bool:
@@ -147,8 +149,8 @@ def _answers(
     reply = line.reply or {}
     if _is_own(reply):
         blocks = {
-            name: {k: v for k, v in one.items() if k in ("allowed_mass", "flags")}
-            for name, one in reply["answers"].items()
+            name: {k: v for k, v in fields.items() if k in ("allowed_mass", "flags")}
+            for name, fields in reply["answers"].items()
         }
         made: Mapping[str, Any] = {**line.value, **({"labels": dict(labels)} if labels else {})}
     else:
@@ -185,9 +187,10 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
 def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
     from semtoken.decisions.wire.shapes import OPENAI, SYSTEM_ONE, parsed_request
 
-    _, found = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
+    _, parsed = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
     return {
-        name or f"question_{n}": one for n, (name, one) in enumerate(zip(found.names, found.questions, strict=True))
+        name or f"question_{n}": question
+        for n, (name, question) in enumerate(zip(parsed.names, parsed.questions, strict=True))
     }
 
 
@@ -196,12 +199,16 @@ def _guessed(name: str, given: Mapping[str, Any]) -> Question:
     kind, listed = given["type"], given.get("probabilities")
     if kind in ("predicate", "noul", "yes_no", "refusal"):
         return Predicate(name, name=name)
-    pairs = [(one, one["value"]) for one in listed] if isinstance(listed, list) else [({}, key) for key in listed or ()]
+    pairs = (
+        [(entry, entry["value"]) for entry in listed]
+        if isinstance(listed, list)
+        else [({}, key) for key in listed or ()]
+    )
     if kind == "choice":
         return Choice(name, [value for _, value in pairs], name)
     legend = given.get("legend") or {}
     return Score(
-        name, [Option(i, str(one.get("label", legend.get(str(i), i)))) for i, (one, _) in enumerate(pairs)], name
+        name, [Option(i, str(entry.get("label", legend.get(str(i), i)))) for i, (entry, _) in enumerate(pairs)], name
     )
 
 
@@ -238,11 +245,11 @@ def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[s
     known = {str(name): labels for name, labels in rows if name is not None}
     ids = [line.id for line in lines]
     if len(set(ids)) < len(ids):
-        twice = next(one for number, one in enumerate(ids) if one in ids[:number])
+        twice = next(identifier for number, identifier in enumerate(ids) if identifier in ids[:number])
         raise InvalidInput(f"Two replies have the id {twice!r:.60}, so labels cannot be joined by it.")
     if lost := set(known) - set(ids):
         raise InvalidInput(f"{path}: no reply has the id {min(lost)!r:.60}. The first reply has {ids[0]!r:.60}.")
-    return [known.get(one, {}) for one in ids]
+    return [known.get(identifier, {}) for identifier in ids]
 
 
 def _json_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -264,12 +271,12 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
 
 def _as_values(labels: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Labels as the values of options: a table holds texts, such as "true" and "2"."""
-    found = {}
+    values = {}
     for name, label in labels.items():
         if name not in answers:
             raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
         options = answers[name].get("options", [])
         by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
         plain_text = isinstance(label, str) and label not in options
-        found[name] = by_text.get(label.lower(), label) if plain_text else label
-    return found
+        values[name] = by_text.get(label.lower(), label) if plain_text else label
+    return values

@@ -67,20 +67,20 @@ def check_in_shards(
     if questions is None:
         count = sum(1 for _ in found_replies(sources))
     else:
-        names = [one.named() for one in found_replies(sources)]
+        names = [reply.named() for reply in found_replies(sources)]
         asked, joined = join_questions(names, read_questions(questions))
         count = len(asked)
     if not count:
         raise InvalidInput(NO_REPLY)
-    found: list[Sequence[CheckedAnswer] | RefusedReply] = []
+    checked: list[Sequence[CheckedAnswer] | RefusedReply] = []
     work = CheckingWork(folder, size, partial(checker, settings), tuple(sources), asked)
 
     def take_in(lines: list[bytes]) -> None:
-        found.extend(map(_from_line, lines))
-        on_checked(len(found))
+        checked.extend(map(_from_line, lines))
+        on_checked(len(checked))
 
     append_in_order(work, executor, 0, count, take_in)
-    return ranked(found, joined, passed_over(sources))
+    return ranked(checked, joined, passed_over(sources))
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class CheckingWork(LinesWork):
         """All replies of the sources; messages name their files as the user did."""
         for source in self.sources:
             home = "" if Path(source).is_absolute() else self.home
-            for one in found_replies([home + source]):
-                yield replace(one, where=one.where.removeprefix(home))
+            for reply in found_replies([home + source]):
+                yield replace(reply, where=reply.where.removeprefix(home))
 
     def open(self, loader: Callable[[], Check], answered: Callable[[int], None] = lambda count: None) -> Any:
         """Load what the check needs; returns the function that checks the replies of one shard."""
@@ -112,29 +112,32 @@ class CheckingWork(LinesWork):
         def make(shard: int) -> None:
             lines: list[bytes] = []
             first = shard * self.size
-            for place, found in enumerate(source.lines(first, self.size), start=first):
-                lines.append(_to_line(check(found, None if self.asked is None else self.asked[place])))
+            for place, reply in enumerate(source.lines(first, self.size), start=first):
+                lines.append(_to_line(check(reply, None if self.asked is None else self.asked[place])))
                 answered(len(lines))
             replace_text(self.file(shard), b"".join(lines).decode())
 
         return make
 
 
-def _to_line(found: Sequence[CheckedAnswer] | RefusedReply) -> bytes:
-    plain: Any = vars(found) if isinstance(found, RefusedReply) else [_plain(one) for one in found]
+def _to_line(outcome: Sequence[CheckedAnswer] | RefusedReply) -> bytes:
+    plain: Any = vars(outcome) if isinstance(outcome, RefusedReply) else [_plain(answer) for answer in outcome]
     return json.dumps(plain).encode() + b"\n"  # numbers that are infinite stay what they are
 
 
 def _from_line(line: bytes) -> Sequence[CheckedAnswer] | RefusedReply:
-    found = json.loads(line)
-    return RefusedReply(**found) if isinstance(found, dict) else [_answer(one) for one in found]
+    plain = json.loads(line)
+    return RefusedReply(**plain) if isinstance(plain, dict) else [_answer(answer) for answer in plain]
 
 
-def _plain(one: CheckedAnswer) -> dict[str, Any]:
-    return vars(one) | {"response": one.response.to_summary(), "doubts": [asdict(doubt) for doubt in one.doubts]}
+def _plain(answer: CheckedAnswer) -> dict[str, Any]:
+    return vars(answer) | {
+        "response": answer.response.to_summary(),
+        "doubts": [asdict(doubt) for doubt in answer.doubts],
+    }
 
 
 def _answer(plain: dict[str, Any]) -> CheckedAnswer:
     response = ScoredResponse.from_summary(plain["response"], NO_TOKENS)
-    doubts = tuple(Doubt(**one | {"rivals": tuple(map(tuple, one["rivals"]))}) for one in plain["doubts"])
+    doubts = tuple(Doubt(**doubt | {"rivals": tuple(map(tuple, doubt["rivals"]))}) for doubt in plain["doubts"])
     return CheckedAnswer(**plain | {"response": response, "doubts": doubts, "fields": tuple(plain["fields"])})

@@ -17,24 +17,24 @@ MARKED = 12
 
 def rows_of(checked: CheckedReplies) -> list[dict[str, Any]]:
     """A row of plain values for each answer, then one for each reply without a score that says why."""
-    return [_row(one) for one in checked.answers] + [_refused_row(one) for one in checked.refused]
+    return [_row(answer) for answer in checked.answers] + [_refused_row(reply) for reply in checked.refused]
 
 
-def _refused_row(one: RefusedReply) -> dict[str, Any]:
+def _refused_row(refused: RefusedReply) -> dict[str, Any]:
     """A reply without a score: where it is and why; everything else is null."""
-    return _valid({"id": one.id, "question": one.question, "where": one.where, "error": one.reason})
+    return _valid({"id": refused.id, "question": refused.question, "where": refused.where, "error": refused.reason})
 
 
-def _row(one: CheckedAnswer) -> dict[str, Any]:
-    response = one.response
+def _row(answer: CheckedAnswer) -> dict[str, Any]:
+    response = answer.response
     facts = response.facts()
     logs = response.log_score_bounds or (None, None)
     row: dict[str, Any] = {
-        "rank": one.rank,
-        "id": one.id,
-        "question": one.question,
-        "answer": one.text,
-        "doubt": one.sentence,
+        "rank": answer.rank,
+        "id": answer.id,
+        "question": answer.question,
+        "answer": answer.text,
+        "doubt": answer.sentence,
         **response.headline.columns,
         "uncertainty": facts["uncertainty"],
         "uncertainty_lower": facts["uncertainty_low"],
@@ -44,13 +44,13 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "log_score_upper": finite(logs[1]),
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
         "flags": " ".join(flag.code for flag in response.flags),
-        "numbers_from": "the reply's semtoken block" if one.from_block else "log-probabilities",
-        "where": one.where,
+        "numbers_from": "the reply's semtoken block" if answer.from_block else "log-probabilities",
+        "where": answer.where,
         "error": None,
     }
     for name in ("chance", "decision"):
-        if one.calibration is not None and name in one.calibration:
-            row[name] = one.calibration[name]
+        if answer.calibration is not None and name in answer.calibration:
+            row[name] = answer.calibration[name]
     return _valid(row)
 
 
@@ -65,9 +65,10 @@ def _whole(text: str) -> str:
 
 def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
     """A row for each field of all answers, the most doubtful first; after them the replies without a score."""
-    rows = field_rows((one.id, one.question, one.where, one.fields) for one in checked.answers)
+    rows = field_rows((answer.id, answer.question, answer.where, answer.fields) for answer in checked.answers)
     unread = [
-        {"document": one.id, "asked": one.question, "where": one.where, "error": one.reason} for one in checked.refused
+        {"document": reply.id, "asked": reply.question, "where": reply.where, "error": reply.reason}
+        for reply in checked.refused
     ]
     return [_valid(row | {"error": None}) for row in rows] + [_valid(row) for row in unread]
 
@@ -75,20 +76,20 @@ def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
 def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:
     """A page of Markdown: a table of the most doubtful fields, and what could not be scored."""
     refused = [(row["where"], row["error"]) for row in rows if row["error"] is not None]
-    found = rows[: len(rows) - len(refused)]
+    fields = rows[: len(rows) - len(refused)]
     listed = [
         (str(row["rank"]), row["document"], row["path"], row["value"], row["decision"], sentence_of_field(row))
-        for row in found[:shown]
+        for row in fields[:shown]
     ]
-    title = f"The {len(listed):,} most doubtful of {len(found):,} fields"
+    title = f"The {len(listed):,} most doubtful of {len(fields):,} fields"
     return _page(title, "| | document | field | value | decision | what is doubtful |", listed, refused)
 
 
 def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
     """A page of Markdown: a table of the answers shown, and what could not be scored."""
     title = f"The {len(shown):,} most doubtful of {len(checked.answers):,} answers"
-    listed = [(str(one.rank), one.question or "", one.text, one.sentence) for one in shown]
-    refused = [(one.where, one.reason) for one in checked.refused]
+    listed = [(str(answer.rank), answer.question or "", answer.text, answer.sentence) for answer in shown]
+    refused = [(reply.where, reply.reason) for reply in checked.refused]
     return _page(title, "| | question | answer | what is doubtful |", listed, refused)
 
 
@@ -113,14 +114,14 @@ def _cell(text: str) -> str:
 
 def page_rows(checked: CheckedReplies) -> list[dict[str, Any]]:
     """Rows for the page: answers with doubtful stretches and their rivals, and the replies without a score."""
-    rows = [_slim(_row(one) | _page_fields(one) | _stretches(one)) for one in checked.answers]
-    return rows + [_slim(_refused_row(one)) for one in checked.refused]
+    rows = [_slim(_row(answer) | _page_fields(answer) | _stretches(answer)) for answer in checked.answers]
+    return rows + [_slim(_refused_row(reply)) for reply in checked.refused]
 
 
-def _stretches(one: CheckedAnswer) -> dict[str, Any]:
-    if not one.fields:
-        return {"marks": [_mark(doubt) for doubt in one.doubts[:MARKED]]}
-    return {"parts": [_slim({k: v for k, v in field.items() if k not in OF_THE_ANSWER}) for field in one.fields]}
+def _stretches(answer: CheckedAnswer) -> dict[str, Any]:
+    if not answer.fields:
+        return {"marks": [_mark(doubt) for doubt in answer.doubts[:MARKED]]}
+    return {"parts": [_slim({k: v for k, v in field.items() if k not in OF_THE_ANSWER}) for field in answer.fields]}
 
 
 OF_THE_ANSWER = ("signature", "distribution", "kind", "equality", "complete")
@@ -143,8 +144,8 @@ def _mark(doubt: Doubt) -> dict[str, Any]:
     return mark if doubt.path is None else mark | {"path": doubt.path}
 
 
-def _page_fields(one: CheckedAnswer) -> dict[str, Any]:
-    shown: dict[str, Any] = {"shown": f"{one.response.headline.line}."}
-    if one.response.flags:
-        shown["flags"] = [{"code": flag.code, "message": flag.message} for flag in one.response.flags]
-    return shown if one.calibration is None else shown | {"calibration": dict(one.calibration)}
+def _page_fields(answer: CheckedAnswer) -> dict[str, Any]:
+    shown: dict[str, Any] = {"shown": f"{answer.response.headline.line}."}
+    if answer.response.flags:
+        shown["flags"] = [{"code": flag.code, "message": flag.message} for flag in answer.response.flags]
+    return shown if answer.calibration is None else shown | {"calibration": dict(answer.calibration)}

@@ -101,10 +101,10 @@ def ask(
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
-    seen = [{"type": "image", "path": str(one)} for one in image or ()]
+    seen = [{"type": "image", "path": str(path)} for path in image or ()]
     prompts: list[Any] = [
-        [{"role": "user", "content": [*seen, {"type": "text", "text": one}]}] if seen else asking.prompt(one)
-        for one in asked
+        [{"role": "user", "content": [*seen, {"type": "text", "text": question}]}] if seen else asking.prompt(question)
+        for question in asked
     ]
     answers = stc.generate(
         prompts,
@@ -201,7 +201,7 @@ def _print(
         tokens, parts, disputes = False, None, None
     print_scores(result)
     if disputes is not None:
-        told = [dispute_line(one) for one in disputes if one.disagreement >= LEAST_DISAGREEMENT]
+        told = [dispute_line(dispute) for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
         for line in told or ["what else the model considered says the same"]:
             out.print(Text(f"  {line}"), soft_wrap=True)
     if tokens:

@@ -228,12 +228,12 @@ def judge(
     with as_file(source) as readable:
         items = read_answers(readable)
     chosen = _judges(judges, options, [item.question.id for item in items])
-    if any(isinstance(one, SimilarityJudge) for one in chosen):
+    if any(isinstance(chosen_judge, SimilarityJudge) for chosen_judge in chosen):
         quiet_libraries()
     verdicts: dict[str, list[Verdict]] = {}
-    for one in chosen:
-        with counting(f"judging: {one.name}", len(items)) as progress:
-            verdicts[one.name] = one.judge(items, progress)
+    for chosen_judge in chosen:
+        with counting(f"judging: {chosen_judge.name}", len(items)) as progress:
+            verdicts[chosen_judge.name] = chosen_judge.judge(items, progress)
     write_verdicts(target, items, verdicts)
     console = err if str(target) == STANDARD else out
     console.print(_counts_table(verdicts))
@@ -252,9 +252,9 @@ def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids
 
     given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
     kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
-    settings = [_parsed(one) if one.startswith("{") else {"kind": one, **given.get(one, {})} for one in kinds]
-    chosen = [judge_from(one, ids=ids) for one in settings]
-    if twice := first_repeated(one.name for one in chosen):
+    settings = [_parsed(kind) if kind.startswith("{") else {"kind": kind, **given.get(kind, {})} for kind in kinds]
+    chosen = [judge_from(own, ids=ids) for own in settings]
+    if twice := first_repeated(chosen_judge.name for chosen_judge in chosen):
         raise InvalidInput(f"Two judges have the name {twice!r}; give one another 'name'.")
     return chosen
 
@@ -305,13 +305,13 @@ def _tell_spent(judges: Sequence[Judge]) -> None:
     """What a language model took, new replies only."""
     from semtoken.bench.judges.llm import LLMJudge
 
-    for one in judges:
-        if isinstance(one, LLMJudge):
-            spent = one.spent
+    for used_judge in judges:
+        if isinstance(used_judge, LLMJudge):
+            spent = used_judge.spent
             tell(
-                f"{one.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "
+                f"{used_judge.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "
                 f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
-                f"completion tokens; {one.relied_on.replies - spent.replies:,} replies from disk."
+                f"completion tokens; {used_judge.relied_on.replies - spent.replies:,} replies from disk."
             )
 
 
@@ -365,7 +365,7 @@ def lm_eval(
         calibrator=use_calibrator(stc, calibrator, choice.model),
     )
     if json is not None:
-        content = {"uncertainty": [asdict(one) for one in figures], "results": results["results"]}
+        content = {"uncertainty": [asdict(task) for task in figures], "results": results["results"]}
         replace_text(json, jsons.dumps(finite(content), indent=1, ensure_ascii=False, default=str) + "\n")
     _show_tasks(results, figures)
 
@@ -375,10 +375,10 @@ def _show_tasks(results: dict[str, Any], figures: list[TaskFigures]) -> None:
         names = ", ".join(results["results"])
         tell(f"No task gave answers with a metric from 0 to 1, so there is nothing to say of the uncertainty: {names}.")
         return
-    for one in figures:
-        f = one.figures
-        metric = one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
-        out.print(untrusted(f"{one.task}: {f['n']:,.0f} answers, {metric} {one.accuracy:.3f}", style="bold"))
+    for task in figures:
+        f = task.figures
+        metric = task.metric if task.filter == "none" else f"{task.metric} ({task.filter})"
+        out.print(untrusted(f"{task.task}: {f['n']:,.0f} answers, {metric} {task.accuracy:.3f}", style="bold"))
         told = f", {f['chance_ece']:.3f} of the chance" if "chance_ece" in f else ""
         out.print(f"  AUROC (95 %)            {_interval(f, 'auroc')}", soft_wrap=True)
         out.print(f"  PRR (95 %)              {_interval(f, 'prr')}", soft_wrap=True)

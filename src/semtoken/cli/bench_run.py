@@ -178,7 +178,10 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
     plan = make_plan(settings, read_datasets(settings))
     pending = survey(folder, settings, plan)
     out.print(_plan_table(pending))
-    left, total = sum(one.units for one in pending), sum(one.work.cell.n_questions for one in pending)
+    left, total = (
+        sum(pending_work.units for pending_work in pending),
+        sum(pending_work.work.cell.n_questions for pending_work in pending),
+    )
     out.print(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.", soft_wrap=True)
     for model, reason in plan.problems.items():
         tell(f"{model} will be left out: {reason}", style="yellow")
@@ -189,10 +192,10 @@ def show_estimate(settings: RunSettings) -> None:
     from semtoken.bench.estimate import TRIAL, estimate
     from semtoken.bench.run import read_datasets
 
-    found = estimate(settings, {one.label: len(one.questions) for one in read_datasets(settings)})
+    cost = estimate(settings, {dataset.label: len(dataset.questions) for dataset in read_datasets(settings)})
     out.print(
-        f"About {duration(found.seconds)} for {found.questions:,} questions, {duration(found.setup_seconds)} to load "
-        f"and cluster, and {found.n_bytes / 1e6:,.0f} MB on disk; from up to {TRIAL} questions of each data set.",
+        f"About {duration(cost.seconds)} for {cost.questions:,} questions, {duration(cost.setup_seconds)} to load "
+        f"and cluster, and {cost.n_bytes / 1e6:,.0f} MB on disk; from up to {TRIAL} questions of each data set.",
         soft_wrap=True,
     )
 
@@ -206,10 +209,10 @@ def _plan_table(pending: Sequence[PendingWork]) -> Table:
         table.add_column(name)
     for name in ("Questions", "Done", "Left"):
         table.add_column(name, justify="right")
-    for one in pending:
-        cell, count = one.work.cell, one.work.cell.n_questions
-        row = (cell.model, cell.dataset, one.work.name.replace("_", " "), f"{count:,}")
-        table.add_row(*row, f"{count - one.units:,}", f"{one.units:,}" if one.units else "")
+    for pending_work in pending:
+        cell, count = pending_work.work.cell, pending_work.work.cell.n_questions
+        row = (cell.model, cell.dataset, pending_work.work.name.replace("_", " "), f"{count:,}")
+        table.add_row(*row, f"{count - pending_work.units:,}", f"{pending_work.units:,}" if pending_work.units else "")
     return table
 
 

@@ -194,7 +194,7 @@ def _parts(
         if answer.record.get(column) in (None, ""):
             raise InvalidInput(f"{answer.where}: the field {column!r}, which --groups names, is missing or empty.")
     own = places_of_groups([answer.record[column] for answer in answers], len(answers))
-    rest = {name: [one for one in further if str(one.record[column]).strip() == name] for name in own}
+    rest = {name: [other for other in further if str(other.record[column]).strip() == name] for name in own}
     return {name: ([answers[i] for i in places], rest[name]) for name, places in own.items()}
 
 
@@ -216,8 +216,8 @@ def _embedded(source: Path) -> Path:
     from semtoken.almanac import QUESTIONS
 
     names = {"almanac": "test", ALMANAC_DEV: "dev"}
-    found = names.get(str(source))
-    return source if found is None or source.exists() else QUESTIONS / f"{found}.jsonl.gz"
+    split = names.get(str(source))
+    return source if split is None or source.exists() else QUESTIONS / f"{split}.jsonl.gz"
 
 
 def _check_target(output: Path, *, overwrite: bool) -> None:
@@ -266,10 +266,10 @@ def _answered(
         batch_size=batch_size,
         tokens=learn and not states,
     )
-    found = job.check()
+    so_far = job.check()
     stc = choice.load(states=states)
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": False}
-    with counting("answering", found.total, found.done) as progress:
+    with counting("answering", so_far.total, so_far.done) as progress:
         job.run(batch_scorer(stc, choice.model, generation), progress)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     known = replace(
@@ -357,13 +357,13 @@ def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequen
     from semtoken.calibration.report_page import write_report
 
     own = [answer for answer in answers if answer.correct is not None]
-    found = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
+    scores = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
     threshold, said = calibrator.threshold, ""
     if threshold is not None and threshold.uncertainty is None and threshold.delta is not None:
-        said = forecast(found.uncertainty, found.correct, threshold.alpha, threshold.delta)
+        said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta)
         tell(said)
     output.mkdir(parents=True, exist_ok=True)
-    write_report(output / "report.html", calibrator, report, found, said)
+    write_report(output / "report.html", calibrator, report, scores, said)
     calibrator.save(output)
 
 

@@ -192,35 +192,37 @@ def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUs
     if checked.n_from_block:
         raise InvalidInput(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
     keeper.uses(applied)
-    for one in sorted(checked.answers, key=lambda one: one.place):
-        keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
+    for answer in sorted(checked.answers, key=lambda answer: answer.place):
+        keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
 
 
 def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies) -> None:
     """Print the most doubtful answers, and what could not be scored."""
     from semtoken.checking.tables import NOTE
 
-    for one in shown:
-        _print(one)
+    for answer in shown:
+        _print(answer)
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
     _conclude(checked)
 
 
-def _print(one: CheckedAnswer) -> None:
+def _print(answer: CheckedAnswer) -> None:
     from semtoken.support.text import shortened
 
-    head = f"{one.rank:>3}. {shortened(' '.join((one.question or one.id).split()), 100)}"
+    head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
     out.print(untrusted(head, style="bold"), soft_wrap=True)
-    out.print(untrusted(f"     {shortened(' '.join(one.text.split()), 300)}"), soft_wrap=True)
-    out.print(untrusted(f"     {one.sentence}", style="yellow"), soft_wrap=True)
-    for flag in one.response.flags:
+    out.print(untrusted(f"     {shortened(' '.join(answer.text.split()), 300)}"), soft_wrap=True)
+    out.print(untrusted(f"     {answer.sentence}", style="yellow"), soft_wrap=True)
+    for flag in answer.response.flags:
         out.print(untrusted(f"     ! {flag.message}", style="magenta"), soft_wrap=True)
-    number = f"confidence {one.response.headline.shown}{_decided(one)}"  # the sentence above says which part is unsure
-    out.print(untrusted(f"     {number} · {one.where}", style="dim"), soft_wrap=True)
+    number = (
+        f"confidence {answer.response.headline.shown}{_decided(answer)}"  # the sentence above says which part is unsure
+    )
+    out.print(untrusted(f"     {number} · {answer.where}", style="dim"), soft_wrap=True)
 
 
-def _decided(one: CheckedAnswer) -> str:
-    block = one.calibration or {}
+def _decided(answer: CheckedAnswer) -> str:
+    block = answer.calibration or {}
     chance = f" · chance {100 * block['chance']:.0f} %" if block.get("chance") is not None else ""
     return chance + (f" · {block['decision']}" if "decision" in block else "")
 
@@ -248,12 +250,12 @@ def _not_scored(checked: CheckedReplies) -> str:
 
     reasons = checked.reasons()
     listed = [
-        f"  {count:,}, the first {one.where}: {shortened(one.reason, LONGEST_REASON)}"
-        for count, one in reasons[:MOST_REASONS]
+        f"  {count:,}, the first {reply.where}: {shortened(reply.reason, LONGEST_REASON)}"
+        for count, reply in reasons[:MOST_REASONS]
     ]
     if len(reasons) > MOST_REASONS:
         listed.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
-    total = len(checked.refused) + len({one.where for one in checked.answers})
+    total = len(checked.refused) + len({answer.where for answer in checked.answers})
     return "\n".join([f"{len(checked.refused):,} of {total:,} replies could not be scored:", *listed])
 
 
@@ -333,9 +335,9 @@ def check_decisions(
     if output is not None and output.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
         raise InvalidInput(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")
     asked = None if questions is None else read_questions(questions)
-    found = saved_decisions(sources, labels=labels, questions=asked)
+    decisions = saved_decisions(sources, labels=labels, questions=asked)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
-    rows = decision_rows(found, fitted)
+    rows = decision_rows(decisions, fitted)
     for row in rows[:top]:
         right = {True: " · right", False: " · wrong", None: ""}[row["correct"]]
         chance = "" if row.get("chance") is None else f" · chance {100 * row['chance']:.0f} %"

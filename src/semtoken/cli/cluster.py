@@ -146,10 +146,10 @@ def _make(
 
 def parse_bytes(text: str) -> int:
     """Parse a number of bytes such as "8G", "512 MB" or "1.5GiB", in powers of 1,024."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
-    if not found or not float(found[1]):
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
+    if not match or not float(match[1]):
         raise InvalidInput(f"The memory budget must be a size such as 8G or 512M. Got {text!r} instead.")
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(float(match[1]) * UNITS[match[2]])
 
 
 def _report(clusters: TokenClusters) -> None:
@@ -210,20 +210,20 @@ def show(
     - `semtoken cluster show USA`
     - `semtoken cluster show television --clusters ./my-clusters`
     """
-    found = _load(clusters, model, revision)
-    ids = found.find(text)
-    groups = dict.fromkeys(int(found.labels[i]) for i in ids)
-    texts = found.vocabulary.texts
-    tokens = {label: [i for i in ids if found.labels[i] == label] for label in groups}
+    token_clusters = _load(clusters, model, revision)
+    ids = token_clusters.find(text)
+    groups = dict.fromkeys(int(token_clusters.labels[i]) for i in ids)
+    texts = token_clusters.vocabulary.texts
+    tokens = {label: [i for i in ids if token_clusters.labels[i] == label] for label in groups}
     if as_json:
         rows = [
-            {"tokens": [texts[i] for i in own], "cluster": [texts[i] for i in found.cluster_ids(own[0])]}
+            {"tokens": [texts[i] for i in own], "cluster": [texts[i] for i in token_clusters.cluster_ids(own[0])]}
             for own in tokens.values()
         ]
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
     for own in tokens.values():
-        members = [texts[i] for i in found.cluster_ids(own[0])]
+        members = [texts[i] for i in token_clusters.cluster_ids(own[0])]
         title = ", ".join(repr(texts[i]) for i in own)
         out.print(Text(f"{title}  cluster of {len(members):,}", style="bold"))
         out.print(Text("  " + "  ".join(map(repr, members))))

@@ -106,8 +106,8 @@ class ShortHelp(TyperCommand):
 def examples_apart(help: str) -> tuple[str, list[str]]:
     """A help text without its examples, and the examples as they are typed."""
     text, _, rest = help.partition("For example:")
-    examples = [" ".join(one.split()) for one in re.split(r"^- ", rest, flags=re.MULTILINE)]
-    return text.strip(), [one.replace("`", "") for one in examples if one]
+    examples = [" ".join(example.split()) for example in re.split(r"^- ", rest, flags=re.MULTILINE)]
+    return text.strip(), [example.replace("`", "") for example in examples if example]
 
 
 class CommandGroup(TyperGroup):
@@ -115,7 +115,7 @@ class CommandGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write what the commands are for, the first one's first example before them."""
-        helps = {name: examples_apart(inspect.cleandoc(one.help or "")) for name, one in self.commands.items()}
+        helps = {name: examples_apart(inspect.cleandoc(command.help or "")) for name, command in self.commands.items()}
         summaries = {name: _plain(text.partition("\n\n")[0]) for name, (text, _) in helps.items()}
         print_commands(self, ctx, {"Commands": summaries}, next(iter(helps.values()))[1][0])
 
@@ -267,12 +267,12 @@ class CommandsOnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         place = PLACES[name]
-        found = getattr(importlib.import_module(f"semtoken.cli.{place.module}"), place.name)
+        command = getattr(importlib.import_module(f"semtoken.cli.{place.module}"), place.name)
         alone = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        if isinstance(found, typer.Typer):
-            alone.add_typer(found, name=name)
+        if isinstance(command, typer.Typer):
+            alone.add_typer(command, name=name)
         else:
-            alone.command(name, cls=ShortHelp)(found)
+            alone.command(name, cls=ShortHelp)(command)
         return get_group(alone).commands[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -288,8 +288,12 @@ FORCE = "force"
 def output_names(command: TyperCommand) -> list[str]:
     """The parameters of a command that name what it writes."""
     signature = inspect.signature(command.callback, eval_str=True)  # type: ignore[arg-type]
-    annotations = {name: getattr(one.annotation, "__metadata__", ()) for name, one in signature.parameters.items()}
-    return [name for name, found in annotations.items() if any(getattr(one, "writable", False) for one in found)]
+    annotations = {
+        name: getattr(parameter.annotation, "__metadata__", ()) for name, parameter in signature.parameters.items()
+    }
+    return [
+        name for name, metadata in annotations.items() if any(getattr(option, "writable", False) for option in metadata)
+    ]
 
 
 def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> list[Path]:
@@ -302,7 +306,7 @@ def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> l
 
     names = output_names(command)
     outputs = [Path(values[name]) for name in names if values.get(name) not in (None, "-", Path("-"))]
-    read = [one for name, value in values.items() if name not in names for one in _texts(value)]
+    read = [named for name, value in values.items() if name not in names for named in _texts(value)]
     for place, output in enumerate(outputs):
         check_not_read([output], read)
         if any(output.absolute() == other.absolute() for other in outputs[:place]):
@@ -318,8 +322,13 @@ def _texts(value: Any) -> Iterator[str | Path]:
         yield value
     elif isinstance(value, str):
         pieces = re.split("[,=]", value)
-        named = [value, *pieces, *(one.rpartition(":")[0] for one in pieces), re.sub(r"^sqlite(\+\w+)?:///", "", value)]
+        named = [
+            value,
+            *pieces,
+            *(part.rpartition(":")[0] for part in pieces),
+            re.sub(r"^sqlite(\+\w+)?:///", "", value),
+        ]
         yield from filter(None, named)  # an empty text is no path, though `Path` takes it for the working directory
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)

@@ -248,7 +248,9 @@ def _markdown(made: BenchReport) -> str:
     from semtoken.bench.report.table import markdown_table
 
     (cell,) = made.cells
-    lines = [f"- {line}" for one in made.sections if one.name in ("headline", "calibrator") for line in one.lines]
+    lines = [
+        f"- {line}" for section in made.sections if section.name in ("headline", "calibrator") for line in section.lines
+    ]
     return "\n\n".join([_summary(cell), "\n".join(lines), *map(markdown_table, made.tables)]).rstrip() + "\n"
 
 
@@ -260,8 +262,8 @@ def _json(made: BenchReport) -> str:
         "n": cell.n,
         "n_correct": cell.counts.correct,
         "n_incorrect": cell.counts.incorrect,
-        "figures": [asdict(one) for one in made.figures if one.metric not in SECONDS],
-        "tests": [asdict(one) for one in made.tests],
+        "figures": [asdict(figure) for figure in made.figures if figure.metric not in SECONDS],
+        "tests": [asdict(test) for test in made.tests],
         "seconds": {
             "greedy": cell.greedy_seconds,
             "methods": {name: method.seconds for name, method in cell.methods.items()},

@@ -160,11 +160,11 @@ def _server(settings: DecisionSettings, endpoint: str | None, name: str | None) 
     """The server that is asked and the model's name there: as typed, else of the environment, else of the settings."""
     if endpoint == "":
         raise InvalidInput("--endpoint is empty. Give the address of a server, or leave it out.")
-    found = endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream
-    if found is not None and found != endpoint:
-        source = settings.file if found == settings.upstream else "OPENAI_BASE_URL"
-        tell(f"The server is {found.rpartition('@')[2]}, as {source} says.")
-    return found, name or settings.model
+    address = endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream
+    if address is not None and address != endpoint:
+        source = settings.file if address == settings.upstream else "OPENAI_BASE_URL"
+        tell(f"The server is {address.rpartition('@')[2]}, as {source} says.")
+    return address, name or settings.model
 
 
 def _is_typed(ctx: typer.Context, option: str) -> bool:
@@ -249,17 +249,19 @@ def fit(
         alpha=alpha,
         delta=settings.delta if delta is None else delta,
     )
-    missing = [one.what for one in fitted.sides.values() if not one.promises and _is_required(one, settings.require)]
-    unknown = set(settings.require) - {name for one in fitted.sides.values() for name in (one.name, one.what)}
+    missing = [
+        side.what for side in fitted.sides.values() if not side.promises and _is_required(side, settings.require)
+    ]
+    unknown = set(settings.require) - {name for side in fitted.sides.values() for name in (side.name, side.what)}
     if require and unknown:
         raise InvalidInput(f"{settings.file} requires a promise for {min(unknown)!r:.60}, which no answer is about.")
     if not (require and missing):
         fitted.save(output)
     if as_json:
-        for one in fitted.sides.values():
-            counts = {"labels": one.n, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}
-            told = {"promises": one.promises, "statement": one.statement}
-            typer.echo(json.dumps({"question": one.name, "side": one.side, **counts, **told}))
+        for side in fitted.sides.values():
+            counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
+            told = {"promises": side.promises, "statement": side.statement}
+            typer.echo(json.dumps({"question": side.name, "side": side.side, **counts, **told}))
     else:
         _tell_fitted(fitted)
     if require and missing:
@@ -267,14 +269,14 @@ def fit(
         raise typer.Exit(1)
 
 
-def _is_required(one: DecisionSide, required: Sequence[str]) -> bool:
-    return not required or one.name in required or one.what in required
+def _is_required(side: DecisionSide, required: Sequence[str]) -> bool:
+    return not required or side.name in required or side.what in required
 
 
 def _tell_fitted(fitted: DecisionCalibrator) -> None:
-    for one in fitted.sides.values():
-        typer.echo(f"{one.what} ({one.n} labels): {one.statement}")
-    names = {fingerprint: one.name for (fingerprint, _), one in fitted.sides.items()}
+    for side in fitted.sides.values():
+        typer.echo(f"{side.what} ({side.n} labels): {side.statement}")
+    names = {fingerprint: side.name for (fingerprint, _), side in fitted.sides.items()}
     for fingerprint, scale in fitted.scales.items():
         typer.echo(f"{names[fingerprint]}, probabilities of all options: {scale.statement}.")
     for fingerprint, sets in fitted.sets.items():
@@ -352,23 +354,28 @@ def audit(
         asked = _questions(questions, settings) if labels or questions else None
         answers = AskedAgain(decision_records(source, labels=labels, questions=asked), {})
     failed = False
-    for one in audited(fitted, answers.records):
-        broken = exceeded(one, settings.limits) if _is_required(one.fitted, settings.require) else []
-        failed |= one.verdict == "does not hold" or bool(broken)
-        counts = {"accepted": one.fired.count, "asked": one.fired.of, "wrong": one.wrong.count, "judged": one.wrong.of}
-        values = {"question": one.fitted.name, "side": one.fitted.side, "verdict": one.verdict, **counts}
-        typer.echo(json.dumps({**values, "exceeded": broken}) if as_json else " ".join([one.statement, *broken]))
+    for side in audited(fitted, answers.records):
+        broken = exceeded(side, settings.limits) if _is_required(side.fitted, settings.require) else []
+        failed |= side.verdict == "does not hold" or bool(broken)
+        counts = {
+            "accepted": side.fired.count,
+            "asked": side.fired.of,
+            "wrong": side.wrong.count,
+            "judged": side.wrong.of,
+        }
+        values = {"question": side.fitted.name, "side": side.fitted.side, "verdict": side.verdict, **counts}
+        typer.echo(json.dumps({**values, "exceeded": broken}) if as_json else " ".join([side.statement, *broken]))
     for found_sets in audited_sets(fitted, answers.records):
         failed |= found_sets.verdict == "does not hold"
         counts = {"held": found_sets.held.count, "judged": found_sets.held.of}
         values = {"question": found_sets.name, "side": "set", "verdict": found_sets.verdict, **counts}
         typer.echo(json.dumps(values) if as_json else found_sets.statement)
     for how, records in answers.variants.items():
-        for found in sensitivity(fitted, answers.records, records, how):
-            counts = {"asked": found.changed.of, "changed": found.changed.count}
-            more = {"decided_otherwise": found.decided_otherwise.count, "moved": found.moved.value}
-            values = {"question": found.name, "how": how, **counts, **more}
-            typer.echo(json.dumps(values) if as_json else found.statement)
+        for changes in sensitivity(fitted, answers.records, records, how):
+            counts = {"asked": changes.changed.of, "changed": changes.changed.count}
+            more = {"decided_otherwise": changes.decided_otherwise.count, "moved": changes.moved.value}
+            values = {"question": changes.name, "how": how, **counts, **more}
+            typer.echo(json.dumps(values) if as_json else changes.statement)
     raise typer.Exit(int(failed))
 
 
@@ -384,5 +391,5 @@ def compare(
     from semtoken.decisions.answers import read_decisions
     from semtoken.decisions.auditing import compare as compared
 
-    for one in compared(read_decisions(first), read_decisions(second)):
-        typer.echo(one.statement)
+    for comparison in compared(read_decisions(first), read_decisions(second)):
+        typer.echo(comparison.statement)

@@ -187,8 +187,8 @@ def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console
     """Print answers to the questions `shown`, then the comparison on all of `tested`."""
     console.print(Text("A small language model answers. The redder a word, the less sure it is of it.", style="bold"))
     console.print()
-    for one in answer(stc, shown):
-        console.print(show(one))
+    for marked in answer(stc, shown):
+        console.print(show(marked))
     console.print()
     console.print(EXPLANATION, soft_wrap=False)
     with counting(f"answering {len(tested)} test questions", len(tested)) as progress:

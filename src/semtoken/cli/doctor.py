@@ -88,7 +88,7 @@ def doctor(
             if shown is not None:
                 shown.update(f"looking at {what}")
 
-        found = examine(
+        diagnosis = examine(
             url,
             model,
             vocabulary=None if tokenizer is None else as_tokens(tokenizer, revision=revision),
@@ -98,10 +98,10 @@ def doctor(
             progress=progress,
         )
     if as_json:
-        typer.echo(json_line(found.to_dict()))
+        typer.echo(json_line(diagnosis.to_dict()))
     else:
-        _print(found)
-    if not found.usable:
+        _print(diagnosis)
+    if not diagnosis.usable:
         raise typer.Exit(UNUSABLE)
 
 
@@ -122,22 +122,22 @@ def _examine_model(model: str, revision: str | None, as_json: bool) -> None:
     out.print(untrusted(f"  images in messages: {images}"))
 
 
-def _print(found: Diagnosis) -> None:
-    out.print(untrusted(f"{found.base_url}  {found.model}", style="bold"))
-    out.print(_pages(found))
-    out.print(_facts(found))
-    if found.trials:
-        out.print(_trials(found))
+def _print(diagnosis: Diagnosis) -> None:
+    out.print(untrusted(f"{diagnosis.base_url}  {diagnosis.model}", style="bold"))
+    out.print(_pages(diagnosis))
+    out.print(_facts(diagnosis))
+    if diagnosis.trials:
+        out.print(_trials(diagnosis))
     conclusions = Table.grid(padding=(0, 1))
-    for verdict in found.verdicts:
+    for verdict in diagnosis.verdicts:
         sign, style = SIGNS[verdict.level]
         conclusions.add_row(Text(sign, style=style), untrusted(verdict.text))
     out.print(conclusions)
 
 
-def _pages(found: Diagnosis) -> Table:
+def _pages(diagnosis: Diagnosis) -> Table:
     table = plain_table("endpoint", "answers", "log-probabilities a token", "shape")
-    for page in found.pages:
+    for page in diagnosis.pages:
         answers = "yes" if page.answers else page.reason or "no"
         table.add_row(page.path, untrusted(answers), Text(_counts(page)), page.format or "")
     return table
@@ -148,37 +148,37 @@ def _counts(page: Page) -> str:
         return ""
     if page.silent:
         return "asked for and left out"
-    refused = [one.asked for one in page.tried if one.given is None and one.asked > page.most]
+    refused = [attempt.asked for attempt in page.tried if attempt.given is None and attempt.asked > page.most]
     if not page.most:
         return "refused"
-    whole = any(one.asked == -1 and one.given for one in page.tried)
+    whole = any(attempt.asked == -1 and attempt.given for attempt in page.tried)
     return f"{page.most:,}" + (" (asked for -1)" if whole else f" ({min(refused):,} refused)" if refused else "")
 
 
-def _facts(found: Diagnosis) -> Table:
+def _facts(diagnosis: Diagnosis) -> Table:
     table = plain_table("", "")
     table.show_header = False
-    if found.best is not None:
-        table.add_row("engine", untrusted(f"{found.engine.name} (by {found.recognised_by})"))
-        table.add_row("numbers", untrusted(f"{found.numbers.distribution} ({found.numbers.reason})"))
-    if found.tokens is not None:
-        ids = {"always": "yes", "on request": f"on request ({', '.join(found.tokens.id_fields)})", None: "no"}
-        table.add_row("token ids", ids[found.tokens.ids])
-        table.add_row("token bytes", "yes" if found.tokens.bytes else "no")
-    if found.streaming is not None:
-        carried = "with log-probabilities" if found.streaming.log_probs else "without log-probabilities"
-        table.add_row("streams", carried if found.streaming.streams else "no")
-        table.add_row("log-probabilities of prompts", ", ".join(found.prompt_log_probs) or "no")
-    if found.tokenizer is not None:
-        fits = "fits" if found.tokenizer.fits else "another one"
-        table.add_row("tokenizer", f"{fits} ({found.tokenizer.n_tokens} tokens compared)")
-    table.add_row("requests sent", str(found.requests))
+    if diagnosis.best is not None:
+        table.add_row("engine", untrusted(f"{diagnosis.engine.name} (by {diagnosis.recognised_by})"))
+        table.add_row("numbers", untrusted(f"{diagnosis.numbers.distribution} ({diagnosis.numbers.reason})"))
+    if diagnosis.tokens is not None:
+        ids = {"always": "yes", "on request": f"on request ({', '.join(diagnosis.tokens.id_fields)})", None: "no"}
+        table.add_row("token ids", ids[diagnosis.tokens.ids])
+        table.add_row("token bytes", "yes" if diagnosis.tokens.bytes else "no")
+    if diagnosis.streaming is not None:
+        carried = "with log-probabilities" if diagnosis.streaming.log_probs else "without log-probabilities"
+        table.add_row("streams", carried if diagnosis.streaming.streams else "no")
+        table.add_row("log-probabilities of prompts", ", ".join(diagnosis.prompt_log_probs) or "no")
+    if diagnosis.tokenizer is not None:
+        fits = "fits" if diagnosis.tokenizer.fits else "another one"
+        table.add_row("tokenizer", f"{fits} ({diagnosis.tokenizer.n_tokens} tokens compared)")
+    table.add_row("requests sent", str(diagnosis.requests))
     return table
 
 
-def _trials(found: Diagnosis) -> Table:
+def _trials(diagnosis: Diagnosis) -> Table:
     table = plain_table("trial prompt", "answer", "confidence", "between")
-    for trial in found.trials:
+    for trial in diagnosis.trials:
         if trial.bounds is None or trial.confidence is None:
             table.add_row(trial.prompt, untrusted(trial.reason or "", style="yellow"), "", "")
         else:

@@ -161,10 +161,10 @@ def delete(
 
 def seconds_of(age: str) -> float:
     """Parse an age such as 90d into seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdwy])", age)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([hdwy])", age)
+    if match is None:
         raise InvalidInput(f"An age is a number with h, d, w or y, such as 90d; got {age!r}.")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
 @app.command(cls=ShortHelp)
@@ -176,17 +176,17 @@ def size(url: UrlArgument, as_json: JsonOption = False) -> None:
     from semtoken.journal.entries import when
 
     journal = open_journal(url)
-    found = journal.size()
+    counts = journal.size()
     if as_json:
-        typer.echo(json.dumps(asdict(found)))
+        typer.echo(json.dumps(asdict(counts)))
         return
     out.print(
-        f"{found.entries:,} entries, {found.sampled:,} of them in the random sample; {found.labels:,} labels by "
-        f"{found.reviewers} people; {found.bytes / 2**20:,.1f} MiB.",
+        f"{counts.entries:,} entries, {counts.sampled:,} of them in the random sample; {counts.labels:,} labels by "
+        f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB.",
         soft_wrap=True,
     )
-    if found.first is not None and found.last is not None:
-        out.print(f"From {when(found.first)[:16]} to {when(found.last)[:16]} UTC.")
+    if counts.first is not None and counts.last is not None:
+        out.print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
 
 
 @app.command(cls=ShortHelp)
@@ -212,20 +212,20 @@ def calibrators(
     if take is None:
         if not used:
             tell("No calibrator has decided anything in this journal.")
-        for one in used:
-            threshold = one.calibrator.threshold
+        for use in used:
+            threshold = use.calibrator.threshold
             promise = "no promise" if threshold is None else threshold.statement
-            told = (one.checksum[:12], f"since {when(one.since)[:16]}", f"{one.calibrator.n} labels", promise)
+            told = (use.checksum[:12], f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels", promise)
             out.print(untrusted("  ".join(told)), soft_wrap=True)
         return
-    found = [one for one in used if one.checksum.startswith(take.lower())]
-    if len(found) != 1:
+    matching = [use for use in used if use.checksum.startswith(take.lower())]
+    if len(matching) != 1:
         raise InvalidInput(
-            f"{len(found) or 'No'} calibrators of this journal begin with {take!r}. Without --take they are listed."
+            f"{len(matching) or 'No'} calibrators of this journal begin with {take!r}. Without --take they are listed."
         )
     if output is None:
         raise InvalidInput("Say where to write it: -o my-calibrator.")
     if (output / NAME).exists() and not overwrite:
         raise InvalidInput(f"There is a calibrator in {output} already. --force replaces it.")
-    found[0].save(output)
-    tell(f"{found[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
+    matching[0].save(output)
+    tell(f"{matching[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")

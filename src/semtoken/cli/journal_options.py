@@ -101,14 +101,14 @@ class JournalChoice:
     @contextmanager
     def keeper(self, source: str, **about: Any) -> Iterator[AnswerKeeper | None]:
         """What puts the answers of a command into the journal that `open` gives; None without one."""
-        found = self.open(source, **about)
-        if found is None:
+        opened = self.open(source, **about)
+        if opened is None:
             yield None
             return
         from semtoken.cli.console import tell
         from semtoken.journal.writer import JournalWriter
 
-        journal, recording = found
+        journal, recording = opened
         writer = JournalWriter(journal, self.journal_spool)
         writer.start()
         try:
@@ -124,14 +124,14 @@ class JournalChoice:
 
     def recorder(self, source: str, **about: Any) -> AnswerRecorder | None:
         """What puts the answers of a server into the journal that `open` gives; None without one."""
-        found = self.open(source, **about)
-        if found is None:
+        opened = self.open(source, **about)
+        if opened is None:
             return None
         from semtoken.journal.writer import JournalWriter
         from semtoken.web.recorder import AnswerRecorder
         from semtoken.web.review import PromiseWatch
 
-        journal, recording = found
+        journal, recording = opened
         return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool, apart=True), PromiseWatch(journal))
 
 

@@ -281,10 +281,10 @@ def use_calibrator(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:
     """Load the calibrator of the option, and have the model score by its learned number; None without the option."""
-    found = load_calibrator_for(stc, directory, model, abstain_text)
-    if found is not None:
-        stc.use_learned(found.calibrator.learned)
-    return found
+    applied = load_calibrator_for(stc, directory, model, abstain_text)
+    if applied is not None:
+        stc.use_learned(applied.calibrator.learned)
+    return applied
 
 
 def load_calibrator_for(
@@ -328,9 +328,9 @@ def calibrator_of_rules(directory: Path, preset: Preset, function_words: Functio
     from semtoken.calibration import Calibrator
     from semtoken.tokens.rules import ScoringRules
 
-    found = Calibrator.load(directory)
-    found.fingerprint.require_rules(ScoringRules(preset, function_words).signature)
-    return found
+    calibrator = Calibrator.load(directory)
+    calibrator.fingerprint.require_rules(ScoringRules(preset, function_words).signature)
+    return calibrator
 
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:

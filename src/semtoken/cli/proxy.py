@@ -242,12 +242,12 @@ def _application(
 
 def _fields(text: str) -> dict[str, Any]:
     try:
-        found = parse_json(text.encode())
+        fields = parse_json(text.encode())
     except ValueError as error:
         raise InvalidInput(f"--decision-fields must be a JSON object: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise InvalidInput(f"--decision-fields must be a JSON object, got {text:.60}.")
-    return found
+    return fields
 
 
 def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:

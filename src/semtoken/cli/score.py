@@ -262,23 +262,23 @@ class _Scoring:
 
 def _remaining_work(job: ScoringJob) -> Progress | None:
     """How much of a job is done, if anything is left of it."""
-    found = job.check()
-    if job.is_finished(found):
-        tell(f"{job.target} is complete ({found.total:,} lines); nothing to do.")
+    so_far = job.check()
+    if job.is_finished(so_far):
+        tell(f"{job.target} is complete ({so_far.total:,} lines); nothing to do.")
         return None
-    if found.done:
-        tell(f"Going on after line {found.done:,} of {found.total:,} in {job.target}.")
-    return found
+    if so_far.done:
+        tell(f"Going on after line {so_far.done:,} of {so_far.total:,} in {job.target}.")
+    return so_far
 
 
 def _run(job: ScoringJob, scoring: _Scoring) -> None:
     """Do what is left of a job, with a bar."""
-    if (found := _remaining_work(job)) is None:
+    if (so_far := _remaining_work(job)) is None:
         return
     stc = scoring.choice.load(states=scoring.states, calibrator=scoring.calibrator)
     score_batch, annotate = scoring.of(stc)
     job = replace(job, annotate=annotate, settings=dict(job.settings) | _facts(stc))
-    with counting("scoring", found.total, found.done) as progress:
+    with counting("scoring", so_far.total, so_far.done) as progress:
         reached = job.run(score_batch, progress)
     tell(f"{reached.total:,} lines in {job.target}.")
 
@@ -287,9 +287,9 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
     """Run the job in several processes or on several machines."""
     from semtoken.score_file import run_in_shards
 
-    if (found := _remaining_work(job)) is None:
+    if (so_far := _remaining_work(job)) is None:
         return
-    with counting("scoring", found.total, found.done) as progress:
+    with counting("scoring", so_far.total, so_far.done) as progress:
         reached = run_in_shards(job, scoring.load, executor, progress)
     tell(f"{reached.total:,} lines in {job.target}.")
 

@@ -105,19 +105,19 @@ def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float
     if calibrator.learned is not None and calibrator.learned.reads_states:
         states = calibrator.compare_states(answers)
     require_scores(answers)
-    found = calibrator.compare(answers)
-    holds = not _too_far(found, most)
+    drift = calibrator.compare(answers)
+    holds = not _too_far(drift, most)
     if as_json:
         typer.echo(
-            json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)}) | {"holds": holds})
+            json.dumps(asdict(drift) | ({} if states is None else {"states": asdict(states)}) | {"holds": holds})
         )
         raise typer.Exit(int(not holds))
     out.print(
-        f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
-        f"and the {found.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
+        f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
+        f"and the {drift.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
         soft_wrap=True,
     )
-    if found.low == 0:
+    if drift.low == 0:
         out.print("The interval holds 0: no difference is shown.")
     if states is not None:
         shown = "no difference is shown" if states.low == 0 else "what was learned may not hold for these answers"

@@ -335,11 +335,11 @@ def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monito
             state.look(slots, fresh, threads, lambda _, done=done: monitor.advance(done))  # type: ignore[misc]
             if len(state.used) < SLACK * len(state.name):
                 state.compact()
-    found = _sorted(pairs, gaps[1:], sizes)
+    merges = _sorted(pairs, gaps[1:], sizes)
     # Merges above the lowest that is left are part of the tree, but others may come between them.
     left = state.lists.near_gap[state.used, 0]
     known_up_to = left.min() if len(left) > 1 else np.float32(np.inf)
-    return FoundMerges(found.pair[found.gap <= known_up_to], found.gap[found.gap <= known_up_to])
+    return FoundMerges(merges.pair[merges.gap <= known_up_to], merges.gap[merges.gap <= known_up_to])
 
 
 def _runs(cost: IntArray, size: int) -> list[slice]:
@@ -454,27 +454,27 @@ def agglomerate(
     needed = rows.n - fewest - len(distinct.equal)
     passes: list[dict[str, float]] = []
     engine, fallback = f"no distances needed on {tiles.name}", None
-    found = FoundMerges(np.empty((0, 2), np.int64), np.empty(0, np.float32))
+    merges = FoundMerges(np.empty((0, 2), np.int64), np.empty(0, np.float32))
     options: dict[str, Any] = {"late": len(distinct.zeros), "threads": threads, "monitor": monitor}
     with tiles.running():
         if needed <= 0:
             pass
         elif linkage == "single":
-            found, engine = single_merges(tiles, distinct.nodes, needed, **options), "spanning forest"
+            merges, engine = single_merges(tiles, distinct.nodes, needed, **options), "spanning forest"
         elif linkage == "average":
-            found, engine = rounds_merges(_average(tiles, distinct), needed, **options), "rounds"
+            merges, engine = rounds_merges(_average(tiles, distinct), needed, **options), "rounds"
         else:
             engine = "sparse chain"
             try:
-                found, passes = complete_merges(tiles, distinct.nodes, needed, room=plan.room, **options)
+                merges, passes = complete_merges(tiles, distinct.nodes, needed, room=plan.room, **options)
             except SparsePathEnds as reason:
                 engine, fallback = "rounds", str(reason)
                 log.warning("complete linkage goes on in rounds, exact but slower: %s", reason)
                 tiles = tiles_on("cpu", rows, min(plan.tile, LARGE_TILE), monitor)
                 state = Rounds(WholeRows(tiles, distinct.nodes, "max"), tiles, distinct.nodes, distinct.weight)
-                found = rounds_merges(state, needed, **options)
-    reports = tuple(_report(rows, one) for one in passes)
-    return assemble(rows, distinct, found), Course(f"{engine} on {tiles.name}", fallback, reports)
+                merges = rounds_merges(state, needed, **options)
+    reports = tuple(_report(rows, pass_facts) for pass_facts in passes)
+    return assemble(rows, distinct, merges), Course(f"{engine} on {tiles.name}", fallback, reports)
 
 
 def _report(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:
@@ -528,16 +528,16 @@ def _average(tiles: CpuTiles, distinct: Distinct) -> Rounds:
     return Rounds(WholeRows(tiles, distinct.nodes, "mean"), tiles, distinct.nodes, distinct.weight)
 
 
-def assemble(rows: Rows, distinct: Distinct, found: FoundMerges) -> Merges:
+def assemble(rows: Rows, distinct: Distinct, found_merges: FoundMerges) -> Merges:
     """All merges sorted by height: those of equal rows, those that the engine found, and those of zero rows."""
-    at = int(np.searchsorted(found.gap, np.float32(1))) if len(distinct.zeros) else len(found.gap)
-    pair = np.concatenate([distinct.equal, found.pair[:at], distinct.zeros, found.pair[at:]])
+    at = int(np.searchsorted(found_merges.gap, np.float32(1))) if len(distinct.zeros) else len(found_merges.gap)
+    pair = np.concatenate([distinct.equal, found_merges.pair[:at], distinct.zeros, found_merges.pair[at:]])
     height = np.concatenate(
         [
             np.zeros(len(distinct.equal), np.float32),
-            rows.distance(found.gap[:at]),
+            rows.distance(found_merges.gap[:at]),
             np.ones(len(distinct.zeros), np.float32),
-            rows.distance(found.gap[at:]),
+            rows.distance(found_merges.gap[at:]),
         ]
     )
     return Merges(rows.n, pair.min(axis=1).astype(np.int32), pair.max(axis=1).astype(np.int32), height)

@@ -62,9 +62,9 @@ def kmeans_labels(
     for k in wanted:
         with tiles.running():
             labels[k] = by_first_appearance(_clustered(tiles, k, np.random.default_rng(seed), threads, monitor))
-        found = int(labels[k].max()) + 1
-        if found < k:
-            log.warning("k-means found %d clusters instead of %d: the table has no more distinct rows", found, k)
+        n_clusters = int(labels[k].max()) + 1
+        if n_clusters < k:
+            log.warning("k-means found %d clusters instead of %d: the table has no more distinct rows", n_clusters, k)
     return labels
 
 
@@ -124,8 +124,8 @@ def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: in
 def _propose_seeds(gap: Floats, count: int, random: np.random.Generator) -> IntArray:
     """Rows drawn with probabilities that are proportional to their squared distances from the nearest seeds."""
     below = np.cumsum(gap, dtype=np.float64)
-    found = np.searchsorted(below, random.random(count) * below[-1], side="right")
-    rows: IntArray = np.minimum(found, np.flatnonzero(gap)[-1])  # rounding at the very end
+    drawn = np.searchsorted(below, random.random(count) * below[-1], side="right")
+    rows: IntArray = np.minimum(drawn, np.flatnonzero(gap)[-1])  # rounding at the very end
     return rows
 
 

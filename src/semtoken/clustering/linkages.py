@@ -162,10 +162,10 @@ def _stage(
     with monitor.phase("graph"):
         graph = graph_of(near, level.clusters)
     with monitor.phase("merging"):
-        found, parts = chain_merges(graph, exact, reached, near.limit, monitor)
-    order = np.lexsort((found.pair[:, 0], parts, found.gap))  # a merge stands after those it is built from
+        merges, parts = chain_merges(graph, exact, reached, near.limit, monitor)
+    order = np.lexsort((merges.pair[:, 0], parts, merges.gap))  # a merge stands after those it is built from
     safe = near.limit if near.limit == EVERYTHING else np.float32(near.limit - 3 * exact.error(near.limit))
-    return FoundMerges(found.pair[order], found.gap[order]), safe, kept
+    return FoundMerges(merges.pair[order], merges.gap[order]), safe, kept
 
 
 def _merge(cluster: NDArray[np.int64], stage: FoundMerges, m: int) -> NDArray[np.int64]:
@@ -278,11 +278,11 @@ class Members:
     def list_of(self, cluster: int) -> list[int]:
         """The base clusters of one cluster."""
         at, last = int(self.first[cluster]), int(self.last[cluster])
-        found = [at]
+        base_clusters = [at]
         while at != last:
             at = int(self.following[at])
-            found.append(at)
-        return found
+            base_clusters.append(at)
+        return base_clusters
 
 
 class ExactGaps:
@@ -313,15 +313,15 @@ class ExactGaps:
             return float(self._exact(np.repeat(one, len(other)), np.tile(other, len(one))).max())
         # The pairs of rows that may be the farthest, from products of pieces of both.
         rows, size = self._tiles.rows, self._tiles.size
-        most, found = np.float32(0), []
+        most, candidates = np.float32(0), []
         for a in range(0, len(one), size):
             left = rows.block(one[a : a + size], left=True)
             for b in range(0, len(other), size):
                 gap = left @ rows.block(other[b : b + size], left=False).T
                 most = max(most, gap.max())
                 i, j = np.nonzero(gap >= most - 2 * self.slack)
-                found.append((one[a + i], other[b + j], gap[i, j]))
-        first, second, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                candidates.append((one[a + i], other[b + j], gap[i, j]))
+        first, second, far = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
         near_most = far >= most - 2 * self.slack
         return float(self._exact(first[near_most], second[near_most]).max())
 
@@ -344,8 +344,10 @@ class ExactGaps:
         """The gap [n] between the clusters `parts` [n, 2] of each merge, exact where rounding could change the order.
         Merges of another pass may stand beside those near the gaps where it begins and `ends`: these are exact, too.
         """
-        found = gaps.astype(np.float64)
-        doubtful = np.flatnonzero(self._in_doubt(found) | np.any([abs(found - e) < 8 * self.slack for e in ends], 0))
+        merge_gaps = gaps.astype(np.float64)
+        doubtful = np.flatnonzero(
+            self._in_doubt(merge_gaps) | np.any([abs(merge_gaps - e) < 8 * self.slack for e in ends], 0)
+        )
         lists = {t: [self._rows(members.list_of(cluster)) for cluster in parts[t]] for t in doubtful.tolist()}
         small = [t for t, (one, other) in lists.items() if len(one) * len(other) <= FEW_PAIRS]
         for first in range(0, len(small), CHUNK):
@@ -353,10 +355,10 @@ class ExactGaps:
             one = np.concatenate([np.repeat(lists[t][0], len(lists[t][1])) for t in chunk])
             other = np.concatenate([np.tile(lists[t][1], len(lists[t][0])) for t in chunk])
             counts = [len(lists[t][0]) * len(lists[t][1]) for t in chunk]
-            found[chunk] = np.maximum.reduceat(self._exact(one, other), np.cumsum([0, *counts[:-1]]))
+            merge_gaps[chunk] = np.maximum.reduceat(self._exact(one, other), np.cumsum([0, *counts[:-1]]))
         for t in lists.keys() - set(small):
-            found[t] = self.between(*lists[t])
-        return found
+            merge_gaps[t] = self.between(*lists[t])
+        return merge_gaps
 
     def _in_doubt(self, gaps: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which of some gaps may change places with others."""

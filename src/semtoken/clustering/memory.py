@@ -15,8 +15,8 @@ DEFAULT_SHARE = 0.7
 
 def available() -> int:
     """Bytes that this process may still take: what the system calls available, under the control group's limit."""
-    found = [value for value in (_meminfo(), _control_group()) if value is not None]
-    return min(found) if found else physical_memory() or 4 * 1024**3
+    limits = [value for value in (_meminfo(), _control_group()) if value is not None]
+    return min(limits) if limits else physical_memory() or 4 * 1024**3
 
 
 def peak_rss() -> int:

@@ -130,8 +130,8 @@ class CpuTiles:
         gap = self.gaps(left, p, q, close=close)
         where = np.empty(gap.size, np.uint32)
         value = np.empty(gap.size, np.float32)
-        found = compiled_loops().keep_near(gap, limit, p is q, where, value)
-        return Pairs(p.first, q.first, where[:found].copy(), value[:found].copy())
+        count = compiled_loops().keep_near(gap, limit, p is q, where, value)
+        return Pairs(p.first, q.first, where[:count].copy(), value[:count].copy())
 
     def total_distance(self, left: list[Any], p: Block, q: Block) -> NDArray[np.float64]:
         """Sum of the euclidean distances between the rows of every cluster of p and every cluster of q."""
@@ -179,8 +179,8 @@ class CpuTiles:
         where: NDArray[np.uint32] = np.empty(gap.size, np.uint32)
         # Columns of a table; that of a single row is contiguous, and would be another type to compile for.
         halves = np.ascontiguousarray(left_half), np.ascontiguousarray(right_half)
-        found = compiled_loops().find_close(gap, *halves, np.float32(CLOSENESS), diagonal, where)
-        return (where[:found] >> 16).astype(np.int64), (where[:found] & 65535).astype(np.int64)
+        count = compiled_loops().find_close(gap, *halves, np.float32(CLOSENESS), diagonal, where)
+        return (where[:count] >> 16).astype(np.int64), (where[:count] & 65535).astype(np.int64)
 
     def _refine(self, gap: Any, left: Any, right: Any, p: IntArray, q: IntArray, *, diagonal: bool) -> None:
         i, j = self.close_pairs(gap, left[:, -1], right[:, -2], diagonal=diagonal)

@@ -69,11 +69,11 @@ def clusters_for_model(
     settings = settings or default_settings(vocabulary)
     settings.check(vocabulary)
     origin = origin_of(model_or_path, revision=revision)
-    if origin.commit is not None and (found := find(settings, vocabulary, origin=origin)):
-        return found
+    if origin.commit is not None and (cached := find(settings, vocabulary, origin=origin)):
+        return cached
     table = read_table(model_or_path, settings.embedding, revision=revision)
-    if found := find(settings, vocabulary, content_hash=table.content_hash):
-        return found
+    if cached := find(settings, vocabulary, content_hash=table.content_hash):
+        return cached
     clusters = cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
     try:
         store(clusters)

@@ -331,21 +331,21 @@ class Checkpoint:
         names = ["model.safetensors"]
         if self.folder is not None and not (self.folder / names[0]).is_file():
             names = sorted(path.name for path in self.folder.glob("*.safetensors") if "adapter" not in path.name)
-        found = [(name, path) for name in names if (path := self.file(name)) is not None]
-        if not found:
+        files = [(name, path) for name in names if (path := self.file(name)) is not None]
+        if not files:
             raise ModelError(self._no_weights())
-        return {tensor: name for name, path in found for tensor in stored_tensors(path)}
+        return {tensor: name for name, path in files for tensor in stored_tensors(path)}
 
     def _no_weights(self) -> str:
         files = [] if self.folder is None else sorted(path.name for path in self.folder.iterdir())
         if "adapter_config.json" in files:
             return f"{self.folder} holds an adapter, not a model. Merge it into its model and save that."
         other = [name for name in files if name.endswith((".bin", ".pt", ".pth", ".gguf"))]
-        found = f" It has {other[0]}, which semtoken does not read (it may hold code)." if other else ""
+        hint = f" It has {other[0]}, which semtoken does not read (it may hold code)." if other else ""
         if self.folder is not None and other and other[0].endswith(".gguf"):
             return f"{self.folder} has no safetensors weights. Give its GGUF file instead: {self.folder / other[0]}"
         return (
-            f"{self.folder or self.origin.hub_id} has no safetensors weights.{found} Load the model with transformers "
+            f"{self.folder or self.origin.hub_id} has no safetensors weights.{hint} Load the model with transformers "
             "and save it with save_pretrained(), which writes safetensors, or pass the loaded model itself."
         )
 
@@ -357,16 +357,16 @@ class Checkpoint:
             for parts in (name.split(".") for name in where)
             if not any(part in OTHER_PARTS or OTHER_MODALITIES.search(part) for part in parts)
         ]
-        found = sorted(".".join(p) for p in kept if p[-1] == "weight" and p[-2:-1] and p[-2] in modules)
+        matrices = sorted(".".join(p) for p in kept if p[-1] == "weight" and p[-2:-1] and p[-2] in modules)
         packed = sorted(".".join(p) for p in kept if modules.intersection(p) and p[-1] in PACKED)
         if packed:
             raise ModelError(f"The {side} embeddings of {self.origin.model} are quantised ({packed[0]}). {UNQUANTISED}")
-        if len(found) > 1:
+        if len(matrices) > 1:
             raise ModelError(
-                f"{self.origin.model} has several matrices that may be its {side} embeddings: {', '.join(found)}. "
+                f"{self.origin.model} has several matrices that may be its {side} embeddings: {', '.join(matrices)}. "
                 "Pass the model loaded by transformers instead of its path."
             )
-        return found[0] if found else None
+        return matrices[0] if matrices else None
 
     def _tied(self, where: dict[str, str], *, present: str | None, missing: str) -> str:
         """The matrix that stands in for a missing one, if this is a model that shares them."""

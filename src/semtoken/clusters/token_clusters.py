@@ -292,8 +292,8 @@ class TokenClusters:
             lambda i: self.vocabulary.normalized[i] == normalize(text),
         )
         for test in tests if text.strip() else tests[:1]:
-            if found := [i for i in range(len(texts)) if test(i)]:
-                return found
+            if ids := [i for i in range(len(texts)) if test(i)]:
+                return ids
         near = get_close_matches(normalize(text), list(dict.fromkeys(self.vocabulary.normalized)), n=5)
         hint = f"Similar tokens: {', '.join(map(repr, near))}." if near else "No token is similar."
         raise InvalidInput(f"No single token is spelled {text!r}; longer words are made of several. {hint}")

@@ -172,16 +172,16 @@ def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
 
 def plain(answer: AnsweredQuestion) -> dict[str, Any]:
     """The fields of an answer that semtoken adds under its own key, before any calibrator."""
-    found: dict[str, Any] = {"allowed_mass": answer.allowed_mass}
+    fields: dict[str, Any] = {"allowed_mass": answer.allowed_mass}
     if answer.refusal is not None:
         return {"refusal": answer.refusal}
     if answer.order_spread is not None:
-        found["order_spread"] = answer.order_spread
+        fields["order_spread"] = answer.order_spread
     if answer.bounds is not None:
-        found["bounds"] = [list(pair) for pair in answer.bounds]
+        fields["bounds"] = [list(pair) for pair in answer.bounds]
     if answer.flags:
-        found["flags"] = {flag.code: flag.message for flag in answer.flags}
-    return found
+        fields["flags"] = {flag.code: flag.message for flag in answer.flags}
+    return fields
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,10 @@ class DecisionRecord:
     @classmethod
     def of(cls, answer: AnsweredQuestion, options: ReadingOptions, name: str = "") -> DecisionRecord:
         """The record of an answer of now, about no state that is kept; the question must not have been refused."""
-        asked, values = AskedQuestion(answer.question, options), tuple(one.value for one in answer.question.options)
+        asked, values = (
+            AskedQuestion(answer.question, options),
+            tuple(option.value for option in answer.question.options),
+        )
         return cls(
             name,
             asked.fingerprint,
@@ -284,17 +287,17 @@ def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str
 
 def read_decisions(path: Path) -> list[DecisionRecord]:
     """The answers in a file, unanswered questions left out; `InvalidInput` if a line is bad or there are none."""
-    found: list[DecisionRecord] = []
+    records: list[DecisionRecord] = []
     for line in read_json_lines(path):
         try:
             if line.fault:
                 raise ValueError(line.fault)
-            found += records_of(line.value)
+            records += records_of(line.value)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{path}, line {line.number}: {_why(error)}") from error
-    if not found:
+    if not records:
         raise InvalidInput(f"{path} holds no answers. Make some with `semtoken decide run`.")
-    return found
+    return records
 
 
 def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
@@ -323,10 +326,10 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
 def _read_bounds(given: Any, n: int, name: str) -> tuple[tuple[float, float], ...] | None:
     if given is None:
         return None
-    found = tuple((float(low), float(high)) for low, high in given)
-    if len(found) != n or not all(0 <= low <= high <= 1 for low, high in found):
+    bounds = tuple((float(low), float(high)) for low, high in given)
+    if len(bounds) != n or not all(0 <= low <= high <= 1 for low, high in bounds):
         raise ValueError(f"The bounds of {name!r:.60} are no intervals in [0, 1], or not as many as the options.")
-    return found
+    return bounds
 
 
 def _why(error: Exception) -> str:

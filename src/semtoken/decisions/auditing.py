@@ -114,18 +114,18 @@ class SideAudit:
         return high < low_fitted or high_fitted < low
 
 
-def exceeded(one: SideAudit, limits: DecisionLimits) -> list[str]:
+def exceeded(side: SideAudit, limits: DecisionLimits) -> list[str]:
     """The limits that a side does not keep, each as a sentence; none where nothing was promised for it."""
-    if one.verdict == "nothing was promised":
+    if side.verdict == "nothing was promised":
         return []
-    found = []
-    if limits.distance is not None and one.drift is not None and one.drift.low > limits.distance:
-        found.append(f"The distance exceeds the limit of {limits.distance:g}.")
-    if limits.accepted is not None and one.fired.interval[1] < limits.accepted:
-        found.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
-    if not limits.undecided and one.verdict == "cannot be told":
-        found.append("The limits ask for labels that can tell.")
-    return found
+    sentences = []
+    if limits.distance is not None and side.drift is not None and side.drift.low > limits.distance:
+        sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
+    if limits.accepted is not None and side.fired.interval[1] < limits.accepted:
+        sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
+    if not limits.undecided and side.verdict == "cannot be told":
+        sentences.append("The limits ask for labels that can tell.")
+    return sentences
 
 
 def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SideAudit]:
@@ -141,37 +141,37 @@ def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> 
             "orders have to be the same."
         )
     return [
-        _audited(one, [record for record in records if record.fingerprint == fingerprint])
-        for (fingerprint, _), one in calibrator.sides.items()
+        _audited(side, [record for record in records if record.fingerprint == fingerprint])
+        for (fingerprint, _), side in calibrator.sides.items()
     ]
 
 
-def _audited(one: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
-    chosen = [record for record in records if record.side == one.side]
-    accepted = [record for record in chosen if one.accepts(record)]
+def _audited(side: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
+    chosen = [record for record in records if record.side == side.side]
+    accepted = [record for record in chosen if side.accepts(record)]
     judged = [record for record in chosen if record.label is not None]
     judged_accepted = [record for record in accepted if record.label is not None]
     wrong, wrong_accepted = (sum(not record.correct for record in some) for some in (judged, judged_accepted))
-    wrong_fitted = 0 if one.threshold is None else one.threshold.n_wrong
+    wrong_fitted = 0 if side.threshold is None else side.threshold.n_wrong
     spreads = [record.order_spread for record in chosen if record.order_spread is not None]
     return SideAudit(
-        one,
-        Share(one.n_accepted, one.asked),
-        _of_promise(one, one.n_accepted, one.n_wrong_accepted, one.n, wrong_fitted),
+        side,
+        Share(side.n_accepted, side.asked),
+        _of_promise(side, side.n_accepted, side.n_wrong_accepted, side.n, wrong_fitted),
         Share(len(accepted), len(records)),
-        _of_promise(one, len(judged_accepted), wrong_accepted, len(judged), wrong),
-        one.calibrator.compare([record.log_score for record in chosen]) if one.calibrator and chosen else None,
+        _of_promise(side, len(judged_accepted), wrong_accepted, len(judged), wrong),
+        side.calibrator.compare([record.log_score for record in chosen]) if side.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
 
 
-def _of_promise(one: DecisionSide, accepted: int, wrong_accepted: int, judged: int, wrong: int) -> Share:
+def _of_promise(side: DecisionSide, accepted: int, wrong_accepted: int, judged: int, wrong: int) -> Share:
     """The share that the promise is about."""
-    return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[_promise(one)])
+    return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[_promise(side)])
 
 
-def _promise(one: DecisionSide) -> Promise:
-    return "selective" if one.threshold is None else one.threshold.promise
+def _promise(side: DecisionSide) -> Promise:
+    return "selective" if side.threshold is None else side.threshold.promise
 
 
 @dataclass(frozen=True)
@@ -207,15 +207,15 @@ class SetAudit:
 
 def audited_sets(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SetAudit]:
     """Whether the sets of options hold the right one, for each question with labelled answers."""
-    found = []
+    audits = []
     for fingerprint, sets in calibrator.sets.items():
-        own = [one for one in records if one.fingerprint == fingerprint and one.label is not None]
+        own = [record for record in records if record.fingerprint == fingerprint and record.label is not None]
         if own:
-            chosen = [sets(one.probabilities) for one in own]
-            held = sum(one.label in options for one, options in zip(own, chosen, strict=True))
+            chosen = [sets(record.probabilities) for record in own]
+            held = sum(record.label in options for record, options in zip(own, chosen, strict=True))
             size = float(np.mean([len(options) for options in chosen]))
-            found.append(SetAudit(own[0].name, sets, Share(held, len(own)), size))
-    return found
+            audits.append(SetAudit(own[0].name, sets, Share(held, len(own)), size))
+    return audits
 
 
 @dataclass(frozen=True)
@@ -241,24 +241,26 @@ class ServerComparison:
     def statement(self) -> str:
         """The figures as a sentence."""
         low, high = self.shift_bounds
-        found = (
+        sentence = (
             f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
             f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f})."
         )
         if self.open_pairs.count:
             low, high = self.shift_range
-            found += (
+            sentence += (
                 f" In {self.open_pairs} a server did not list all options: with that, the shift may be anything "
                 f"from {low:+.3f} to {high:+.3f}."
             )
-        return found
+        return sentence
 
 
 def compare(
     first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0
 ) -> list[ServerComparison]:
     """How far two servers' answers to the same lines lie apart; `InvalidInput` if their questions or numbers differ."""
-    if [(one.fingerprint, one.state) for one in first] != [(one.fingerprint, one.state) for one in second]:
+    if [(record.fingerprint, record.state) for record in first] != [
+        (record.fingerprint, record.state) for record in second
+    ]:
         raise InvalidInput("The two files hold answers to other questions, or not to the same states in one order.")
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
     for pair in zip(first, second, strict=True):
@@ -316,7 +318,7 @@ class Sensitivity:
     @property
     def statement(self) -> str:
         """The figures as a sentence."""
-        low, high = (f"{one:.3f}" for one in (self.moved.low, self.moved.high))
+        low, high = (f"{bound:.3f}" for bound in (self.moved.low, self.moved.high))
         return (
             f"{self.name}, asked {self.how}: another choice in {self.changed}, another decision in "
             f"{self.decided_otherwise}; its probability moves by {self.moved.value:.3f} on average ({low} to {high})."
@@ -337,23 +339,24 @@ def sensitivity(
     such as "in other words". `InvalidInput` if no question was asked in both ways about one state, or its options are
     others.
     """
-    others = {(one.name, one.state): one for one in second}
+    others = {(record.name, record.state): record for record in second}
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
-    for one in first:
-        if (other := others.get((one.name, one.state))) is not None:
-            groups.setdefault(one.name, []).append((one, _as_asked(one, other)))
+    for record in first:
+        if (other := others.get((record.name, record.state))) is not None:
+            groups.setdefault(record.name, []).append((record, _as_asked(record, other)))
     if not groups:
         raise InvalidInput("No question was asked in both ways about one state.")
     return [_sensitivity(calibrator, name, pairs, how, seed) for name, pairs in groups.items()]
 
 
-def _as_asked(one: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
+def _as_asked(record: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
     """The second answer with its options in the order of the first."""
     known = {(type(value), value): p for value, p in zip(other.values, other.probabilities, strict=True)}
-    wanted = [(type(value), value) for value in one.values]
+    wanted = [(type(value), value) for value in record.values]
     if set(known) != set(wanted):
-        raise InvalidInput(f"{one.name}: the options are not the same in both ways of asking.")
-    return replace(other, fingerprint=one.fingerprint, values=one.values, probabilities=tuple(map(known.get, wanted)))  # type: ignore[arg-type]
+        raise InvalidInput(f"{record.name}: the options are not the same in both ways of asking.")
+    probabilities = tuple(known[option] for option in wanted)
+    return replace(other, fingerprint=record.fingerprint, values=record.values, probabilities=probabilities)
 
 
 def _sensitivity(
@@ -441,7 +444,7 @@ _RIGHT: Mapping[str, Callable[[Any], bool]] = {
     "accepted": _share,
     "undecided": lambda value: isinstance(value, bool),
     "promise": lambda value: value in get_args(Promise),
-    "require": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "require": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
     "limits": lambda value: isinstance(value, Mapping),
 }
 """What a setting may be; all others are texts."""

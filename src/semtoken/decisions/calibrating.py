@@ -126,8 +126,8 @@ class DecisionCalibrator:
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
         sides = {key: _side(own, asked[key[0]], promise, alpha, delta) for key, own in groups.items()}
-        if not any(one.calibrator for one in sides.values()):
-            why = "; ".join(f"{one.what}: {one.refusal}" for one in sides.values())
+        if not any(side.calibrator for side in sides.values()):
+            why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
             raise InvalidInput(f"Nothing can be fitted. {why or NO_LABEL}")
         by_question: dict[str, list[DecisionRecord]] = {}
         for (fingerprint, _), own in groups.items():
@@ -137,33 +137,33 @@ class DecisionCalibrator:
         return cls(
             sides,
             scales,
-            {key: one for key, one in told.items() if one is not None},
+            {key: question for key, question in told.items() if question is not None},
             {key: _sets(by_question[key], alpha) for key in scales},
         )
 
     @property
     def n(self) -> int:
         """How many labelled answers it was fitted on, over all questions."""
-        return sum(one.n for one in self.sides.values())
+        return sum(side.n for side in self.sides.values())
 
     @cached_property
     def checksum(self) -> str:
         """SHA-256 of all that it says, in hex digits: which calibrator this is."""
         said = str(seal(self._content())["checksum"])
-        fitted = [to_bytes(one.calibrator) for one in self.sides.values() if one.calibrator is not None]
+        fitted = [to_bytes(side.calibrator) for side in self.sides.values() if side.calibrator is not None]
         return hashlib.sha256(b"\n".join([said.encode(), *fitted])).hexdigest()
 
     def accepts(self, record: DecisionRecord) -> bool:
         """Whether an answer is accepted; one to a question that was not fitted never is."""
-        one = self.sides.get((record.fingerprint, record.side))
-        return one is not None and one.accepts(record)
+        side = self.sides.get((record.fingerprint, record.side))
+        return side is not None and side.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
         """Chance, decision, promise and number of labels of one answer, and calibrated probabilities of all options
         where labels suffice for them. An answer to an unknown question abstains, with the reason.
         """
-        one, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
-        if one is None:
+        side, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
+        if side is None:
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
             return {"decision": "abstain", "promise": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
         scaled: dict[str, Any] = {}
@@ -172,22 +172,22 @@ class DecisionCalibrator:
         if (sets := self.sets.get(record.fingerprint)) is not None:
             options = [record.values[k] for k in sets(record.probabilities)]
             scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
-        if one.calibrator is None:
-            return {**scaled, "decision": "abstain", "promise": one.refusal, "labels": one.n}
+        if side.calibrator is None:
+            return {**scaled, "decision": "abstain", "promise": side.refusal, "labels": side.n}
         return {
             **scaled,
-            "chance": float(one.calibrator.chance(record.log_score)),
-            "decision": "answer" if one.accepts(record) else "abstain",
-            "promise": one.statement,
-            "labels": one.n,
+            "chance": float(side.calibrator.chance(record.log_score)),
+            "decision": "answer" if side.accepts(record) else "abstain",
+            "promise": side.statement,
+            "labels": side.n,
         }
 
     def save(self, directory: Path) -> None:
         """Write a folder with `decisions.json` and a calibrator for each side, replacing one that is there."""
         with replacing_folder(directory) as working:
-            for place, one in zip(self._places(), self.sides.values(), strict=True):
-                if one.calibrator is not None:
-                    one.calibrator.save(working / place)
+            for place, side in zip(self._places(), self.sides.values(), strict=True):
+                if side.calibrator is not None:
+                    side.calibrator.save(working / place)
             with replacing_file(working / NAME) as file:
                 file.write(dump_json(seal(self._content()), indent=1))
 
@@ -198,18 +198,18 @@ class DecisionCalibrator:
     def _content(self) -> dict[str, Any]:
         """The values that `decisions.json` holds."""
         listed = []
-        for place, ((fingerprint, side), one) in zip(self._places(), self.sides.items(), strict=True):
-            counts = {"n": one.n, "asked": one.asked, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}
-            values = {"name": one.name, **counts, "refusal": one.refusal}
-            fitted = None if one.calibrator is None else place
-            listed.append({"question": fingerprint, "side": side, **values, "calibrator": fitted})
+        for place, ((fingerprint, which), side) in zip(self._places(), self.sides.items(), strict=True):
+            counts = {"n": side.n, "asked": side.asked, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
+            values = {"name": side.name, **counts, "refusal": side.refusal}
+            fitted = None if side.calibrator is None else place
+            listed.append({"question": fingerprint, "side": which, **values, "calibrator": fitted})
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "sides": listed,
             "scales": {key: asdict(scale) for key, scale in self.scales.items()},
-            "questions": {key: one.values() for key, one in self.questions.items()},
-            "sets": {key: asdict(one) for key, one in self.sets.items()},
+            "questions": {key: question.values() for key, question in self.questions.items()},
+            "sets": {key: asdict(sets) for key, sets in self.sets.items()},
         }
 
     @classmethod
@@ -235,48 +235,52 @@ def blocks_of(
 ) -> list[Mapping[str, Any]]:
     """A calibrator's block for each answer (`DecisionCalibrator.block`); empty without one, or if it was refused."""
     return [
-        {} if calibrator is None or one.refusal is not None else calibrator.block(DecisionRecord.of(one, options))
-        for one in answers
+        {} if calibrator is None or answer.refusal is not None else calibrator.block(DecisionRecord.of(answer, options))
+        for answer in answers
     ]
 
 
 def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
     sides: dict[Key, DecisionSide] = {}
-    for one in content["sides"]:
-        place = one["calibrator"]
+    for side in content["sides"]:
+        place = side["calibrator"]
         fitted = None if place is None else Calibrator.load(directory / Path(place).name)
-        counts = (one["n"], one["asked"], one["accepted"], one["wrong"])
-        sides[one["question"], one["side"]] = DecisionSide(one["name"], one["side"], *counts, fitted, one["refusal"])
+        counts = (side["n"], side["asked"], side["accepted"], side["wrong"])
+        sides[side["question"], side["side"]] = DecisionSide(
+            side["name"], side["side"], *counts, fitted, side["refusal"]
+        )
     return DecisionCalibrator(
         sides,
         {key: OptionScale(**values | {"biases": tuple(values["biases"])}) for key, values in content["scales"].items()},
         {
-            key: AskedQuestion.read(values, next((one.name for (own, _), one in sides.items() if own == key), None))
+            key: AskedQuestion.read(values, next((side.name for (own, _), side in sides.items() if own == key), None))
             for key, values in content["questions"].items()
         },
         {
-            key: PredictionSets(**{**one, "thresholds": tuple(one["thresholds"]), "labels": tuple(one["labels"])})
-            for key, one in content["sets"].items()
+            key: PredictionSets(
+                **{**values, "thresholds": tuple(values["thresholds"]), "labels": tuple(values["labels"])}
+            )
+            for key, values in content["sets"].items()
         },
     )
 
 
 def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha: float, delta: float) -> DecisionSide:
-    scores, right = [one.log_score for one in records], [one.correct for one in records]
-    found = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
-    if repeated := len(records) - len({one.state or str(number) for number, one in enumerate(records)}):
+    scores, right = [record.log_score for record in records], [record.correct for record in records]
+    side = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
+    if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
         raise InvalidInput(
-            f"{found.name}: {repeated} labelled answers are about a state that another one is about, too. Repeated "
+            f"{side.name}: {repeated} labelled answers are about a state that another one is about, too. Repeated "
             "answers count as evidence that is not there: leave them out."
         )
     try:
         calibrator = Calibrator.fit(scores, right)
     except InvalidInput as error:
-        return replace(found, refusal=str(error))
+        return replace(side, refusal=str(error))
     threshold = Threshold.fit(scores, right, promise=promise, alpha=alpha, delta=delta)
     accepted = threshold.accepts(scores)
     return replace(
-        found,
+        side,
         n_accepted=int(accepted.sum()),
         n_wrong_accepted=int((accepted & ~np.array(right)).sum()),
         calibrator=replace(calibrator, threshold=threshold),
@@ -284,8 +288,8 @@ def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha
 
 
 def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
-    labels = [one.label for one in records if one.label is not None]
-    return PredictionSets.fit([one.probabilities for one in records], labels, alpha)
+    labels = [record.label for record in records if record.label is not None]
+    return PredictionSets.fit([record.probabilities for record in records], labels, alpha)
 
 
 def work_left(records: Sequence[DecisionRecord], alpha: float) -> list[str]:
@@ -294,21 +298,23 @@ def work_left(records: Sequence[DecisionRecord], alpha: float) -> list[str]:
     for record in records:
         if record.label is not None:
             labelled.setdefault(f"{record.name} {record.fingerprint}", []).append(record)
-    found = []
+    sentences = []
     for own in labelled.values():
-        wrong, n = sum(not one.correct for one in own), len(own)
+        wrong, n = sum(not answer.correct for answer in own), len(own)
         if (least := least_to_a_person(wrong, n, alpha)) > 0:
-            found.append(
+            sentences.append(
                 f"{own[0].name}: {percent(wrong / n)} of {n:,} labelled answers are wrong. If at most {percent(alpha)} "
                 f"of the accepted may be, at least {percent(least)} of all must go to a person, whatever the score."
             )
-    return found
+    return sentences
 
 
 def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
     """Fit the scale of a question; None where its labels are too few."""
-    labels = [one.label for one in records if one.label is not None]
+    labels = [record.label for record in records if record.label is not None]
     try:
-        return OptionScale.fit([one.probabilities for one in records], labels, [str(v) for v in records[0].values])
+        return OptionScale.fit(
+            [record.probabilities for record in records], labels, [str(v) for v in records[0].values]
+        )
     except InvalidInput:
         return None

@@ -55,11 +55,11 @@ def option_masses(
     see `semtoken.backends.transformers.passes.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
     gives NaN, `InvalidInput` if the engine cannot read a prompt.
     """
-    found: list[tuple[FloatArray, FloatArray]] = []
+    masses: list[tuple[FloatArray, FloatArray]] = []
     for group in _groups(backend, prompts):
-        found += yield from _masses_of_group(backend, [prompts[n] for n in group], [readers[n] for n in group])
+        masses += yield from _masses_of_group(backend, [prompts[n] for n in group], [readers[n] for n in group])
         yield 0
-    return found
+    return masses
 
 
 def _masses_of_group(
@@ -69,14 +69,14 @@ def _masses_of_group(
     ends = [(place, ()) for place in range(len(prompts))]
     starts = yield from look(ends, [reader.first_tokens for reader in readers])
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
-    places = [(place, path) for place, one in enumerate(wanted) for path in one]
-    tokens = [one[path] for one in wanted for path in one]
-    found = (yield from look(places, tokens, last=True)) if places else []
+    places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
+    tokens = [by_path[path] for by_path in wanted for path in by_path]
+    log_masses = (yield from look(places, tokens, last=True)) if places else []
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
-    for (place, path), ids, (low, high) in zip(places, tokens, found, strict=True):
+    for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
         further[place][path] = dict(zip(ids.tolist(), pairs, strict=True))
-    return [reader.masses(one) for reader, one in zip(readers, further, strict=True)]
+    return [reader.masses(by_path) for reader, by_path in zip(readers, further, strict=True)]
 
 
 def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -99,13 +99,13 @@ def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[in
     def look(
         places: Sequence[Place], tokens: Sequence[IdArray], last: bool = False
     ) -> Generator[int, int | None, list[LogMasses]]:
-        found: dict[int, LogMasses] = {}
+        masses: dict[int, LogMasses] = {}
 
         def take(number: int, row: Any) -> None:
-            found[number] = _of_row(row, tokens[number], backend.vocabulary.size)
+            masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
 
         yield from tree.read(places, take, last=last)
-        return [found[number] for number in range(len(places))]
+        return [masses[number] for number in range(len(places))]
 
     return look
 
@@ -238,8 +238,8 @@ def decide_about(
         questions if isinstance(questions, Mapping) else dict(enumerate(listed(questions, "questions")))
     )
     asked = [as_question(question, name) for name, question in named.items()]
-    found = decide(backend, [Inquiry(as_text(state), asked, options)])[0].answers
-    return dict(zip(named, found, strict=True)) if isinstance(questions, Mapping) else list(found)
+    answers = decide(backend, [Inquiry(as_text(state), asked, options)])[0].answers
+    return dict(zip(named, answers, strict=True)) if isinstance(questions, Mapping) else list(answers)
 
 
 def as_question(question: Any, name: Any = None) -> Question:
@@ -311,14 +311,14 @@ def read_masses(
     backend: Backend, prepared: Sequence[PreparedInquiry]
 ) -> Generator[int, int | None, list[dict[int, OptionMasses]]]:
     """The masses of each inquiry's options in every order, by question number; without those that have no answer."""
-    prompts = [ids for one in prepared for ids in one.prompts]
-    readers = [OptionReader(spellings) for one in prepared for spellings in one.spellings]
-    found = iter((yield from option_masses(backend, prompts, readers)))
+    prompts = [ids for inquiry in prepared for ids in inquiry.prompts]
+    readers = [OptionReader(spellings) for inquiry in prepared for spellings in inquiry.spellings]
+    masses = iter((yield from option_masses(backend, prompts, readers)))
     each = []
-    for one in prepared:
+    for inquiry in prepared:
         pairs = []
-        for number, shown in one.shown:
-            back, (low, high) = np.argsort(shown.order), next(found)
+        for number, shown in inquiry.shown:
+            back, (low, high) = np.argsort(shown.order), next(masses)
             pairs.append((number, (low[back], high[back])))
         each.append(in_all_orders(pairs))
     return each
@@ -333,15 +333,15 @@ def run_to_end(steps: Generator[int, int | None, T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:
+def _answers(prepared: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:
     return InquiryAnswers(
         tuple(
-            unanswered(question, one.refusals[number])
-            if number in one.refusals
+            unanswered(question, prepared.refusals[number])
+            if number in prepared.refusals
             else answer_from_masses(question, masses[number])
-            for number, question in enumerate(one.inquiry.questions)
+            for number, question in enumerate(prepared.inquiry.questions)
         ),
-        one.input_tokens,
+        prepared.input_tokens,
     )
 
 

@@ -78,9 +78,9 @@ class OptionScale:
 
         bounds = [tuple(np.log(TEMPERATURES)), *[(None, None)] * free]
         minimize = require("scipy.optimize", extra="calibrate").minimize
-        found = minimize(loss, np.zeros(1 + free), method="L-BFGS-B", bounds=bounds).x
-        temperature = float(np.clip(np.exp(found[0]), *TEMPERATURES))
-        return cls(temperature, tuple(map(float, found[1:])) if free else (0.0,) * size, n, missing)
+        solution = minimize(loss, np.zeros(1 + free), method="L-BFGS-B", bounds=bounds).x
+        temperature = float(np.clip(np.exp(solution[0]), *TEMPERATURES))
+        return cls(temperature, tuple(map(float, solution[1:])) if free else (0.0,) * size, n, missing)
 
 
 def _missing(counts: Sequence[int], names: Sequence[str]) -> str:
@@ -95,13 +95,13 @@ def _missing(counts: Sequence[int], names: Sequence[str]) -> str:
 
 def _logs(probabilities: Sequence[float] | Sequence[Sequence[float]] | FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
-        found: FloatArray = np.maximum(np.log(np.asarray(probabilities, dtype=np.float64)), LEAST_LOG)
-    return found
+        logs: FloatArray = np.maximum(np.log(np.asarray(probabilities, dtype=np.float64)), LEAST_LOG)
+    return logs
 
 
 def _log_softmax(z: FloatArray) -> FloatArray:
-    found: FloatArray = z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
-    return found
+    log_probabilities: FloatArray = z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+    return log_probabilities
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,14 @@ class PredictionSets:
             raise InvalidInput("Sets of options need the probabilities of all options, and a label, of each answer.")
         of_right = p[np.arange(len(right)), right]
         own = [right == k for k in range(p.shape[1])]
-        enough = [_rank(int(one.sum()), alpha) > 0 for one in own]
+        enough = [_rank(int(mask.sum()), alpha) > 0 for mask in own]
         others = ~np.isin(right, np.flatnonzero(enough))
         thresholds = []
-        for one, is_enough in zip(own, enough, strict=True):
-            known = np.sort(of_right[one if is_enough else others])
+        for mask, is_enough in zip(own, enough, strict=True):
+            known = np.sort(of_right[mask if is_enough else others])
             rank = _rank(len(known), alpha)
             thresholds.append(float(known[rank - 1]) if rank else 0.0)
-        counts = tuple(int(one.sum()) if is_enough else 0 for one, is_enough in zip(own, enough, strict=True))
+        counts = tuple(int(mask.sum()) if is_enough else 0 for mask, is_enough in zip(own, enough, strict=True))
         return cls(float(alpha), tuple(thresholds), counts, int(others.sum()))
 
 

@@ -85,10 +85,10 @@ class Choice:
     def __post_init__(self) -> None:
         _texts(self, "instructions")
         _check_name(self.name)
-        found = tuple(map(_option, _ordered_options(self.choices, "A choice", "options", MOST_OPTIONS)))
-        if len({(type(one.value), one.value) for one in found}) < len(found):
+        options = tuple(map(_option, _ordered_options(self.choices, "A choice", "options", MOST_OPTIONS)))
+        if len({(type(option.value), option.value) for option in options}) < len(options):
             raise InvalidInput("A choice has the same option twice: each must be unique.")
-        object.__setattr__(self, "choices", found)
+        object.__setattr__(self, "choices", options)
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -154,25 +154,27 @@ def as_text(content: Any) -> str:
     if content is None:
         return ""
     try:
-        found = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False)
-        found.encode()
+        written = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False)
+        written.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"A text holds half a character (a lone surrogate): {ascii(content)[:60]}.") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"This cannot be written as JSON: {type(content).__name__!a}.") from error
-    return found
+    return written
 
 
 def question_values(question: Question) -> dict[str, Any]:
     """A question as plain values: what its fingerprint and a calibrator's file hold."""
-    listed = [{"value": one.value, "name": one.name, "description": one.description} for one in question.options]
+    listed = [
+        {"value": option.value, "name": option.name, "description": option.description} for option in question.options
+    ]
     return {"kind": question.kind, "instructions": question.instructions, "options": listed}
 
 
 def question_from(values: Any, name: str | None = None) -> Question:
     """A question from the plain values of a file; `InvalidInput` if they do not describe one."""
     try:
-        options = [Option(one["value"], one["name"], one["description"]) for one in values["options"]]
+        options = [Option(option["value"], option["name"], option["description"]) for option in values["options"]]
         if values["kind"] == "predicate":
             yes, no = options
             return Predicate(values["instructions"], yes.description, no.description, name)
@@ -219,12 +221,12 @@ def _ordered_options(given: Any, what: str, of_what: str, most: int) -> tuple[An
     if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable):
         raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
     try:
-        found = tuple(islice(given, most + 1))
+        options = tuple(islice(given, most + 1))
     except Exception as error:  # an array without dimensions says that it is iterable
         raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.") from error
-    if not 1 <= len(found) <= most:
-        raise InvalidInput(f"{what} needs 1 to {most} {of_what}; got {'none' if not found else f'more than {most}'}.")
-    return found
+    if not 1 <= len(options) <= most:
+        raise InvalidInput(f"{what} needs 1 to {most} {of_what}; got {'none' if not options else f'more than {most}'}.")
+    return options
 
 
 def _check_name(name: Any) -> None:
@@ -283,8 +285,8 @@ def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], 
     n = len(question.options)
     places = tuple(range(n))
     if question.kind == "score":
-        found = [places, places[::-1]] if n > 1 else [places]
-        return tuple(found[: wanted or len(found)])
+        orders = [places, places[::-1]] if n > 1 else [places]
+        return tuple(orders[: wanted or len(orders)])
     count = n if wanted is None else min(wanted, n)
     starts = [i * n // count for i in range(count)]
     return tuple(places[start:] + places[:start] for start in starts)
@@ -373,5 +375,7 @@ def plain_tokens(tokenizer: Any, text: str) -> list[int]:
 
 def _refuse_control_tokens(tokenizer: Any, text: str) -> None:
     tokens: Sequence[str] = getattr(tokenizer, "all_special_tokens", ())
-    if found := [token for token in tokens if token and token in text]:
-        raise InvalidInput(f"A text of the request holds {found[0]!r}, which is a control token of this model.")
+    if control_tokens := [token for token in tokens if token and token in text]:
+        raise InvalidInput(
+            f"A text of the request holds {control_tokens[0]!r}, which is a control token of this model."
+        )

@@ -133,7 +133,7 @@ class AskedTexts:
     def answers(self, masses: Sequence[Masses]) -> list[AnsweredQuestion]:
         """Answer the questions from the probabilities that were read for each prompt."""
         known = in_all_orders(zip((text.number for text in self.texts), masses, strict=True))
-        whys = {number: NOT_LISTED for number, one in known.items() if not one.low.any()} | dict(self.refusals)
+        whys = {number: NOT_LISTED for number, bounds in known.items() if not bounds.low.any()} | dict(self.refusals)
         return [
             unanswered(question, whys[number]) if number in whys else answer_from_masses(question, known[number])
             for number, question in enumerate(self.questions)
@@ -152,7 +152,7 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
         except InvalidInput as error:
             refusals[number] = str(error)
             continue
-        texts += [AskedText(number, one) for one in shown]
+        texts += [AskedText(number, ordered) for ordered in shown]
         of_options = sum(len(option.line) for option in question.options)
         size += len(shown) * (len(state) + len(question.instructions) + of_options)
         if len(texts) > MOST_TEXTS or size > MOST_SENT:

@@ -34,15 +34,15 @@ from semtoken.files.texts import read_yaml
 
 def read_questions(path: Path) -> dict[str, Question]:
     """Read questions by name from a YAML or JSON file; `InvalidInput` if it cannot be read or holds none."""
-    found = read_yaml(path)
-    if not isinstance(found, dict) or not found:
+    questions = read_yaml(path)
+    if not isinstance(questions, dict) or not questions:
         raise InvalidInput(f"{path} must hold questions by their names.")
-    return {str(name): _question(path, str(name), question) for name, question in found.items()}
+    return {str(name): _question(path, str(name), question) for name, question in questions.items()}
 
 
-def _question(path: Path, name: str, found: Any) -> Question:
+def _question(path: Path, name: str, record: Any) -> Question:
     try:
-        return as_question(found, name)
+        return as_question(record, name)
     except InvalidInput as error:
         place = ".".join(str(part) for part in getattr(error, "place", ()) if part != name)
         field = f", {place}" if place else ""
@@ -178,23 +178,24 @@ class DecisionJob:
             return
         pairs = zip(read_json_lines(self.target), islice(read_json_lines(self.source), done), strict=False)
         for there, item in pairs:
-            found = there.value if isinstance(there.value, dict) else {}
-            same = isinstance(item.value, dict) and found.get("state") == item.value.get("state")
-            if not same or not self._are_answers(found.get("answers")):
+            written = there.value if isinstance(there.value, dict) else {}
+            same = isinstance(item.value, dict) and written.get("state") == item.value.get("state")
+            if not same or not self._are_answers(written.get("answers")):
                 raise InvalidInput(
                     f"{self.target}, line {there.number}: the answer is to another item or question, or was read in "
                     "another way. Name another output."
                 )
 
-    def _are_answers(self, found: Any) -> bool:
+    def _are_answers(self, record: Any) -> bool:
         """Whether these are answers to the questions of this job, read as it reads them; refusals do not say."""
-        if not isinstance(found, dict) or set(found) != set(self.questions):
+        if not isinstance(record, dict) or set(record) != set(self.questions):
             return False
         expected = {
             name: AskedQuestion(question, self.options).fingerprint for name, question in self.questions.items()
         }
         return all(
-            isinstance(one, dict) and one.get("question", expected[n]) == expected[n] for n, one in found.items()
+            isinstance(answer, dict) and answer.get("question", expected[n]) == expected[n]
+            for n, answer in record.items()
         )
 
 
@@ -230,26 +231,26 @@ def ask_again(
     questions, options = _questions(calibrator)
     DecisionJob(source, target, questions, options).run(ask)
     turned: dict[str, Question] = {}
-    for name, one in questions.items():
-        if isinstance(one, Choice):
-            half = (len(one.options) + 1) // 2
-            turned[name] = replace(one, choices=[*one.options[half:], *one.options[:half]])
+    for name, question in questions.items():
+        if isinstance(question, Choice):
+            half = (len(question.options) + 1) // 2
+            turned[name] = replace(question, choices=[*question.options[half:], *question.options[:half]])
     variants: dict[str, Mapping[str, Question]] = {TURNED: turned}
     if reworded is not None:
         if unknown := set(reworded) - set(questions):
             raise InvalidInput(f"The calibrator has no question {min(unknown)!r:.60}.")
         variants[REWORDED] = reworded
-    found: dict[str, Sequence[DecisionRecord]] = {}
+    records_by_variant: dict[str, Sequence[DecisionRecord]] = {}
     for how, others in variants.items():
         if others and most:
             place = target.with_suffix(f".{how.split()[-1]}.jsonl")
             _run_some(source, place, others, options, ask, most)
-            found[how] = read_decisions(place)
-    return AskedAgain(read_decisions(target), found)
+            records_by_variant[how] = read_decisions(place)
+    return AskedAgain(read_decisions(target), records_by_variant)
 
 
 def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], ReadingOptions]:
-    names = {fingerprint: one.name for (fingerprint, _), one in calibrator.sides.items()}
+    names = {fingerprint: side.name for (fingerprint, _), side in calibrator.sides.items()}
     missing = [name for fingerprint, name in names.items() if fingerprint not in calibrator.questions]
     if missing:
         raise InvalidInput(
@@ -257,13 +258,13 @@ def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], Rea
             "them. Ask the server with `semtoken decide run --endpoint`, and audit its file."
         )
     asked = list(calibrator.questions.values())
-    found = {names[fingerprint]: one.question for fingerprint, one in calibrator.questions.items()}
-    if len(found) < len(asked) or len({one.options for one in asked}) > 1:
+    questions = {names[fingerprint]: question.question for fingerprint, question in calibrator.questions.items()}
+    if len(questions) < len(asked) or len({question.options for question in asked}) > 1:
         raise InvalidInput(
             "The calibrator holds two questions of one name, or several ways of reading. Fit one for each, or audit "
             "files of answers."
         )
-    return found, asked[0].options
+    return questions, asked[0].options
 
 
 def _run_some(

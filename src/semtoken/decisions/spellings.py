@@ -101,9 +101,9 @@ def _single_tokens(text: str, surface: str, tokenizer: Any, vocabulary: Vocabula
 
 
 def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> tuple[Path, ...]:
-    variants = [text] if exact else [t for one in spelled_cases(text.strip()) for t in (one, f" {one}")]
-    found = {ids for one in variants if len(ids := _canonical(one, tokenizer)) > 1}
-    spelled = {ids for ids in found if _surface(vocabulary.decode(ids), exact) == surface}
+    variants = [text] if exact else [t for variant in spelled_cases(text.strip()) for t in (variant, f" {variant}")]
+    sequences = {ids for variant in variants if len(ids := _canonical(variant, tokenizer)) > 1}
+    spelled = {ids for ids in sequences if _surface(vocabulary.decode(ids), exact) == surface}
     if not spelled and not _single_tokens(text, surface, tokenizer, vocabulary, exact).size:
         raise InvalidInput(f"The option {text!r:.60} cannot be written with the tokens of this model.")
     return tuple(sorted(spelled))
@@ -129,12 +129,12 @@ def _going_on(surface: str, surfaces: Sequence[str], vocabulary: Vocabulary, exa
         return np.empty(0, dtype=np.int64)
     pieces, tokens = _sorted_pieces(vocabulary, exact)
     longest = vocabulary.longest_piece
-    found: set[int] = set()
+    going_on: set[int] = set()
     for head in {rest[:k] for rest in rests for k in range(1, min(len(rest), longest) + 1)}:
-        found.update(tokens[bisect_left(pieces, head) : bisect_right(pieces, head)])
+        going_on.update(tokens[bisect_left(pieces, head) : bisect_right(pieces, head)])
     for rest in {rest for rest in rests if len(rest) <= longest}:
-        found.update(tokens[bisect_left(pieces, rest) : bisect_left(pieces, rest + chr(0x10FFFF))])
-    return np.array(sorted(found), dtype=np.int64)
+        going_on.update(tokens[bisect_left(pieces, rest) : bisect_left(pieces, rest + chr(0x10FFFF))])
+    return np.array(sorted(going_on), dtype=np.int64)
 
 
 @lru_cache(maxsize=4)
@@ -161,63 +161,63 @@ class OptionReader:
     @property
     def first_tokens(self) -> IdArray:
         """The tokens whose probability at the end of the prompt is needed, ascending."""
-        each = [[*one.tokens.tolist(), *(path[0] for path in one.longer)] for one in self.spellings]
+        each = [[*option.tokens.tolist(), *(path[0] for path in option.longer)] for option in self.spellings]
         return np.array(sorted({token for tokens in each for token in tokens}), dtype=np.int64)
 
-    def first(self, found: LogMasses) -> dict[Path, IdArray]:
+    def first(self, masses: LogMasses) -> dict[Path, IdArray]:
         """Add the log-probabilities of `first_tokens`; returns what to look up next, by place."""
-        low, high = found
+        low, high = masses
         self._start = dict(zip(self.first_tokens.tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True))
-        self._read = [self._worth_reading(one) for one in self.spellings]
+        self._read = [self._worth_reading(option) for option in self.spellings]
         wanted: dict[Path, set[int]] = {}
-        for one, paths in zip(self.spellings, self._read, strict=True):
+        for option, paths in zip(self.spellings, self._read, strict=True):
             for path in paths:
                 for k in range(1, len(path)):
                     wanted.setdefault(path[:k], set()).add(path[k])
-                if one.going_on.size:
-                    wanted.setdefault(path, set()).update(one.going_on.tolist())
+                if option.going_on.size:
+                    wanted.setdefault(path, set()).update(option.going_on.tolist())
         return {path: np.array(sorted(tokens), dtype=np.int64) for path, tokens in wanted.items()}
 
-    def _worth_reading(self, one: OptionSpelling) -> list[Path]:
+    def _worth_reading(self, option: OptionSpelling) -> list[Path]:
         """Spellings whose end has to be seen: those of several tokens, and all of an option that others go on from."""
-        singles = [(token,) for token in one.tokens.tolist()] if one.going_on.size else []
-        heads = [self._start[token][1] for token in [*one.tokens.tolist(), *(path[0] for path in one.longer)]]
+        singles = [(token,) for token in option.tokens.tolist()] if option.going_on.size else []
+        heads = [self._start[token][1] for token in [*option.tokens.tolist(), *(path[0] for path in option.longer)]]
         least = max(heads, default=-math.inf) + math.log(WORTH_READING)
-        return [path for path in [*singles, *one.longer] if self._start[path[0]][1] >= least]
+        return [path for path in [*singles, *option.longer] if self._start[path[0]][1] >= least]
 
     def masses(self, further: Mapping[Path, Mapping[int, tuple[float, float]]]) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the mass of each option, [n] each, from the look-ups."""
         both = [
-            self._mass(one, paths, further, other)
-            for one, paths, other in zip(self.spellings, self._read, self._others(), strict=True)
+            self._mass(option, paths, further, other)
+            for option, paths, other in zip(self.spellings, self._read, self._others(), strict=True)
         ]
         low, high = (np.array([pair[end] for pair in both]) for end in (0, 1))
         return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
 
     def _others(self) -> list[set[int]]:
         """The first tokens of the spellings of each option that are not read, which only widen its interval."""
-        found = []
-        for one, paths in zip(self.spellings, self._read, strict=True):
-            singles = set(one.tokens.tolist())  # where others go on from them, they are read like longer spellings
-            starts = {path[0] for path in one.longer} | (singles if one.going_on.size else set())
-            read = {path[0] for path in paths} | (set() if one.going_on.size else singles)
-            found.append(starts - read)
-        return found
+        others = []
+        for option, paths in zip(self.spellings, self._read, strict=True):
+            singles = set(option.tokens.tolist())  # where others go on from them, they are read like longer spellings
+            starts = {path[0] for path in option.longer} | (singles if option.going_on.size else set())
+            read = {path[0] for path in paths} | (set() if option.going_on.size else singles)
+            others.append(starts - read)
+        return others
 
     def _mass(
         self,
-        one: OptionSpelling,
+        option: OptionSpelling,
         paths: Sequence[Path],
         further: Mapping[Path, Mapping[int, tuple[float, float]]],
         unread: set[int],
     ) -> tuple[float, float]:
         low = high = 0.0
-        whole = [] if one.going_on.size else [(token,) for token in one.tokens.tolist()]
+        whole = [] if option.going_on.size else [(token,) for token in option.tokens.tolist()]
         for path in {*whole, *paths}:
             ends = [self._start[path[0]], *(further[path[:k]][path[k]] for k in range(1, len(path)))]
             least, greatest = (math.exp(math.fsum(pair[side] for pair in ends)) for side in (0, 1))
-            if one.going_on.size and path in further:
-                on = [further[path][token] for token in one.going_on.tolist()]
+            if option.going_on.size and path in further:
+                on = [further[path][token] for token in option.going_on.tolist()]
                 least *= max(0.0, 1 - math.fsum(math.exp(pair[1]) for pair in on))
                 greatest *= max(0.0, 1 - math.fsum(math.exp(pair[0]) for pair in on))
             low, high = low + least, high + greatest
@@ -274,24 +274,24 @@ class _ListReading:
         self._settled: dict[int, int] = {}
         """The steps at which options were listed that have one spelling only, so that no other one counts."""
 
-    def take(self, found: _BestTokens, *, last: bool) -> bool:
+    def take(self, best: _BestTokens, *, last: bool) -> bool:
         """Take in the list behind what was said so far; returns whether the next one can say more."""
         for n in self._whole(self._said):
             if self._settled.get(n, self._number - 1) == self._number - 1:
-                self._ends_here(n, found)
-        whole = {spelled: self._open(self._whole(self._said + spelled)) for spelled in found.named}
+                self._ends_here(n, best)
+        whole = {spelled: self._open(self._whole(self._said + spelled)) for spelled in best.named}
         if self._exact:
             self._settled |= {n: self._number for numbers in whole.values() for n in numbers}
-        width = min(found.rest, found.most) if self._exact else found.rest
+        width = min(best.rest, best.most) if self._exact else best.rest
         for n in self._open(self._longer_options(self._said)):
             self.high[n] += self._weight * width
-        for spelled, (least, greatest) in found.named.items():
-            read_on = found.chosen_probability if not last and spelled == found.chosen else 0.0
+        for spelled, (least, greatest) in best.named.items():
+            read_on = best.chosen_probability if not last and spelled == best.chosen else 0.0
             self._take_token(self._said + spelled, whole[spelled], least, greatest, read_on)
-        if found.chosen is None:
+        if best.chosen is None:
             return False
-        self._said += found.chosen
-        self._weight *= found.chosen_probability
+        self._said += best.chosen
+        self._weight *= best.chosen_probability
         self._number += 1
         return bool(self._longer_options(self._said))  # so it is where an option ends from which others go on
 
@@ -313,14 +313,14 @@ class _ListReading:
         """Whether an option is spelled as models do. One token may spell it in any case, several only so for sure."""
         return _decoded(text).lstrip() in self._spelled[n]
 
-    def _ends_here(self, n: int, found: _BestTokens) -> None:
+    def _ends_here(self, n: int, best: _BestTokens) -> None:
         """An option was said from which others go on: it counts as far as the model stops there."""
         rests = [other[len(self.surfaces[n]) :] for other in self._longer[n]]
         on = 0.0
-        for spelled, (_, greatest) in found.named.items():
+        for spelled, (_, greatest) in best.named.items():
             text = _decoded(spelled) if self._exact else _decoded(spelled).lower()
             on += greatest if text and any(r.startswith(text) or text.startswith(r) for r in rests) else 0.0
-        self.low[n] += self._weight * max(0.0, 1.0 - on - found.rest) * self._is_usual(n, self._said)
+        self.low[n] += self._weight * max(0.0, 1.0 - on - best.rest) * self._is_usual(n, self._said)
         self.high[n] += self._weight * max(0.0, 1.0 - on)
 
     def _whole(self, text: bytes) -> list[int]:

@@ -98,7 +98,7 @@ class ListReader:
         if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
             return None
         meant = list(map(self._matches.__getitem__, step.names))
-        chosen, *ids = [one.clear for one in meant]
+        chosen, *ids = [match.clear for match in meant]
         if chosen < 0 or min(ids) < 0 or len(set(ids)) < len(ids) or self._vocabulary.byte_tokens[chosen]:
             return None
         own, *probabilities = map(math.exp, log_probs)
@@ -116,7 +116,7 @@ class ListReader:
         total = math.fsum(probabilities)
         if not total <= OVERFULL:  # or NaN
             return None
-        blanks = [one.blanks for one in meant]
+        blanks = [match.blanks for match in meant]
         return ListedStep(
             chosen,
             math.log(own) if own else -math.inf,
@@ -136,15 +136,15 @@ class ListReader:
             check_number(token, position)
         top, shift = _inside(listed, vocabulary, position)
         meant = [self._matches[token[1:]] for token in (picked, *top)]
-        for token, found in zip((picked, *top), meant, strict=True):
-            if not found.fits:
+        for token, match in zip((picked, *top), meant, strict=True):
+            if not match.fits:
                 raise _misnamed(token, names, position)
         may_be = _chosen_ids(picked, meant[0], top, position)
         chosen = may_be[0]
         entries = _Entries(picked, chosen, shift)
-        for token, found in zip(top, meant[1:], strict=True):
-            entries.add(token, found)
-        blanks = [found.blanks for found in meant]
+        for token, match in zip(top, meant[1:], strict=True):
+            entries.add(token, match)
+        blanks = [match.blanks for match in meant]
         probabilities = list(entries.found.values())
         complete = len(probabilities) == vocabulary.size
         if complete and len(top) < len(listed):  # the padding of a model's head had its share
@@ -159,7 +159,7 @@ class ListReader:
             ids=list(entries.found),
             probabilities=probabilities,
             total=total,
-            smallest=1.0 if any(found.shared for found in meant[1:]) else _smallest(entries.others, shift),
+            smallest=1.0 if any(match.shared for match in meant[1:]) else _smallest(entries.others, shift),
             complete=complete,
             listed=sum(is_given(token.log_prob) for token in entries.others),
             with_blank=blanks.count("begins"),

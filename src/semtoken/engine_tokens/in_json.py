@@ -51,13 +51,13 @@ _NAMES = KeptByName(_name)
 def steps_in_json(logprobs: str | msgspec.Raw) -> StepList | None:
     """Parse `[...]`, `{"content": [...]}` or `{"tokens": [...], ...}` by msgspec; None if written unusually."""
     try:
-        found = _read(logprobs)
-        if isinstance(found, list):
-            return StepList(tuple(map(_step_of_item, found)))
-        if (found.content is None) == (found.tokens is None):
+        parsed = _read(logprobs)
+        if isinstance(parsed, list):
+            return StepList(tuple(map(_step_of_item, parsed)))
+        if (parsed.content is None) == (parsed.tokens is None):
             return None
-        steps = map(_step_of_item, found.content or ())
-        lists = zip(found.tokens or (), found.token_logprobs, found.top_logprobs, strict=True)
+        steps = map(_step_of_item, parsed.content or ())
+        lists = zip(parsed.tokens or (), parsed.token_logprobs, parsed.top_logprobs, strict=True)
         return StepList((*steps, *(_step_of_lists(*each) for each in lists)))
     except (msgspec.DecodeError, ValueError, UnicodeError, RecursionError):
         return None

@@ -79,8 +79,8 @@ def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: b
     if text is None:
         return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
     piece = text.encode("utf-8", "surrogatepass")
-    found = Spelling.of(rule, text, text if REPLACEMENT in text else _as_in_files(text), piece)
-    return found._replace(decoded=True) if text[:1].isspace() else found
+    spelling = Spelling.of(rule, text, text if REPLACEMENT in text else _as_in_files(text), piece)
+    return spelling._replace(decoded=True) if text[:1].isspace() else spelling
 
 
 @lru_cache(maxsize=4)
@@ -122,10 +122,10 @@ class ListedNames:
 
     def number(self, name: Name) -> int | None:
         """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
-        found = self._numbers.get(name)
-        if found is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
-            found = self._numbers[name] = self._append(self.spelled_by[name], name[0])
-        return found
+        token_number = self._numbers.get(name)
+        if token_number is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
+            token_number = self._numbers[name] = self._append(self.spelled_by[name], name[0])
+        return token_number
 
     def other(self, number: int) -> int:
         """The number of a second token that has the same name as this one: a list may hold a name twice."""
@@ -153,8 +153,8 @@ class ListedNames:
         if listed.others is None:
             return listed
         named = zip(listed.others.names, map(math.exp, listed.others.log_probs), strict=True)
-        found = {self.number(name): probability for name, probability in named if probability >= least}
-        return listed._replace(ids=list(found), probabilities=list(found.values()), others=None)  # type: ignore[arg-type]
+        probabilities = {self.number(name): probability for name, probability in named if probability >= least}
+        return listed._replace(ids=list(probabilities), probabilities=list(probabilities.values()), others=None)  # type: ignore[arg-type]
 
     def same(self, number: int, other: int) -> bool | None:
         """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
@@ -180,12 +180,14 @@ class ListedNames:
 
         `said`, the answer as the engine gives it, tells whether markup at its end is text.
         """
-        texts, pieces = [one.text for one in self.spellings], [one.piece for one in self.spellings]
+        texts, pieces = [spelling.text for spelling in self.spellings], [spelling.piece for spelling in self.spellings]
         if not self._decoded and any(text.startswith(BLANKS) for text in texts):
-            texts = [one.in_files for one in self.spellings]
+            texts = [spelling.in_files for spelling in self.spellings]
             pieces = [
-                one.piece if one.in_files == one.text else one.in_files.encode("utf-8", "surrogatepass")
-                for one in self.spellings
+                spelling.piece
+                if spelling.in_files == spelling.text
+                else spelling.in_files.encode("utf-8", "surrogatepass")
+                for spelling in self.spellings
             ]
         for number in self._special(texts, said, ids):
             texts[number], pieces[number] = "", b""
@@ -198,14 +200,14 @@ class ListedNames:
 
     def _special(self, texts: Sequence[str], said: str | None, ids: Sequence[int]) -> list[int]:
         """Tokens that may be special ones and are: no text follows them, and the answer does not spell them."""
-        may_be = [number for number, one in enumerate(self.spellings) if one.markup]
+        may_be = [number for number, spelling in enumerate(self.spellings) if spelling.markup]
         if not may_be:
             return []
         ordinary = [k for k, i in enumerate(ids) if not (self.spellings[i].markup or self.spellings[i].blank)]
         inside = set(ids[: ordinary[-1]]) if ordinary else set()
-        found = [number for number in may_be if number not in inside]
-        spelled = "".join(texts[i] for i in ids if i not in found)
-        return found if said is None or "".join(spelled.split()) == "".join(said.split()) else []
+        special = [number for number in may_be if number not in inside]
+        spelled = "".join(texts[i] for i in ids if i not in special)
+        return special if said is None or "".join(spelled.split()) == "".join(said.split()) else []
 
 
 def _lower(spelled: Sequence[bytes]) -> str:
@@ -237,20 +239,20 @@ def _listed_step(
     step: TopStep,
     position: int,
     chosen: int,
-    found: Mapping[int, float],
+    entries: Mapping[int, float],
     probabilities: Sequence[float],
     listed: int,
     **more: Any,
 ) -> ListedStep:
-    """A step with some entries that are `found`, by their numbers, and the `probabilities` of all that count."""
+    """A step with some `entries`, by their numbers, and the `probabilities` of all that count."""
     total = math.fsum(probabilities)
     if total > OVERFULL:
         raise overfull(total, position)
     return ListedStep(
         chosen,
-        math.log(found[chosen]) if found.get(chosen) else -math.inf,
-        list(found),
-        list(found.values()),
+        math.log(entries[chosen]) if entries.get(chosen) else -math.inf,
+        list(entries),
+        list(entries.values()),
         total,
         smallest=1.0,  # any number of tokens may be spelled alike
         complete=False,
@@ -287,7 +289,7 @@ class NameReader:
         unnamed = is_unnamed(step.names[0])
         chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
         self._inside = unnamed
-        if chosen is None and not names.spelled and all(one[0] is not None for one in step.names):
+        if chosen is None and not names.spelled and all(name[0] is not None for name in step.names):
             chosen = names.without_name(step.names[0][0])  # lists of ids
         if chosen is None:
             raise InvalidInput(
@@ -300,7 +302,7 @@ class NameReader:
         """What `_unclear` says of a list whose entries have different ids or bytes, and are surely spelled unlike the
         chosen token, as nearly all are; None for any other.
         """
-        names, log_probs, one = step.names, step.log_probs, self._names.spellings[chosen]
+        names, log_probs, spelling = step.names, step.log_probs, self._names.spellings[chosen]
         tokens, spelled = tuple(map(_ID, names)), tuple(map(_BYTES, names))
         keys: tuple[Any, ...] = spelled if tokens[0] is None else tokens
         if not all(spelled) or tokens.count(None) not in (0, len(tokens)):
@@ -310,18 +312,20 @@ class NameReader:
             again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
             if not again or distinct < len(keys) - 1 or names[again] != names[0] or log_probs[again] != log_probs[0]:
                 return None
-        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or one.nameless:
+        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
             return None
         others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
-        if not one.alone and (not self._names.plain or one.read[0] in _lower(others)):
+        if not spelling.alone and (not self._names.plain or spelling.read[0] in _lower(others)):
             entries = (name for i, name in enumerate(names) if i not in (0, again))
-            if one.read in [self._names.spelled_by[name].read for name in entries]:
+            if spelling.read in [self._names.spelled_by[name].read for name in entries]:
                 return None
         probabilities = list(map(math.exp, log_probs))
         if again:
             del probabilities[again]
-        found = {chosen: probabilities[0]}
-        return _listed_step(step, position, chosen, found, probabilities, len(others), others=step if others else None)
+        by_number = {chosen: probabilities[0]}
+        return _listed_step(
+            step, position, chosen, by_number, probabilities, len(others), others=step if others else None
+        )
 
     def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
         entries = self._sorted(step, chosen)
@@ -349,18 +353,18 @@ class NameReader:
         for name, log_prob in zip(step.names[1:], step.log_probs[1:], strict=True):
             if not is_given(log_prob) and log_prob > -math.inf:
                 continue
-            probability, one = math.exp(min(log_prob, 0.0)), may_be_one(step.names[0], name)
-            if one is not False and known and is_same_number(own, log_prob):
+            probability, is_one = math.exp(min(log_prob, 0.0)), may_be_one(step.names[0], name)
+            if is_one is not False and known and is_same_number(own, log_prob):
                 continue
             if seen.get(name) == log_prob:
                 continue  # the same entry again
-            if one is not False and known and not is_unnamed(name):
+            if is_one is not False and known and not is_unnamed(name):
                 if lost_its_namesake(step.names[0], name) and log_prob < own:
                     entries.alike += probability
                     entries.listed += 1
                 else:
                     entries.doubtful += probability
-            elif one is not False and not known and (one or name[2] is not None):
+            elif is_one is not False and not known and (is_one or name[2] is not None):
                 entries.found.setdefault(chosen, probability)
             elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
                 self._add_other(entries, chosen, name, probability, known=known)

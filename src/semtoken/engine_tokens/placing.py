@@ -125,7 +125,7 @@ class Matcher:
 
     def starts(self, pieces: Sequence[SpelledText]) -> list[int]:
         """All steps from which on the pieces spell the text, and anything after it; steps of blanks are left out."""
-        found = []
+        start_steps = []
         after = self._end
         for i in range(len(pieces) - 1, -1, -1):
             piece = pieces[i]
@@ -137,9 +137,9 @@ class Matcher:
             else:
                 before = (self._fitting_places(piece.text, after >> len(piece.text)) & ~1) | (after & 1)
             if before & 1 and (piece.text is None or piece.text.strip()):
-                found.append(i)
+                start_steps.append(i)
             after = before | self._end
-        return found[::-1]
+        return start_steps[::-1]
 
     def end(self, pieces: Sequence[SpelledText], start: int) -> int:
         """One past the last step up to which the pieces from `start` spell the text."""

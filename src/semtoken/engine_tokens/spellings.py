@@ -88,13 +88,13 @@ def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> N
     """The id, text and bytes of a token, as far as its engine gives them."""
     if not text and not spelled and (text is not None or token_id is None):
         return token_id, REPLACEMENT if token_id is None else None, None
-    found = None if text is None else _TOKEN_ID.match(text)
-    if text is not None and (found or REPLACEMENT in text) and spelled == _encoded(text):
+    match = None if text is None else _TOKEN_ID.match(text)
+    if text is not None and (match or REPLACEMENT in text) and spelled == _encoded(text):
         spelled = None
-    if found:
-        return int(found[1]) if token_id is None else token_id, None, spelled
-    if text is not None and spelled is None and (found := _BYTES.match(text)):
-        return token_id, None, bytes.fromhex(found[1].replace("\\x", ""))
+    if match:
+        return int(match[1]) if token_id is None else token_id, None, spelled
+    if text is not None and spelled is None and (match := _BYTES.match(text)):
+        return token_id, None, bytes.fromhex(match[1].replace("\\x", ""))
     return token_id, text, spelled
 
 
@@ -123,8 +123,8 @@ def steps_from_items(items: Any, where: str) -> StepList:
 
 
 def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
-    found = list(steps)
-    return StepList(tuple(step for step, _ in found), tuple(i for i, (_, missing) in enumerate(found) if missing))
+    pairs = list(steps)
+    return StepList(tuple(step for step, _ in pairs), tuple(i for i, (_, missing) in enumerate(pairs) if missing))
 
 
 def _item(value: Any, where: str) -> tuple[TopStep, bool]:
@@ -164,11 +164,11 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
         if set(map(type, log_probs)) != {float} or not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # or NaN
             return None
         names, written = (_WITHOUT_IDS, _BYTES_OF) if fields == {3} else (_WITH_IDS, _BYTES_AND_ID_OF)  # llama.cpp's
-        found = names.of(list(map(_TEXT_OF, tokens)), list(map(written, tokens)))
+        token_names = names.of(list(map(_TEXT_OF, tokens)), list(map(written, tokens)))
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
     ends = list(accumulate([len(best) + 1 for best in entries], initial=0))
-    return tuple([TopStep.of_columns(found[a:b], tuple(log_probs[a:b])) for a, b in pairwise(ends)])
+    return tuple([TopStep.of_columns(token_names[a:b], tuple(log_probs[a:b])) for a, b in pairwise(ends)])
 
 
 _TEXT_OF, _NUMBER_OF, _BYTES_OF, _BEST_OF = map(itemgetter, ("token", "logprob", "bytes", "top_logprobs"))
@@ -243,7 +243,7 @@ def _first(item: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def steps_from_columns(chosen: Any, tops: Any, where: str) -> StepList:
     """The steps in a list of chosen tokens and a list of the best tokens of each, as TGI and Gemini give them."""
-    items = [as_object(one, f"{where}[{i}]") for i, one in enumerate(as_list(chosen, where))]
+    items = [as_object(token, f"{where}[{i}]") for i, token in enumerate(as_list(chosen, where))]
     best = as_list([None] * len(items) if tops is None else tops, f"{where}, best tokens")
     if len(best) != len(items):
         return _unequal(f"{len(items)} tokens, {len(best)} lists of the best")
@@ -365,16 +365,16 @@ def merged_steps(steps: Sequence[TopStep]) -> int:
 
     llama-server names such an item by the whole character, and by its own piece in its list.
     """
-    found, inside = 0, False
+    count, inside = 0, False
     for step in steps:
         own, *entries = step.names
         if not inside and own[0] is not None and own[2] and own[2][0] > ASCII_END:
-            found += any(
+            count += any(
                 entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
                 for entry in entries
             )
         inside = is_unnamed(own)
-    return found
+    return count
 
 
 def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
@@ -510,32 +510,32 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
     if len(ids) != len(entries):
         raise InvalidInput(f"There are {len(entries)} steps and {len(ids)} token ids; each step needs one.")
     pairs = enumerate(zip(entries, ids, strict=True))
-    found = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
-    if found.problem is not None:
-        raise BackendError(found.problem)
-    return list(BorrowedNames().without(with_ids(found.steps, ids)))
+    step_list = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
+    if step_list.problem is not None:
+        raise BackendError(step_list.problem)
+    return list(BorrowedNames().without(with_ids(step_list.steps, ids)))
 
 
 def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:
     """The steps with their tokens' ids, given separately (None: not known); `InvalidInput` if a step names another."""
-    found: list[TopStep] = []
+    named_steps: list[TopStep] = []
     for i, (step, token) in enumerate(zip(steps, ids, strict=True)):
         (known, text, spelled), *others = step.names
         if known not in (None, token) and token is not None:
             raise InvalidInput(f"Step {i} chose token {known}, and token_ids say {token}.")
-        found.append(step if token is None else step.renamed([(token, text, spelled), *others]))
-    return tuple(found)
+        named_steps.append(step if token is None else step.renamed([(token, text, spelled), *others]))
+    return tuple(named_steps)
 
 
 def _as_list(steps: Any) -> list[Any]:
     content = steps.get("content") if isinstance(steps, Mapping) else getattr(steps, "content", None)
-    found = steps if content is None else content
-    if found is None or isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
+    entries = steps if content is None else content
+    if entries is None or isinstance(entries, str | bytes | Mapping) or not hasattr(entries, "__iter__"):
         raise InvalidInput(
-            f"The steps must be a list with one entry a token, got {type(found).__name__}. If the reply has no "
+            f"The steps must be a list with one entry a token, got {type(entries).__name__}. If the reply has no "
             "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
         )
-    return listed(found, "steps")
+    return listed(entries, "steps")
 
 
 def _step(step: Any, chosen: Any, where: str) -> tuple[TopStep, bool]:

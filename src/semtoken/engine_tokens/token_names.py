@@ -123,11 +123,11 @@ class TokenNames:
         """
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
-        found = self._of_bytes(spelled) if spelled else self._of_string(text) if text else ()
+        tokens = self._of_bytes(spelled) if spelled else self._of_string(text) if text else ()
         if blanks_left_out:
             longer = self._of_bytes(b" " + (spelled or (text or "").encode("utf-8", "replace")))
-            found = tuple(sorted({*found, *longer}))
-        return found or (self.specials if is_markup(spelled or text) else ())
+            tokens = tuple(sorted({*tokens, *longer}))
+        return tokens or (self.specials if is_markup(spelled or text) else ())
 
     def likely(self, candidates: tuple[int, ...]) -> tuple[int, ...]:
         """The candidates without byte tokens, unless all of them are byte tokens.
@@ -158,9 +158,9 @@ class TokenNames:
         return "left_out" if token in longer else None
 
     def _of_bytes(self, spelled: bytes) -> tuple[int, ...]:
-        found = self._by_piece.get(spelled)
-        if found:
-            return found
+        tokens = self._by_piece.get(spelled)
+        if tokens:
+            return tokens
         try:
             return self._by_text.get(spelled.decode("utf-8"), ())
         except UnicodeDecodeError:
@@ -170,9 +170,9 @@ class TokenNames:
         """A string as decoded inside a text, or alone, or spelled as the tokenizer's own files spell it."""
         if REPLACEMENT in text:
             return self._by_text.get(text, ())
-        found = self._of_bytes(text.encode("utf-8", "surrogatepass"))
-        if found:
-            return found
+        tokens = self._of_bytes(text.encode("utf-8", "surrogatepass"))
+        if tokens:
+            return tokens
         piece = bytes_in_files(text)
         if piece is None:
             return ()
@@ -233,12 +233,12 @@ class KeptByName(dict[Name, T]):
         self._function = function
 
     def __missing__(self, name: Name) -> T:
-        found = self._function(*name)
+        computed = self._function(*name)
         if not any(isinstance(part, str | bytes | tuple) and len(part) > LONGEST_KEPT for part in name):
             if len(self) >= NAMES_KEPT:
                 self.clear()  # simpler than to forget the oldest, and as good: the usual names are back at once
-            self[name] = found
-        return found
+            self[name] = computed
+        return computed
 
 
 ENOUGH = 20  # distinct tokens; any two tokenizers share the short ones

@@ -347,8 +347,8 @@ class Precision:
     def in_full(self) -> bool:
         """Whether some number is known to be written in full, which no later one changes."""
         if self._waiting and not self._in_full:
-            found, self._waiting = self._waiting, []
-            for part in (found[:FEW], found[FEW:]):  # mostly the first ones tell
+            waiting, self._waiting = self._waiting, []
+            for part in (waiting[:FEW], waiting[FEW:]):  # mostly the first ones tell
                 if not self._in_full:
                     self._look_at(np.array(part, dtype=np.float64))
         return self._in_full

@@ -120,7 +120,7 @@ def append_in_order(
     are to be; `append` is called with further lines as soon as all before them are there.
     """
     if work.folder.exists() and any(
-        not re.fullmatch(r"(\..*)?\d{8}\.jsonl", one.name) for one in work.folder.iterdir()
+        not re.fullmatch(r"(\..*)?\d{8}\.jsonl", path.name) for path in work.folder.iterdir()
     ):
         raise InvalidInput(f"{work.folder} holds files that are no shards: move them, or give the output another name.")
     shutil.rmtree(work.folder, ignore_errors=True)  # of a run that was killed, perhaps with other settings
@@ -153,6 +153,6 @@ class InputLines(Generic[T]):
         """`count` lines from `first` on; the last shard may have fewer."""
         if self._items is None or first < self._at:
             self._items, self._at = self._read(), 0
-        found = list(islice(self._items, first - self._at, first - self._at + count))
-        self._at = first + len(found)
-        return found
+        shard = list(islice(self._items, first - self._at, first - self._at + count))
+        self._at = first + len(shard)
+        return shard

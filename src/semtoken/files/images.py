@@ -47,10 +47,10 @@ def _is_image(part: Any) -> bool:
 def with_images(messages: Any, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> list[Any]:
     """Chat messages with `change` applied to each part that is an image."""
     return [
-        {**one, "content": [change(part) if _is_image(part) else part for part in one["content"]]}
-        if isinstance(one.get("content"), list | tuple)
-        else one
-        for one in messages
+        {**message, "content": [change(part) if _is_image(part) else part for part in message["content"]]}
+        if isinstance(message.get("content"), list | tuple)
+        else message
+        for message in messages
     ]
 
 
@@ -69,8 +69,8 @@ def path_of(part: Mapping[str, Any]) -> str | None:
 
 def _given(part: Mapping[str, Any]) -> Any:
     """What a part of a message says of its image: a PIL image, a path or an address."""
-    found = next((part[name] for name in SOURCES if part.get(name) is not None), None)
-    return found.get("url") if isinstance(found, Mapping) else found
+    source = next((part[name] for name in SOURCES if part.get(name) is not None), None)
+    return source.get("url") if isinstance(source, Mapping) else source
 
 
 def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
@@ -105,11 +105,11 @@ def _check_size(picture: Any) -> None:
 
 
 def _bytes(given: str, files: bool) -> bytes:
-    if found := DATA_URL.match(given):
+    if match := DATA_URL.match(given):
         if len(given) > MOST_BYTES * 4 // 3 + 100:
             raise InvalidInput(f"An image file may have {MOST_BYTES:,} bytes at most.")
         try:
-            return base64.b64decode(given[found.end() :], validate=True)
+            return base64.b64decode(given[match.end() :], validate=True)
         except (binascii.Error, ValueError) as error:
             raise InvalidInput("The data URL of an image is no base64.") from error
     if not files:
@@ -126,10 +126,10 @@ def _bytes(given: str, files: bool) -> bytes:
 
 def image_files(folder: Path) -> list[Path]:
     """The images of a folder by name, without those of folders in it; `InvalidInput` if it holds none."""
-    found = sorted(one for one in folder.iterdir() if one.suffix.lower() in SUFFIXES and one.is_file())
-    if not found:
+    images = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not images:
         raise InvalidInput(f"{folder} holds no image: names that end in {', '.join(sorted(SUFFIXES))} are read.")
-    return found
+    return images
 
 
 def small_url(picture: Any, most_bytes: int) -> str:

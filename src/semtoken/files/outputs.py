@@ -27,7 +27,7 @@ def check_not_read(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> Non
     """Refuse (`InvalidInput`) to write files or folders that are inputs, or would be read as part of an input folder.
     Inputs are files, folders and globs; names of what does not exist are passed over.
     """
-    read = [(one, path) for one in inputs for path in _paths(one)]
+    read = [(given, path) for given in inputs for path in _paths(given)]
     for output in outputs:
         there = _identity(output)
         for name, path in read:
@@ -52,17 +52,17 @@ def _paths(given: str | Path) -> list[Path]:
         if path.exists():
             return [path]
         if isinstance(given, str) and glob.has_magic(given):
-            return [Path(one) for one in glob.glob(given, recursive=True)]
+            return [Path(name) for name in glob.glob(given, recursive=True)]
     return []
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from every other, whatever its names; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bool:

@@ -96,10 +96,10 @@ class Record:
 def format_of(path: Path) -> str:
     """`LINES`, `CSV` or `PARQUET`, by the ending of a name; `InvalidInput`, naming those known, for another ending."""
     name = path.name.removesuffix(".gz")
-    found = _SUFFIXES.get(Path(name).suffix)
-    if found is None or (name != path.name and found == PARQUET):
+    file_format = _SUFFIXES.get(Path(name).suffix)
+    if file_format is None or (name != path.name and file_format == PARQUET):
         raise InvalidInput(f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written.")
-    return found
+    return file_format
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -296,8 +296,8 @@ def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
     schema = pyarrow.schema([])
     try:
         for rows in chunks:
-            found = pyarrow.Table.from_pylist(_all_fields(rows)).schema
-            schema = pyarrow.unify_schemas([schema, found], promote_options="permissive")
+            chunk_schema = pyarrow.Table.from_pylist(_all_fields(rows)).schema
+            schema = pyarrow.unify_schemas([schema, chunk_schema], promote_options="permissive")
     except (pyarrow.ArrowException, OverflowError) as error:
         raise _not_a_table(source, error) from error
     return schema

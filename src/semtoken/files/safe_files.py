@@ -102,14 +102,14 @@ def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise InvalidInput(f"{path} cannot be read: it is no regular file.")
         # `read` takes memory for as much as it is asked for, however small the file is.
-        data = b"" if found.st_size > most else file.read(found.st_size + 1)
-        if len(data) > found.st_size:  # it grows, or its size is not known beforehand
+        data = b"" if status.st_size > most else file.read(status.st_size + 1)
+        if len(data) > status.st_size:  # it grows, or its size is not known beforehand
             data += file.read(most + 1 - len(data))
-    if found.st_size > most or len(data) > most:
+    if status.st_size > most or len(data) > most:
         raise InvalidInput(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
     return data
 
@@ -256,10 +256,10 @@ def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
 def _identity(folder: Path) -> tuple[int, int, int] | None:
     """What tells a folder from another one of the same name; None if there is none."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 @contextmanager

@@ -49,22 +49,22 @@ def read_yaml(path: Path) -> Any:
     yaml = require("yaml", extra="bench")
     text = read_file(path)
     try:
-        found = yaml.safe_load(text)
-        if _values(found, {}) > MOST_VALUES:
+        content = yaml.safe_load(text)
+        if _values(content, {}) > MOST_VALUES:
             raise InvalidInput(f"{path} holds more than {MOST_VALUES:,} values.")
     except InvalidInput:
         raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not YAML: {' '.join(str(error).split())[:300]}.") from error
-    return found
+    return content
 
 
-def _values(found: Any, known: dict[int, float]) -> float:
+def _values(content: Any, known: dict[int, float]) -> float:
     """How many values there are, infinite where one holds itself; `known` are those counted before."""
-    if not isinstance(found, dict | list):
+    if not isinstance(content, dict | list):
         return 1
-    if id(found) not in known:
-        known[id(found)] = float("inf")
-        inside = [*found, *found.values()] if isinstance(found, dict) else found
-        known[id(found)] = 1 + sum(_values(one, known) for one in inside)
-    return known[id(found)]
+    if id(content) not in known:
+        known[id(content)] = float("inf")
+        inside = [*content, *content.values()] if isinstance(content, dict) else content
+        known[id(content)] = 1 + sum(_values(member, known) for member in inside)
+    return known[id(content)]

@@ -52,28 +52,28 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
 
     `content` adds the reason, which may quote the answer, and its `text`.
     """
-    found: Attributes = {"gen_ai.evaluation.name": HEADLINE}
+    attributes: Attributes = {"gen_ai.evaluation.name": HEADLINE}
     value: Any = block.get("uncertainty")
     if _is_share(value):
-        found |= _score(block, value)
-        found |= {name: block[key] for key, name in _NUMBERS.items() if _is_number(block.get(key))}
-        found |= {name: block[key] for key, name in _NAMES.items() if _matches(_NAME, block.get(key))}
+        attributes |= _score(block, value)
+        attributes |= {name: block[key] for key, name in _NUMBERS.items() if _is_number(block.get(key))}
+        attributes |= {name: block[key] for key, name in _NAMES.items() if _matches(_NAME, block.get(key))}
         if _matches(_CODE, block.get("decision")):
-            found["gen_ai.evaluation.score.label"] = block["decision"]
+            attributes["gen_ai.evaluation.score.label"] = block["decision"]
     else:
-        found["error.type"] = UNSCORED
+        attributes["error.type"] = UNSCORED
     flags = block.get("flags")
     listed = flags[:MOST_FLAGS] if isinstance(flags, list | tuple) else ()
     codes = [code for code in (as_mapping(flag).get("code") for flag in listed) if _matches(_CODE, code)]
     if codes:
-        found["semtoken.flags"] = codes
-    found |= {name: more[key] for key, name in _REPLY_NAMES.items() if _matches(_NAME, more.get(key))}
+        attributes["semtoken.flags"] = codes
+    attributes |= {name: more[key] for key, name in _REPLY_NAMES.items() if _matches(_NAME, more.get(key))}
     if type(more.get("index")) is int:
-        found["semtoken.choice"] = more["index"]
+        attributes["semtoken.choice"] = more["index"]
     if content:
         texts = {"gen_ai.evaluation.explanation": block.get("reason"), "semtoken.answer": more.get("text")}
-        found |= {name: text for name, text in texts.items() if isinstance(text, str)}
-    return found
+        attributes |= {name: text for name, text in texts.items() if isinstance(text, str)}
+    return attributes
 
 
 def _score(block: Mapping[str, Any], uncertainty: float) -> Attributes:
@@ -81,13 +81,13 @@ def _score(block: Mapping[str, Any], uncertainty: float) -> Attributes:
     headline = as_mapping(block.get("headline"))
     if not _is_share(headline.get("confidence")):
         return {"gen_ai.evaluation.name": PRODUCT, "gen_ai.evaluation.score.value": uncertainty}
-    found: Attributes = {"gen_ai.evaluation.score.value": headline["confidence"], PRODUCT: uncertainty}
+    attributes: Attributes = {"gen_ai.evaluation.score.value": headline["confidence"], PRODUCT: uncertainty}
     if _matches(_CODE, headline.get("name")):
-        found[f"{HEADLINE}.method"] = headline["name"]
+        attributes[f"{HEADLINE}.method"] = headline["name"]
     bounds = headline.get("confidence_bounds")
     if isinstance(bounds, list | tuple) and len(bounds) == len(ENDS) and all(map(_is_share, bounds)):
-        found |= {f"{HEADLINE}.{end}": value for end, value in zip(ENDS, bounds, strict=True)}
-    return found
+        attributes |= {f"{HEADLINE}.{end}": value for end, value in zip(ENDS, bounds, strict=True)}
+    return attributes
 
 
 def _is_share(value: Any) -> bool:
@@ -109,15 +109,17 @@ def evaluations_of(reply: Any, *, content: bool = False) -> list[Attributes]:
     list. `content` adds the texts of the answers, and the reasons, which may quote them.
     """
     replies = (
-        [as_mapping(one) for one in reply[:MOST_CHOICES]] if isinstance(reply, list | tuple) else [as_mapping(reply)]
+        [as_mapping(element) for element in reply[:MOST_CHOICES]]
+        if isinstance(reply, list | tuple)
+        else [as_mapping(reply)]
     )
-    found = []
+    evaluations = []
     for fields in replies:
         for choice in _choices(fields) or [fields]:
             block = block_of(choice)
             if block is not None:
-                found.append(_of_choice(fields, choice, block, _text(choice), content=content))
-    return found
+                evaluations.append(_of_choice(fields, choice, block, _text(choice), content=content))
+    return evaluations
 
 
 def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -148,7 +150,7 @@ def _output_text(response: Mapping[str, Any]) -> str:
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [as_mapping(one) for one in value] if isinstance(value, list) else []
+    return [as_mapping(entry) for entry in value] if isinstance(value, list) else []
 
 
 @dataclass
@@ -173,7 +175,7 @@ class ReplyWatch:
         """Read further bytes of a reply; returns the attributes of the choices that end in them."""
         if self.streamed:
             with suppress(InvalidInput):
-                return [one for event in self._reader.feed(piece) for one in self._of_event(event)]
+                return [attributes for event in self._reader.feed(piece) for attributes in self._of_event(event)]
             return []
         if len(self._body) <= self.longest:
             self._body += piece

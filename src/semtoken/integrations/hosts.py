@@ -68,17 +68,18 @@ def require_host(name: str) -> None:
             f"semtoken.integrations.{name} needs {host.distribution}, which is not installed. {install}"
         ) from error
     try:
-        found = importlib.metadata.version(host.distribution)
+        installed = importlib.metadata.version(host.distribution)
     except importlib.metadata.PackageNotFoundError:
         return  # a checkout on the path; what it is cannot be known
-    if version_of(found) < version_of(host.lowest):
+    if version_of(installed) < version_of(host.lowest):
         raise MissingExtra(
-            f"semtoken.integrations.{name} needs {host.distribution} {host.lowest} or later, and {found} is installed. "
-            f"{install}"
+            f"semtoken.integrations.{name} needs {host.distribution} {host.lowest} or later, and {installed} is "
+            f"installed. {install}"
         )
-    if version_of(found) >= version_of(host.below):
+    if version_of(installed) >= version_of(host.below):
         warnings.warn(
-            f"semtoken.integrations.{name} was tried with {host.distribution} below {host.below}, not with {found}.",
+            f"semtoken.integrations.{name} was tried with {host.distribution} below {host.below}, not with "
+            f"{installed}.",
             stacklevel=3,
         )
 

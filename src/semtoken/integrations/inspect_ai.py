@@ -215,7 +215,7 @@ def without_uncertainty() -> Callable[[list[SampleScore]], float]:
     """The number of answers for which no uncertainty could be given; the other metrics leave them out."""
 
     def measure(scores: list[SampleScore]) -> float:
-        return float(sum(math.isnan(one) for one in _pairs(scores)[0]))
+        return float(sum(math.isnan(risk) for risk in _pairs(scores)[0]))
 
     return measure
 
@@ -241,8 +241,8 @@ def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = 
         judged = await judge(state, target)
         if judged is None:
             return None
-        found = uncertainty_of(state.output, loaded, preset)
-        return judged.model_copy(update={"metadata": {**(judged.metadata or {}), **found}})
+        uncertainty = uncertainty_of(state.output, loaded, preset)
+        return judged.model_copy(update={"metadata": {**(judged.metadata or {}), **uncertainty}})
 
     return score
 

@@ -44,14 +44,14 @@ def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -
     BackendError, VocabularyMismatch
         As `semtoken.score_payload`.
     """
-    found = message.response_metadata.get("logprobs")
-    if not found:
+    logprobs = message.response_metadata.get("logprobs")
+    if not logprobs:
         raise InvalidInput("The message has no log-probabilities. Build the model with logprobs=True, top_logprobs=20.")
     reason = message.response_metadata.get("finish_reason") or "stop"
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": message.text},
-        "logprobs": found,
+        "logprobs": logprobs,
         "finish_reason": reason,
     }
     return score_payload({"object": "chat.completion", "choices": [choice]}, vocabulary, preset)[0]

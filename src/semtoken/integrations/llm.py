@@ -63,7 +63,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
         )
         block = numbers_of(answer) | {
             "new_word_confidence": answer.new_word_confidence(asked),
-            "tokens": [{"text": one.text, "probability": one.agreeing_probability} for one in answer.tokens],
+            "tokens": [{"text": token.text, "probability": token.agreeing_probability} for token in answer.tokens],
         }
         block["headline"]["line"] = answer.headline.line
         response.response_json = {KEY: block}
@@ -112,7 +112,7 @@ def last_answer() -> str:
         raise InvalidInput(f"llm's log has no answer of semtoken. Ask one: llm -m {PREFIX}almanac 'a question'.")
     last = rows[-1]
     block = _block_of(last) or {}
-    tokens = [f"  {visible(one['text'])!r:16} {number(one['probability'])}" for one in block["tokens"]]
+    tokens = [f"  {visible(token['text'])!r:16} {number(token['probability'])}" for token in block["tokens"]]
     told = block["headline"]["line"] if "headline" in block else f"uncertainty {number(block['uncertainty'])}"
     return "\n".join([visible(last["response"]), visible(told), *tokens])
 

@@ -138,7 +138,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
     def _loglikelihood_tokens(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Log-probability of each continuation, and whether greedy decoding would give it."""
         likelihoods = _Likelihoods()
-        prompts, replies = [list(one[1]) for one in requests], [list(one[2]) for one in requests]
+        prompts, replies = [list(request[1]) for request in requests], [list(request[2]) for request in requests]
         self.stc.backend.read(prompts, replies, [likelihoods], batch_size=self.batch_size)
         return [likelihoods.found.get(number, (0.0, True)) for number in range(len(requests))]
 
@@ -223,12 +223,12 @@ def evaluate(
         log_samples=True,
         **options,
     )
-    found = [
+    all_figures = [
         figures
         for task, samples in results["samples"].items()
         for figures in task_figures(task, samples, model.scored, calibrator)
     ]
-    return results, found
+    return results, all_figures
 
 
 def task_figures(
@@ -240,9 +240,13 @@ def task_figures(
     """The figures of one task, from the harness's `samples` and `SemtokenLM.scored`, and those of a calibrator."""
     answered = [(sample, scored.get(_key(sample))) for sample in samples]
     names = sorted({(metric, sample["filter"]) for sample in samples for metric in sample["metrics"]})
-    found = []
+    all_figures = []
     for metric, filtered in names:
-        rows = [(one[metric], answer) for one, answer in answered if one["filter"] == filtered and answer is not None]
+        rows = [
+            (sample[metric], answer)
+            for sample, answer in answered
+            if sample["filter"] == filtered and answer is not None
+        ]
         if not rows or not all(isinstance(value, int | float) and 0 <= value <= 1 for value, _ in rows):
             continue
         quality = np.array([float(value) for value, _ in rows])
@@ -253,8 +257,8 @@ def task_figures(
         if calibrator is not None:
             chances = [float(calibrator.calibrator.chance(answer)) for _, answer in rows]
             figures["chance_ece"] = metrics.expected_calibration_error(chances, right)
-        found.append(TaskFigures(task, metric, filtered, float(quality.mean()), figures))
-    return found
+        all_figures.append(TaskFigures(task, metric, filtered, float(quality.mean()), figures))
+    return all_figures
 
 
 def _key(sample: Mapping[str, Any]) -> tuple[str, str]:

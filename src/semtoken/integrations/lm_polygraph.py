@@ -84,7 +84,7 @@ class SemanticTokenClusteringFromArrays(Estimator):  # type: ignore[misc]
             score_logits(np.asarray(rows, dtype=np.float32), ids, self.clusters, self.preset)
             for rows, ids in zip(stats["greedy_log_probs"], stats["greedy_tokens"], strict=True)
         ]
-        return np.array([-one.log_score for one in scored])
+        return np.array([-answer.log_score for answer in scored])
 
 
 class StcCalculator(StatCalculator):  # type: ignore[misc]

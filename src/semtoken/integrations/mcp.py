@@ -76,8 +76,8 @@ def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MC
     @_with_plain_errors
     def score(question: str, answer: str) -> ScoreResult:
         """How sure the model would have been of an answer that somebody else gave to a question."""
-        [found] = stc.score([prompt_of(question)], [answer])
-        return _scored(found, question, calibrator)
+        [scored] = stc.score([prompt_of(question)], [answer])
+        return _scored(scored, question, calibrator)
 
     @app.tool()  # type: ignore[untyped-decorator]
     @_with_plain_errors

@@ -63,8 +63,8 @@ class EvaluationEvents:
         async def send_and_watch(message: Any) -> None:
             await send(message)
             try:
-                found = await watched.take(message)
-                for attributes in found:
+                evaluations = await watched.take(message)
+                for attributes in evaluations:
                     self.emit(attributes, _context_of(scope))
             except Exception:
                 watched.give_up()
@@ -109,12 +109,12 @@ class _WatchedReply:
             self._watch = _watch_for(message, self._content)
         if message["type"] != "http.response.body" or self._watch is None:
             return []
-        found = self._watch.take(message.get("body", b""))
+        evaluations = self._watch.take(message.get("body", b""))
         if message.get("more_body", False):
-            return found
+            return evaluations
         if self._watch.size < LARGE:
-            return found + self._watch.end()
-        return found + await to_thread.run_sync(self._watch.end)  # other clients do not wait for it
+            return evaluations + self._watch.end()
+        return evaluations + await to_thread.run_sync(self._watch.end)  # other clients do not wait for it
 
 
 STATE_EVENT = "semtoken.promise"
@@ -123,7 +123,7 @@ STATE_EVENT = "semtoken.promise"
 
 def state_attributes(report: PromiseReport) -> Attributes:
     """A state of a promise as attributes of an event."""
-    found = {
+    attributes = {
         "semtoken.promise.state": report.state,
         "semtoken.promise.statement": report.sentence,
         "semtoken.promise.calibrator": report.calibrator,
@@ -136,7 +136,7 @@ def state_attributes(report: PromiseReport) -> Attributes:
         "semtoken.scores.distance": None if report.moved is None else report.moved.distance,
         "semtoken.states.distance": None if report.states_moved is None else report.states_moved.distance,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def send_state(report: PromiseReport, provider: LoggerProvider | None = None) -> None:
@@ -181,9 +181,9 @@ def _exporter(wanted: str) -> Any:
     variables = ("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     protocol = next((os.environ[name] for name in variables if os.environ.get(name)), "http/protobuf")
     name = PROTOCOLS.get(protocol, protocol) if wanted == "otlp" else wanted
-    found = list(entry_points(group="opentelemetry_logs_exporter", name=name))
-    if found:
-        return found[0].load()()
+    exporters = list(entry_points(group="opentelemetry_logs_exporter", name=name))
+    if exporters:
+        return exporters[0].load()()
     if name in PROTOCOLS.values():
         raise MissingExtra(
             f"OpenTelemetry's exporter '{name}' is not installed. Install it with: pip install {_OTLP}. Or set "

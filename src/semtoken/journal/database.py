@@ -221,8 +221,8 @@ def upgrade(engine: sa.Engine) -> None:
     """Bring a journal's tables to the newest version, or make them; `JournalError` if a later release made them."""
     with engine.connect() as connection:
         known = sa.inspect(connection).has_table("alembic_version")
-        found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() if known else None
-    if found == NEWEST:
+        version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() if known else None
+    if version == NEWEST:
         return
     from filelock import FileLock
 

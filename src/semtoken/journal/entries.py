@@ -80,15 +80,15 @@ def _imported(name: str) -> Withhold:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)  # at the end, so that a file in this folder stands in for nothing that is installed
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module raises
         raise InvalidInput(
             f"--journal-withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
             "module:function; the module is installed or in the current folder."
         ) from error
-    if not callable(found):
+    if not callable(function):
         raise InvalidInput(f"--journal-withhold-with: {name!r} is no function.")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def storable(text: str) -> str:
@@ -203,8 +203,8 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def values(self) -> dict[str, Any]:
         """The entry as plain values; NaN and infinities become None."""
-        found: dict[str, Any] = msgspec.json.decode(self.line())
-        return found
+        plain: dict[str, Any] = msgspec.json.decode(self.line())
+        return plain
 
     def line(self) -> bytes:
         """The entry as a line of JSON, with null for NaN and infinities."""
@@ -249,7 +249,7 @@ class Recording:
         """
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "answer": answer,
             **result.facts(),
             "k": None if result.log_score_bounds is None else self.origin.k,
@@ -264,8 +264,8 @@ class Recording:
             "calibrator": None if applied is None or "chance" not in block else applied.checksum,
         }
         if more:
-            found.update(more)
-        return self._new_entry(found, identifier, prompt, question, person, model)
+            fields.update(more)
+        return self._new_entry(fields, identifier, prompt, question, person, model)
 
     def decision(
         self,
@@ -326,7 +326,7 @@ class Recording:
 
     def _new_entry(
         self,
-        found: dict[str, Any],
+        given: dict[str, Any],
         identifier: str | None,
         prompt: Any,
         question: str | None,
@@ -339,14 +339,14 @@ class Recording:
             id=name,
             at=time.time(),
             source=origin.source,
-            sampled=sampled and "unscored" not in found,
-            seen_twice=twice and "unscored" not in found,
+            sampled=sampled and "unscored" not in given,
+            seen_twice=twice and "unscored" not in given,
             model=_name(origin.model if model is None else model),
             engine=_name(origin.engine),
             prompt=None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
             person=_name(person),
             question=self.texts.apply(question),
-            **found,
+            **given,
         )
 
     def _new_name(self) -> tuple[str, bool, bool]:
@@ -374,12 +374,12 @@ def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, A
         for mark in result.marks
         if mark.log_agreeing_probability < LOG_DOUBTFUL and mark.end > mark.start
     ]
-    chosen = sorted(weak, key=lambda one: one[0])[:MOST_DOUBTS]
-    found = []
-    for log, start, end in sorted(chosen, key=lambda one: one[1]):
+    chosen = sorted(weak, key=lambda doubt: doubt[0])[:MOST_DOUBTS]
+    doubts = []
+    for log, start, end in sorted(chosen, key=lambda doubt: doubt[1]):
         place = {"start": start, "end": end, "confidence": math.exp(log)}
-        found.append({**place, "text": storable(result.text[start:end])} if with_texts else place)
-    return tuple(found)
+        doubts.append({**place, "text": storable(result.text[start:end])} if with_texts else place)
+    return tuple(doubts)
 
 
 def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
@@ -421,31 +421,31 @@ Record = dict[str, Any]
 
 def verdict(given: Iterable[bool | None]) -> bool | None:
     """The verdict of several people's labels: False if anybody says so, None if nobody can tell."""
-    told = [one for one in given if one is not None]
+    told = [label for label in given if label is not None]
     return all(told) if told else None
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
     """A row of `Journal.entries` under the names of files, without empty fields; `given` are its labels by reviewer."""
-    found: Record = {"id": row["id"], "at": when(row["at"])}
+    record: Record = {"id": row["id"], "at": when(row["at"])}
     for name, value in row.items():
         if value is not None and value != [] and name not in _ELSEWHERE:
-            found[name] = value
+            record[name] = value
     if row["unscored"] is None:
-        found["log_score"] = row["log_score"]  # null here means minus infinity: a blank answer
+        record["log_score"] = row["log_score"]  # null here means minus infinity: a blank answer
     if row["headline"] is not None:
-        found["headline_name"] = row["headline"]
+        record["headline_name"] = row["headline"]
     if row["method"] == "top-k":
-        found["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
+        record["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
     for name, (value, low, high) in (row["numbers"] or {}).items():
         if value is not None:
-            found[f"score_{name}"] = value
+            record[f"score_{name}"] = value
         if low is not None or high is not None:
-            found[f"score_bounds_{name}"] = [low, high]
+            record[f"score_bounds_{name}"] = [low, high]
     if given:
-        found["correct"] = verdict(given.values())
-        found["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
-    return found
+        record["correct"] = verdict(given.values())
+        record["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
+    return record
 
 
 _ELSEWHERE = frozenset(("n", "id", "at", "numbers", "headline", "log_score", "log_score_low", "log_score_high"))

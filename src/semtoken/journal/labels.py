@@ -86,11 +86,11 @@ def undo(journal: Journal, reviewer: str) -> str | None:
     newest = labels.c.at.desc(), labels.c.n.desc()
     last = last.where(labels.c.reviewer == checked_name(reviewer)).order_by(*newest).limit(1)
     with database_errors(journal.engine.url), journal.engine.begin() as connection:
-        found = connection.execute(last).first()
-        if found is None:
+        label = connection.execute(last).first()
+        if label is None:
             return None
-        connection.execute(sa.delete(labels).where(labels.c.n == found.n))
-        return str(found.id)
+        connection.execute(sa.delete(labels).where(labels.c.n == label.n))
+        return str(label.id)
 
 
 def checked_name(reviewer: str) -> str:
@@ -123,8 +123,8 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
     recent = [entries.c.n > newest - RECENT, ~entries.c.sampled, *open_to_me, ~said.exists()]
     if name == "disagreement":
         recent.append(entries.c.n.in_(_disagreements(journal, newest - RECENT)))
-    found = sorted(journal.entries(*recent), key=_doubt)
-    return found[: min(limit, MOST_IN_QUEUE)]
+    rows = sorted(journal.entries(*recent), key=_doubt)
+    return rows[: min(limit, MOST_IN_QUEUE)]
 
 
 def _turn(person: str, entry: str) -> bytes:
@@ -147,32 +147,32 @@ def _disagreements(journal: Journal, after: int) -> list[int]:
     """Recent entries that the calibrator before the newest would have decided otherwise, or another model did."""
     used = journal.in_use()[:2]
     rows = list(journal.entries(entries.c.n > after, entries.c.decision.is_not(None)))
-    found: set[int] = set()
+    numbers: set[int] = set()
     if len(used) == 2 and used[1].calibrator.threshold is not None:
         decided = [row for row in rows if row["calibrator"] == used[0].checksum]
         with suppress(SemtokenError):  # the two read different scores, so nobody can tell
             before = used[1].calibrator.threshold.accepts([answer_of(row) for row in decided])
             pairs = zip(decided, before, strict=True)
-            found |= {row["n"] for row, accepted in pairs if accepted != (row["decision"] == "answer")}
+            numbers |= {row["n"] for row, accepted in pairs if accepted != (row["decision"] == "answer")}
     by_prompt: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["prompt"] is not None:
             by_prompt[row["prompt"]].append(row)
     for same in by_prompt.values():
         if len({row["model"] for row in same}) > 1 and len({row["decision"] for row in same}) > 1:
-            found |= {row["n"] for row in same}
-    return sorted(found)
+            numbers |= {row["n"] for row in same}
+    return sorted(numbers)
 
 
 def labels_of(journal: Journal, first: int, last: int) -> dict[int, dict[str, bool | None]]:
     """The labels of the entries numbered from first to last, by entry and reviewer."""
     query = sa.select(labels.c.entry, labels.c.reviewer, labels.c.correct)
     query = query.where(labels.c.entry.between(first, last)).order_by(labels.c.n)
-    found: dict[int, dict[str, bool | None]] = defaultdict(dict)
+    by_entry: dict[int, dict[str, bool | None]] = defaultdict(dict)
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         for entry, reviewer, correct in connection.execute(query):
-            found[entry][reviewer] = correct
-    return found
+            by_entry[entry][reviewer] = correct
+    return by_entry
 
 
 @dataclass(frozen=True)
@@ -201,12 +201,12 @@ def labelled_sample(
     query = query.join(labels, labels.c.entry == entries.c.n).where(entries.c.sampled).order_by(labels.c.n)
     if calibrator is not None:  # `+ ""`: else SQLite begins with all entries that it decided, which may be millions
         query = query.where(entries.c.calibrator + "" == calibrator)
-    found: dict[int, LabelledEntry] = {}
+    by_number: dict[int, LabelledEntry] = {}
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         for row in connection.execute(query).mappings():
-            one = found.setdefault(row["n"], LabelledEntry(dict(row), {}))
-            one.given[row["by"]] = row["said"]
-    return list(found.values())
+            entry = by_number.setdefault(row["n"], LabelledEntry(dict(row), {}))
+            entry.given[row["by"]] = row["said"]
+    return list(by_number.values())
 
 
 def open_before(journal: Journal, calibrator: str, last: int, *, accepted: bool) -> int:
@@ -226,7 +226,7 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
     Only answers that were scored like the one labelled last count: those before a change of preset, of engine or of
     how many log-probabilities were asked for have scores of another kind. `InvalidInput` if nothing has a label.
     """
-    labelled = [one for one in labelled_sample(journal) if one.correct is not None]
+    labelled = [entry for entry in labelled_sample(journal) if entry.correct is not None]
     if not labelled:
         raise InvalidInput(
             "The random sample of this journal has no labels yet. Label answers in the Review view of the page, which "
@@ -234,14 +234,14 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
         )
     kind = ("signature", "distribution", "method", "k")
     newest = labelled[-1].row
-    alike = [one for one in labelled if all(one.row[name] == newest[name] for name in kind)]
-    known = {one.row["n"] for one in labelled}
+    alike = [entry for entry in labelled if all(entry.row[name] == newest[name] for name in kind)]
+    known = {entry.row["n"] for entry in labelled}
     same = [entries.c[name].is_not_distinct_from(newest[name]) for name in kind]
     newest_first = journal.entries(
         entries.c.sampled, entries.c.unscored.is_(None), *same, newest_first=True, limit=MOST_UNLABELLED
     )
     rest = [answer_of(row) for row in newest_first if row["n"] not in known]
-    return [answer_of(one.row, one.given) for one in alike] + rest
+    return [answer_of(entry.row, entry.given) for entry in alike] + rest
 
 
 def agreement(journal: Journal) -> LabelAgreement:

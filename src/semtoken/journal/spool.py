@@ -129,7 +129,7 @@ def left_behind(folder: Path) -> Iterator[list[Path]]:
     """The files of processes that have ended, oldest first. Nobody else gets them inside the block."""
     held: list[tuple[Path, FileLock]] = []
     try:
-        for path in sorted(one for one in folder.glob("*") if one.is_dir()):
+        for path in sorted(subfolder for subfolder in folder.glob("*") if subfolder.is_dir()):
             lock = FileLock(_lock_of(path), timeout=0)
             with suppress(Timeout, OSError):
                 lock.acquire()
@@ -149,6 +149,6 @@ def lines_of(file: Path) -> Iterator[dict[str, Any]]:
     with file.open("rb") as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):
-                found = json.loads(line)
-                if isinstance(found, dict) and line.endswith(b"\n"):
-                    yield found
+                entry = json.loads(line)
+                if isinstance(entry, dict) and line.endswith(b"\n"):
+                    yield entry

@@ -90,7 +90,7 @@ def _postgresql(engine: sa.Engine) -> str | None:
             with suppress(sa.exc.DBAPIError):
                 connection.execute(sa.text("RESET lock_timeout"))
     left = [re.match(r"\d+", detail or "") for severity, detail in told if severity == "INFO"]
-    counts = [int(found[0]) for found in left if found]
+    counts = [int(match[0]) for match in left if match]
     if len(counts) < len(TABLES.split(", ")):
         return f"{engine.url.username or 'this user'} does not own the tables, so PostgreSQL did not vacuum them"
     return "an open transaction of PostgreSQL may still see them" if any(counts) else None
@@ -238,9 +238,9 @@ class Journal:
         some = sa.select(entries.c.n).where(*conditions).limit(AT_ONCE)
         while True:
             with self.engine.begin() as connection:
-                found = connection.execute(sa.delete(entries).where(entries.c.n.in_(some))).rowcount
-            deleted += found
-            if found == 0:
+                count = connection.execute(sa.delete(entries).where(entries.c.n.in_(some))).rowcount
+            deleted += count
+            if count == 0:
                 return deleted
 
     def size(self) -> Size:
@@ -253,7 +253,7 @@ class Journal:
             else:
                 names = ", ".join(f"pg_total_relation_size('{table}')" for table in ("entries", "labels"))
                 stored = sum(connection.execute(sa.text(f"SELECT {names}")).one())
-            first, last = (connection.execute(sa.select(one)).scalar() for one in times)
+            first, last = (connection.execute(sa.select(moment)).scalar() for moment in times)
             return Size(
                 entries=connection.execute(sa.select(count).select_from(entries)).scalar_one(),
                 sampled=connection.execute(sa.select(count).select_from(entries).where(entries.c.sampled)).scalar_one(),
@@ -298,9 +298,9 @@ class Journal:
         query = sa.select(calibrators).order_by(calibrators.c.n.desc())
         with database_errors(self.engine.url), self.engine.connect() as connection:
             rows = connection.execute(query).mappings().all()
-        found: dict[str, InUse] = {}
+        by_checksum: dict[str, InUse] = {}
         for row in rows:
-            if row["checksum"] not in found:
+            if row["checksum"] not in by_checksum:
                 file = bytes(row["file"])
-                found[row["checksum"]] = InUse(from_bytes(file), saved=file, since=row["since"])
-        return list(found.values())
+                by_checksum[row["checksum"]] = InUse(from_bytes(file), saved=file, since=row["since"])
+        return list(by_checksum.values())

@@ -88,7 +88,7 @@ def change_evidence(wrong: npt.ArrayLike, alpha: float) -> FloatArray:
     labels = _labels(wrong)
     gains, losses = _log_factors(alpha)
     wealth = np.full((*labels.shape[:-1], gains.size), -np.inf)  # of the bets that have begun
-    found = np.empty(labels.shape)
+    evidence = np.empty(labels.shape)
     shares = _start_shares(labels.shape[-1])
     left = 0.0  # log of the share of those that have not, which is worth what it was
     for t in range(labels.shape[-1]):
@@ -97,8 +97,8 @@ def change_evidence(wrong: npt.ArrayLike, alpha: float) -> FloatArray:
             left = math.log(1.0 - shares[: t // BLOCK + 1].sum())
         wealth = wealth + np.where(labels[..., t, None], gains, losses)
         mean = np.logaddexp.reduce(wealth, axis=-1) - math.log(gains.size)
-        found[..., t] = np.logaddexp(mean, left)
-    return found
+        evidence[..., t] = np.logaddexp(mean, left)
+    return evidence
 
 
 def _start_shares(n: int) -> FloatArray:
@@ -153,8 +153,8 @@ def _labels(wrong: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     values = real_numbers(wrong, "wrong", booleans=True).astype(np.float64)
     if values.ndim < 1 or not np.isin(values, (0, 1)).all():
         raise InvalidInput("Labels must be true (wrong) or false (right), one for each accepted answer.")
-    found: npt.NDArray[np.bool_] = values.astype(bool)
-    return found
+    labels: npt.NDArray[np.bool_] = values.astype(bool)
+    return labels
 
 
 def check_level(level: float, name: str = "level") -> float:
@@ -238,11 +238,11 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
     if threshold is None or threshold.uncertainty is None:
         return PromiseReport("no_promise", "The calibrator that decides promises nothing.", **about)
     labelled = labelled_sample(journal, newest.checksum, columns=("decision",))
-    about["undecided"] = sum(one.correct is None for one in labelled)
-    last = max((one.row["n"] for one in labelled), default=0)
+    about["undecided"] = sum(entry.correct is None for entry in labelled)
+    last = max((entry.row["n"] for entry in labelled), default=0)
     missing = open_before(journal, newest.checksum, last, accepted=threshold.promise == "selective")
     if not missing:
-        labelled = sorted(labelled, key=lambda one: int(one.row["n"]))
+        labelled = sorted(labelled, key=lambda entry: int(entry.row["n"]))
     about |= {"order": "labels" if missing else "draw", "without_label": missing}
     counted = _counted(labelled, threshold.promise)
     return promise_report(
@@ -252,15 +252,15 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
 
 def _counted(labelled: Sequence[LabelledEntry], promise: str) -> list[tuple[float, bool]]:
     """The labelled answers that a promise is about: when each was given, and whether it counts against the promise."""
-    told = [one for one in labelled if one.correct is not None]
-    accepted = [one.row["decision"] == "answer" for one in told]
+    told = [entry for entry in labelled if entry.correct is not None]
+    accepted = [entry.row["decision"] == "answer" for entry in told]
     match promise:
         case "selective":
-            return [(one.row["at"], not one.correct) for one, a in zip(told, accepted, strict=True) if a]
+            return [(entry.row["at"], not entry.correct) for entry, a in zip(told, accepted, strict=True) if a]
         case "missed":
-            return [(one.row["at"], a) for one, a in zip(told, accepted, strict=True) if not one.correct]
+            return [(entry.row["at"], a) for entry, a in zip(told, accepted, strict=True) if not entry.correct]
         case _:
-            return [(one.row["at"], a and not one.correct) for one, a in zip(told, accepted, strict=True)]
+            return [(entry.row["at"], a and not entry.correct) for entry, a in zip(told, accepted, strict=True)]
 
 
 def promise_report(
@@ -279,30 +279,30 @@ def promise_report(
     """
     n, wrong = len(bad), sum(bad)
     low, high = wrong_share(wrong, n, level)
-    found: dict[str, Any] = {**(about or {}), "alpha": alpha, "n": n, "wrong": wrong, "low": low, "high": high}
+    facts: dict[str, Any] = {**(about or {}), "alpha": alpha, "n": n, "wrong": wrong, "low": low, "high": high}
     answers, limited = WHAT[promise]
     told = f"{wrong} of {n} {answers} {limited} (between {percent(low)} and {percent(high)}); promised: at most "
     told += f"{percent(alpha)}."
     change = find_change(bad, alpha, level) if n else None
     if change is not None:
         since = times[change.since]
-        if found.get("without_label"):
+        if facts.get("without_label"):
             told += (
                 " This takes that wrong answers are not labelled sooner than right ones: "
-                f"{found['without_label']} older answers of the sample have no label. Label them, and the order of the "
+                f"{facts['without_label']} older answers of the sample have no label. Label them, and the order of the "
                 "answers decides."
             )
         return PromiseReport(
             "broken",
             f"Broken since about {day(since)}: take the threshold back. {told[0].upper()}{told[1:]}",
             broken_since=since,
-            **found,
+            **facts,
         )
     if high <= alpha:
-        return PromiseReport("kept", f"Kept so far: {told}", **found)
+        return PromiseReport("kept", f"Kept so far: {told}", **facts)
     if n == 0:
-        return PromiseReport("unknown", f"Cannot be told yet: 0 labels. Promised: at most {percent(alpha)}.", **found)
-    return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **found)
+        return PromiseReport("unknown", f"Cannot be told yet: 0 labels. Promised: at most {percent(alpha)}.", **facts)
+    return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **facts)
 
 
 def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
@@ -316,13 +316,13 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
         told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
         return {"moved_sentence": told}
     answers, calibrator = [answer_of(row) for row in rows], used.calibrator
-    found: dict[str, Any] = {}
-    found["moved"], found["moved_sentence"] = _compared(lambda: calibrator.compare(answers), "scores")
+    fields: dict[str, Any] = {}
+    fields["moved"], fields["moved_sentence"] = _compared(lambda: calibrator.compare(answers), "scores")
     if calibrator.learned is not None and calibrator.learned.reads_states:
-        found["states_moved"], found["states_sentence"] = _compared(
+        fields["states_moved"], fields["states_sentence"] = _compared(
             lambda: calibrator.compare_states(answers), "hidden states"
         )
-    return found
+    return fields
 
 
 def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
@@ -356,5 +356,5 @@ def percent(share: float) -> str:
 
 def day(seconds: float) -> str:
     """A day as text in UTC, from seconds since 1970."""
-    found = datetime.fromtimestamp(seconds, timezone.utc)
-    return f"{found.day} {found:%B %Y}"
+    date = datetime.fromtimestamp(seconds, timezone.utc)
+    return f"{date.day} {date:%B %Y}"

@@ -345,10 +345,10 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
 def entropy_contributions(best_log_probs: Rows, *, best: int = EPR_BEST) -> FloatArray:
     """[T, K] what each rank adds to the entropy of a step, -p ln p in nats, the best token first."""
     rows = _best_rows(best_log_probs, best, missing=NEGLIGIBLE)
-    found: FloatArray = np.zeros((len(rows), max(map(len, rows))))
-    for place, row in zip(found, rows, strict=True):
+    contributions: FloatArray = np.zeros((len(rows), max(map(len, rows))))
+    for place, row in zip(contributions, rows, strict=True):
         place[: len(row)] = -_times_log(np.exp(row))
-    return found
+    return contributions
 
 
 def _entropies(values: npt.ArrayLike) -> FloatArray:
@@ -356,23 +356,23 @@ def _entropies(values: npt.ArrayLike) -> FloatArray:
 
 
 def _not_negative(values: npt.ArrayLike, name: str) -> FloatArray:
-    found = numbers(values, name, dimensions=1)
-    if found.min() < -1e-6:
-        raise InvalidInput(f"'{name}' holds {found.min():g}, but it is never negative.")
-    return np.maximum(found, 0.0)
+    checked = numbers(values, name, dimensions=1)
+    if checked.min() < -1e-6:
+        raise InvalidInput(f"'{name}' holds {checked.min():g}, but it is never negative.")
+    return np.maximum(checked, 0.0)
 
 
 def _windows(values: FloatArray, width: int) -> FloatArray:
     """[windows, w] all stretches of w values in a row."""
     whole(width, "width", low=1)
-    found: FloatArray = np.lib.stride_tricks.sliding_window_view(values, min(width, len(values)))
-    return found
+    windows: FloatArray = np.lib.stride_tricks.sliding_window_view(values, min(width, len(values)))
+    return windows
 
 
 def _times_log(probabilities: FloatArray) -> FloatArray:
     """P ln p of each, 0 for 0."""
-    found: FloatArray = probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))
-    return found
+    products: FloatArray = probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))
+    return products
 
 
 def _best_rows(best_log_probs: Rows, best: int, missing: float = ROUNDING) -> list[FloatArray]:

@@ -86,7 +86,7 @@ def jaccard_affinity(texts: Sequence[str]) -> FloatArray:
     ----------
     Lin et al. 2024, "Generating with confidence", Jaccard similarity.
     """
-    words = [frozenset(text(one, "texts").lower().split()) for one in listed(texts, "texts")]
+    words = [frozenset(text(sample, "texts").lower().split()) for sample in listed(texts, "texts")]
     return np.array([[len(a & b) / len(a | b) if a | b else 1.0 for b in words] for a in words], dtype=np.float64)
 
 

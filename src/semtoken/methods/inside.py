@@ -79,10 +79,10 @@ def rauq(
 
 
 def _layers(given: Any, count: int) -> list[int]:
-    found = [whole(layer, f"layers[{i}]", low=0, high=count - 1) for i, layer in enumerate(listed(given, "layers"))]
-    if not found:
+    layers = [whole(layer, f"layers[{i}]", low=0, high=count - 1) for i, layer in enumerate(listed(given, "layers"))]
+    if not layers:
         raise InvalidInput("'layers' is empty: name at least one.")
-    return found
+    return layers
 
 
 def middle_third(layers: int) -> list[int]:
@@ -94,11 +94,11 @@ def _of_layer(probabilities: FloatArray, attended: FloatArray, own: float) -> fl
     """-mean ln c of one layer, whose heads' weights are [heads, T - 1]."""
     weights = attended[int(attended.mean(axis=1).argmax())]
     confidence = float(probabilities[0])
-    found = [confidence]
+    confidences = [confidence]
     for probability, weight in zip(probabilities[1:].tolist(), weights.tolist(), strict=True):
         confidence = own * probability + (1 - own) * weight * confidence
-        found.append(confidence)
-    return -mean([math.log(one) if one > 0 else -math.inf for one in found]) + 0.0
+        confidences.append(confidence)
+    return -mean([math.log(c) if c > 0 else -math.inf for c in confidences]) + 0.0
 
 
 def _weights(values: npt.ArrayLike) -> FloatArray:

@@ -30,10 +30,10 @@ OWN = "own"
 
 def known_methods(names: Iterable[str]) -> list[str]:
     """The names in `METHODS` of some methods; those from outside are loaded and tried first."""
-    found = []
+    known = []
     for name in names:
         if is_outside(name):
-            found.append(load_method(name))
+            known.append(load_method(name))
             continue
         if name not in METHODS:
             load_installed()
@@ -44,8 +44,8 @@ def known_methods(names: Iterable[str]) -> list[str]:
                 f"There is no method {name}{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}. "
                 "A function of your own is named by its file: path/to/file.py:function."
             )
-        found.append(name)
-    return found
+        known.append(name)
+    return known
 
 
 def is_outside(name: str) -> bool:
@@ -80,7 +80,7 @@ def load_method(name: str) -> str:
     function = getattr(module, function_name, None)
     if not callable(function):
         raise InvalidInput(f"{path} has no function {function_name!r}.")
-    entered = next((key for key, one in METHODS.items() if one.function is function), None)
+    entered = next((key for key, entry in METHODS.items() if entry.function is function), None)
     if entered is None:
         entered = _enter(function, function_name, path)
     try_out(entered)
@@ -111,8 +111,8 @@ def _enter(function: Callable[..., float], name: str, path: str) -> str:
     if name in METHODS:
         raise InvalidInput(f"{path} calls its method {name!r}, and there is one of that name. Choose another.")
     parameters = inspect.signature(function).parameters.values()
-    needs = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
-    if unknown := [one for one in needs if one not in LAYOUTS]:
+    needs = tuple(argument.name for argument in parameters if argument.default is inspect.Parameter.empty)
+    if unknown := [argument for argument in needs if argument not in LAYOUTS]:
         raise InvalidInput(
             f"The arguments of {name} in {path} must be named after what is recorded of an answer, and "
             f"{unknown[0]}{did_you_mean(unknown[0], LAYOUTS)} is not. There are {', '.join(LAYOUTS)}."
@@ -124,7 +124,7 @@ def _enter(function: Callable[..., float], name: str, path: str) -> str:
         needs=needs,
         range=(-math.inf, math.inf),
         reference=path,
-        single_sample=not any(LAYOUTS[one].per == "sample" for one in needs),
+        single_sample=not any(LAYOUTS[argument].per == "sample" for argument in needs),
         monotone=False,
     )
     described(function)
@@ -133,8 +133,8 @@ def _enter(function: Callable[..., float], name: str, path: str) -> str:
 
 def try_out(name: str) -> None:
     """Apply a method to a made-up record, so that errors show before any model runs."""
-    found = METHODS[name]
-    if unknown := [one for one in found.needs if one not in LAYOUTS]:
+    entry = METHODS[name]
+    if unknown := [field for field in entry.needs if field not in LAYOUTS]:
         raise InvalidInput(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")
     try:
         given = score(name, trial_record())
@@ -144,12 +144,12 @@ def try_out(name: str) -> None:
     except Exception as error:  # whatever somebody's function raises
         withdraw(name)
         raise InvalidInput(
-            f"The method {name} ({found.reference}) fails on a record that it was tried on before any model runs: "
+            f"The method {name} ({entry.reference}) fails on a record that it was tried on before any model runs: "
             f"{type(error).__name__}: {error}"
         ) from error
     if math.isnan(value):
         withdraw(name)
-        raise InvalidInput(f"The method {name} ({found.reference}) gives NaN for a record that it was tried on.")
+        raise InvalidInput(f"The method {name} ({entry.reference}) gives NaN for a record that it was tried on.")
 
 
 def trial_record() -> Generation:
@@ -184,7 +184,9 @@ def trial_record() -> Generation:
     }
     others = {name: _made_up(layout) for name, layout in LAYOUTS.items() if name not in own}
     start = Generation("Blue whale", [1, 2, 3], question="What is the largest animal?", prompt="What is it?")
-    return start.with_fields({name: one for name, one in (others | own).items() if name not in ("text", "token_ids")})
+    return start.with_fields(
+        {name: recorded for name, recorded in (others | own).items() if name not in ("text", "token_ids")}
+    )
 
 
 def _made_up(layout: Layout) -> Any:
@@ -194,4 +196,4 @@ def _made_up(layout: Layout) -> Any:
         value = [value] * 3
     if layout.form == "array":
         return np.array(value)
-    return [np.array(one) for one in value] if layout.form == "arrays" else value
+    return [np.array(element) for element in value] if layout.form == "arrays" else value

@@ -223,7 +223,7 @@ def _entropy(probabilities: FloatArray) -> float:
 
 def _rules(labels: IntArray) -> dict[str, tuple[Callable[[Sequence[int], BoolArray], list[int]], BoolArray]]:
     """How each published implementation walks over the texts, and which pairs of them it calls the same [U, U]."""
-    entails, contradicts, neutral = (labels == one for one in (ENTAILMENT, CONTRADICTION, NEUTRAL))
+    entails, contradicts, neutral = (labels == label for label in (ENTAILMENT, CONTRADICTION, NEUTRAL))
     both_entail, no_contradiction = entails & entails.T, ~(contradicts | contradicts.T)
     return {
         "first_member_strict_bidirectional": (_join_first_match, both_entail),

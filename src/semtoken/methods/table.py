@@ -127,9 +127,9 @@ def method(
         if entry.name in _methods:
             raise TypeError(f"There are two methods called {entry.name!r}.")
         place = {family: number for number, family in enumerate(FAMILIES)}
-        entries = sorted([*_methods.values(), entry], key=lambda one: place.get(one.family, len(place)))
+        entries = sorted([*_methods.values(), entry], key=lambda row: place.get(row.family, len(place)))
         _methods.clear()
-        _methods.update({one.name: one for one in entries})
+        _methods.update({row.name: row for row in entries})
         return function
 
     return enter
@@ -168,15 +168,15 @@ def score(name: str, generation: Generation, **options: Any) -> float:
     if not isinstance(name, str) or name not in METHODS:
         raise InvalidInput(f"There is no method {shown(name)}; there are {', '.join(METHODS)}.")
     instance(generation, Generation, "generation")
-    found = METHODS[name]
-    missing = [field for field in found.needs if getattr(generation, field, None) is None]
+    entry = METHODS[name]
+    missing = [field for field in entry.needs if getattr(generation, field, None) is None]
     if missing:
         raise MissingStatistic(
             f"{name} needs {', '.join(missing)}, which this generation does not hold. "
             "Record it first, or leave the method out."
         )
     try:
-        return found.of(generation, **options)
+        return entry.of(generation, **options)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error}") from error
 
@@ -282,14 +282,14 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
     """NLI classes, given as numbers or names, as 0 (contradiction), 1 (neutral) and 2 (entailment)."""
     classes = []
     for value in listed(values, name):
-        found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
-        a_number = isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool)
-        if not a_number or found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
+        label = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
+        a_number = isinstance(label, int | float | np.integer | np.floating) and not isinstance(label, bool)
+        if not a_number or label not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
             raise InvalidInput(
                 f"'{name}' holds {shown(value)}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or "
                 "'entailment'."
             )
-        classes.append(int(found))
+        classes.append(int(label))
     return np.array(classes, dtype=np.int64)
 
 

@@ -118,14 +118,14 @@ class ResampledMetric:
             )
         reason = self.reason or other.reason
         values = np.empty(0) if reason else self.values - other.values
-        found = replace(
+        estimate = replace(
             self,
             value=self.value - other.value,
             values=values,
             n_non_finite=self.n_non_finite + other.n_non_finite,
             reason=reason,
         ).estimate(confidence_level)
-        return Difference(**vars(found), p_value=_two_sided(values) if p_value is None else p_value)
+        return Difference(**vars(estimate), p_value=_two_sided(values) if p_value is None else p_value)
 
 
 def bootstrap(

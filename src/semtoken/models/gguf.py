@@ -115,9 +115,9 @@ class _Header:
             raise ValueError("a tensor beyond the end of the file")
 
     def _number(self, kind: str) -> Any:
-        found = struct.unpack_from(self._order + kind, self._data, self._at)[0]
+        number = struct.unpack_from(self._order + kind, self._data, self._at)[0]
         self._at += struct.calcsize("<" + kind)
-        return found
+        return number
 
     def _count(self, least: int, what: str) -> int:
         """A count of things that have at least so many bytes each."""
@@ -176,10 +176,10 @@ class GgufFile:
         gguf = require("gguf", extra="gguf")
         tensor = self._tensors[name]
         try:
-            found: Any = gguf.dequantize(tensor.data, tensor.tensor_type)
+            dequantized: Any = gguf.dequantize(tensor.data, tensor.tensor_type)
         except (NotImplementedError, ValueError) as error:
             raise ModelError(f"{name} of {self.path} is stored as {tensor.tensor_type.name}: {error}") from error
-        return np.ascontiguousarray(found, dtype=np.float32)
+        return np.ascontiguousarray(dequantized, dtype=np.float32)
 
 
 def load_tokenizer(path: Path) -> Any:

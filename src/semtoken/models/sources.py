@@ -232,8 +232,8 @@ def check_folder(folder: Path) -> None:
 
 def quantization_of(folder: Path) -> str | None:
     """How the weights of a fetched model were stored before they were converted; None for any other folder."""
-    found = _object_in(folder / FACTS).get("quantization")
-    return found if isinstance(found, str) else None
+    quantization = _object_in(folder / FACTS).get("quantization")
+    return quantization if isinstance(quantization, str) else None
 
 
 def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
@@ -290,10 +290,10 @@ def _checksum(path: Path, state: tuple[int, ...]) -> str:
 def _state(path: Path) -> list[int] | None:
     """What changes with every write to a file: its size, when it and its facts were changed, and where it is."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
 def _is_settled(state: list[int] | None) -> bool:
@@ -315,10 +315,10 @@ def _checks_so_far(folder: Path) -> Mapping[str, Any]:
 def _object_in(path: Path) -> Mapping[str, Any]:
     """The JSON object that a file holds; an empty one where it holds none."""
     try:
-        found = parse_json(path.read_bytes())
+        parsed = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def is_known(folder: str) -> bool:

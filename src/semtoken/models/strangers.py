@@ -85,9 +85,9 @@ def check_normalizer(folder: Path) -> None:
     except OSError:
         return
     decoder = json.JSONDecoder()
-    for found in re.finditer(r'"(?:n|\\u006e)[^"\s:]{0,60}"\s*:\s*(?=\{)', text, re.IGNORECASE):
+    for match in re.finditer(r'"(?:n|\\u006e)[^"\s:]{0,60}"\s*:\s*(?=\{)', text, re.IGNORECASE):
         try:
-            steps, _ = decoder.raw_decode(text, found.end())
+            steps, _ = decoder.raw_decode(text, match.end())
         except (ValueError, RecursionError):
             continue
         if growth(steps) > GROWTH:

@@ -48,8 +48,8 @@ def log_score(answer: ScoredResponse, question: str) -> Bounded:
 
 def _of_ranges(answer: ScoredResponse, ranges: list[tuple[int, int]]) -> Bounded:
     """[ranges] log of the product over the tokens that touch each range of characters, with bounds."""
-    found = [log_product(tokens) for tokens in tokens_touching(answer.tokens, ranges)]
-    value, low, high = np.array(found, dtype=np.float64).reshape(-1, 3).T
+    products = [log_product(tokens) for tokens in tokens_touching(answer.tokens, ranges)]
+    value, low, high = np.array(products, dtype=np.float64).reshape(-1, 3).T
     return value, low, high
 
 
@@ -89,7 +89,9 @@ def one_pass_methods() -> list[str]:
 
 def methods_reading(known: Collection[str]) -> list[str]:
     """The names of the methods of one pass that need nothing of a step beyond this data."""
-    return [name for name in one_pass_methods() if {one.what for one in MethodScores([name]).reads} <= set(known)]
+    return [
+        name for name in one_pass_methods() if {reading.what for reading in MethodScores([name]).reads} <= set(known)
+    ]
 
 
 def readable_with(names: Sequence[str]) -> frozenset[str]:
@@ -133,7 +135,9 @@ class MethodScores(Observer):
         self.names = require_one_pass(names)
         self.needs = frozenset(needed for name in self.names for needed in METHODS[name].needs)
         self.watches: dict[str, Statistic] = {
-            one: STATISTICS[one]() for one in sorted(self.needs) if one in STATISTICS and one not in OF_ANSWERS
+            field: STATISTICS[field]()
+            for field in sorted(self.needs)
+            if field in STATISTICS and field not in OF_ANSWERS
         }
         self.states = None if depth is None else LastStates(depth)
         self._observers: list[Statistic | LastStates] = [
@@ -171,39 +175,41 @@ class MethodScores(Observer):
 
     def _records(self, answer: int, response: ScoredResponse, question: str) -> tuple[Generation, Corners]:
         """What is recorded of one answer; values below and above those that are not exact, by field."""
-        found = {one: PLAIN[one](response, question) for one in {"text", "token_ids"} | self.needs & PLAIN.keys()}
+        fields = {
+            field: PLAIN[field](response, question) for field in {"text", "token_ids"} | self.needs & PLAIN.keys()
+        }
         corners: dict[str, tuple[Any, Any]] = {}
-        for one in self.needs & BOUNDED.keys():
-            found[one], low, high = BOUNDED[one](response, question)
+        for field in self.needs & BOUNDED.keys():
+            fields[field], low, high = BOUNDED[field](response, question)
             if not np.array_equal(low, high):
-                corners[one] = low, high
-        for one, watch in self.watches.items():
+                corners[field] = low, high
+        for field, watch in self.watches.items():
             # of an answer that was cut after it was observed only its own steps count
-            kept = slice(response.n_tokens if LAYOUTS[one].per == "token" else None)
+            kept = slice(response.n_tokens if LAYOUTS[field].per == "token" else None)
             if (value := watch.of(answer)) is None:
-                raise InvalidInput(f"What the engine gave of this answer is not enough to know its {one}.")
-            found[one] = value[kept]
+                raise InvalidInput(f"What the engine gave of this answer is not enough to know its {field}.")
+            fields[field] = value[kept]
             if (pair := watch.bounds(answer)) is not None:
-                corners[one] = pair[0][kept], pair[1][kept]
-        start = Generation(found.pop("text"), found.pop("token_ids"), question=question)
-        return start.with_fields(found), corners
+                corners[field] = pair[0][kept], pair[1][kept]
+        start = Generation(fields.pop("text"), fields.pop("token_ids"), question=question)
+        return start.with_fields(fields), corners
 
 
 def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, float] | None:
     """Between which numbers the method's exact value lies; None where it is exact itself."""
     method = METHODS[name]
-    inexact = [one for one in method.needs if one in corners]
+    inexact = [field for field in method.needs if field in corners]
     if not inexact:
         return None
     if not method.monotone:
         raise InvalidInput(
             f"The method {name} cannot be bounded, and of this answer only the best tokens of each step are known."
         )
-    found = []
+    scores = []
     for ends in itertools.product((0, 1), repeat=len(inexact)):
-        fields = {one: corners[one][end] for one, end in zip(inexact, ends, strict=True)}
-        found.append(score(name, middle.with_fields(fields)))
-    return min(found), max(found)
+        fields = {field: corners[field][end] for field, end in zip(inexact, ends, strict=True)}
+        scores.append(score(name, middle.with_fields(fields)))
+    return min(scores), max(scores)
 
 
 def scores_of_steps(
@@ -219,7 +225,7 @@ def scores_of_steps(
     scores = MethodScores(names)
     unknown = {reading.what for reading in scores.reads} - FROM_BEST
     if unknown:
-        readers = [one for one, watch in scores.watches.items() if {r.what for r in watch.reads} & unknown]
+        readers = [field for field, watch in scores.watches.items() if {r.what for r in watch.reads} & unknown]
         needing = [name for name in scores.names if set(METHODS[name].needs) & set(readers)]
         raise InvalidInput(
             f"{', '.join(needing)} cannot be known from the best tokens of each step, and a reply lists no more. Leave "

@@ -148,8 +148,8 @@ class Step:
     @cached_property
     def log_normalizers(self) -> FloatArray:
         """[n] log-sum-exp of each answer's row."""
-        found: FloatArray = log_normalizers(self.own_rows, self.size)
-        return found
+        normalizers: FloatArray = log_normalizers(self.own_rows, self.size)
+        return normalizers
 
     @cached_property
     def own_rows(self) -> Rows:
@@ -164,8 +164,8 @@ class Step:
         """
         rows = self.own_rows[:, : self.size]
         wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
-        found: FloatArray = wide - self.log_normalizers[:, None]
-        return found
+        log_probs: FloatArray = wide - self.log_normalizers[:, None]
+        return log_probs
 
     def of(self, place: int) -> Step:
         """The part of the step that belongs to the answer at this place."""
@@ -188,8 +188,8 @@ class Step:
                 for token, (ids, values) in zip(self.tokens, self.best, strict=True)
             ]
             return np.array([low for low, _ in bounds]), np.array([high for _, high in bounds])
-        found = entropies_of(self.normalized, self.size)
-        return found, found
+        row_entropies = entropies_of(self.normalized, self.size)
+        return row_entropies, row_entropies
 
     def best_of(self, k: int) -> list[Best]:
         """[n] the k best tokens of each answer, best first; fewer where fewer are known.
@@ -208,8 +208,8 @@ class Step:
             chosen = [values[ids == token][0] for token, (ids, values) in zip(self.tokens, self.best, strict=True)]
             return np.minimum(np.array(chosen, dtype=np.float64), 0.0)
         values = gather(self.logits, np.asarray(self.rows), np.asarray(self.tokens))
-        found: FloatArray = np.minimum(values - self.log_normalizers, 0.0)
-        return found
+        log_probs: FloatArray = np.minimum(values - self.log_normalizers, 0.0)
+        return log_probs
 
 
 class Observer:

@@ -93,8 +93,8 @@ class TokenNumbers(PerStep):
 
     def values(self, step: Step) -> Iterable[tuple[float, float]]:
         """Lower and upper bound of the number of each answer in a step."""
-        found = self.numbers(step)
-        low, high = found if isinstance(found, tuple) else (found, found)
+        numbers = self.numbers(step)
+        low, high = numbers if isinstance(numbers, tuple) else (numbers, numbers)
         return zip(low.tolist(), high.tolist(), strict=True)
 
     def of(self, answer: int) -> FloatArray:
@@ -145,7 +145,7 @@ class BestLogProbabilities(PerStep):
 
     def values(self, step: Step) -> list[FloatArray]:
         """The best log-probabilities of each answer in a step, in descending order."""
-        return [np.sort(np.asarray(found, dtype=np.float64))[::-1] for _, found in step.best_of(MOST)]
+        return [np.sort(np.asarray(log_probs, dtype=np.float64))[::-1] for _, log_probs in step.best_of(MOST)]
 
 
 @statistic("attention_to_previous", Layout("float64", 3, "token", "array"))
@@ -186,15 +186,15 @@ class LastStates(Observer):
     def finish(self, answer: int, completion: Completion) -> None:
         """Keep the state of a complete answer, apart from its batch."""
         if answer in self._rows:
-            found, row = self._rows[answer]
-            self._rows[answer] = (found[row].clone()[None], 0)
+            batch_states, row = self._rows[answer]
+            self._rows[answer] = (batch_states[row].clone()[None], 0)
 
     def of(self, answer: int) -> FloatArray | None:
         """The hidden state [H] that chose the last token of an answer; None for an answer without tokens."""
         if answer not in self._rows:
             return None
-        found, row = self._rows[answer]
-        state: FloatArray = found[row].double().cpu().numpy()
+        batch_states, row = self._rows[answer]
+        state: FloatArray = batch_states[row].double().cpu().numpy()
         return state
 
     def forget(self, answer: int) -> None:

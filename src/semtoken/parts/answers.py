@@ -48,7 +48,7 @@ class AnswerWithTokens(Protocol):
 def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
     """The log masses and character ranges of tokens; `constrained`: a grammar shaped them (default: as flags say)."""
     tokens = answer.tokens
-    found = replace(
+    masses = replace(
         marked_tokens(answer, tokens, constrained),
         surface=_floats(token.log_surface_probability for token in tokens),
         meaning=_floats(
@@ -60,10 +60,10 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
     )
     bounds: dict[PartEquality, tuple[FloatArray, FloatArray]] = {}
     if any(pairs := [token.log_surface_bounds for token in tokens]):
-        bounds["surface"] = _bounds(pairs, found.surface)
+        bounds["surface"] = _bounds(pairs, masses.surface)
     if any(pairs := [token.log_meaning_bounds for token in tokens]):
-        bounds["meaning"] = _bounds(pairs, found.meaning)
-    return replace(found, bounds=bounds)
+        bounds["meaning"] = _bounds(pairs, masses.meaning)
+    return replace(masses, bounds=bounds)
 
 
 def marked_tokens(
@@ -120,14 +120,14 @@ def _floats(values: Iterable[float]) -> FloatArray:
 
 
 def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, tuple[float, float]]]:
-    found: dict[Ending, dict[int, tuple[float, float]]] = {}
+    bounds_by_ending: dict[Ending, dict[int, tuple[float, float]]] = {}
     for step, token in enumerate(tokens):
         ends = token.value_ends
         for name in _ENDS if ends is not None else ():
             bounds = getattr(ends, name)
             if bounds is not None:
-                found.setdefault(name, {})[step] = bounds
-    return found
+                bounds_by_ending.setdefault(name, {})[step] = bounds
+    return bounds_by_ending
 
 
 NO_TOKENS = Flag("no_tokens", "No token spells this part: its confidence is that of its end, or 1.")
@@ -136,37 +136,37 @@ ENDS_INSIDE = Flag("closing_in_value", "The token that ends the value also spell
 TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
-def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool) -> Part:
+def part_of(answer: AnswerTokens, found_part: FoundPart, *, complete: bool) -> Part:
     """Compute the confidence of one stretch of an answer; flagged `cut_off` if its text is not `complete`."""
-    tokens = _tokens(answer, found)
+    tokens = _tokens(answer, found_part)
     scored = tokens[~answer.forced[tokens]]
-    equality, flags = found.equality, list(found.flags)
+    equality, flags = found_part.equality, list(found_part.flags)
     neutral = answer.neutral[scored]
     if equality == "meaning" and len(scored) and neutral.all():
         equality = "surface"
         flags.append(NEUTRAL_ONLY)
-    if not len(tokens) and found.members is None:
+    if not len(tokens) and found_part.members is None:
         flags.append(NO_TOKENS)
     if not complete:
         flags.append(TEXT_CUT)
     masses = _masses(answer, equality, scored)
-    closing_token = answer.closing_token(found.end) if found.ending else None
+    closing_token = answer.closing_token(found_part.end) if found_part.ending else None
     inside = closing_token is not None and closing_token in tokens
     if inside:
         flags.append(ENDS_INSIDE)
     known = None
-    if found.ending is not None and closing_token is not None and not inside:
-        known = answer.endings.get(found.ending, {}).get(closing_token)
-    counts = known is not None and (found.closing_in_confidence or not len(tokens))
+    if found_part.ending is not None and closing_token is not None and not inside:
+        known = answer.endings.get(found_part.ending, {}).get(closing_token)
+    counts = known is not None and (found_part.closing_in_confidence or not len(tokens))
     low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
     return Part(
-        start=found.start,
-        end=found.end,
-        text=answer.text[found.start : found.end],
-        kind=found.kind,
-        path=found.path,
-        confidence=_aggregate(found.aggregate, masses, known[0] if known and counts else 1.0),
-        aggregate=found.aggregate,
+        start=found_part.start,
+        end=found_part.end,
+        text=answer.text[found_part.start : found_part.end],
+        kind=found_part.kind,
+        path=found_part.path,
+        confidence=_aggregate(found_part.aggregate, masses, known[0] if known and counts else 1.0),
+        aggregate=found_part.aggregate,
         product=_aggregate("product", masses),
         weakest=_aggregate("weakest", masses),
         weakest_token=int(scored[np.argmin(masses)]) if len(scored) else None,
@@ -177,23 +177,23 @@ def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool) -> Part:
         tokens=tuple(tokens.tolist()),
         neutral_share=float(neutral.mean()) if equality == "meaning" and len(scored) else 0.0,
         bounds=(
-            _aggregate(found.aggregate, low, known[0] if known and counts else 1.0),
-            _aggregate(found.aggregate, high, known[1] if known and counts else 1.0),
+            _aggregate(found_part.aggregate, low, known[0] if known and counts else 1.0),
+            _aggregate(found_part.aggregate, high, known[1] if known and counts else 1.0),
         ),
         flags=tuple(flags),
-        value=found.value,
+        value=found_part.value,
         complete=complete,
         forced=len(tokens) - len(scored),
-        call=found.call,
+        call=found_part.call,
     )
 
 
-def _tokens(answer: AnswerTokens, found: FoundPart) -> IdArray:
-    if found.members is None:
-        return answer.touching(found.start, found.end)
-    if not found.members:
+def _tokens(answer: AnswerTokens, found_part: FoundPart) -> IdArray:
+    if found_part.members is None:
+        return answer.touching(found_part.start, found_part.end)
+    if not found_part.members:
         return np.empty(0, dtype=np.int64)
-    return np.unique(np.concatenate([answer.touching(start, end) for start, end in found.members]))
+    return np.unique(np.concatenate([answer.touching(start, end) for start, end in found_part.members]))
 
 
 def _masses(answer: AnswerTokens, equality: PartEquality, tokens: IdArray, side: int | None = None) -> FloatArray:

@@ -68,11 +68,11 @@ def tokens_of(pieces: Sequence[tuple[str, str]], budget: Budget) -> Iterator[Ite
 
 
 def _here(language: str, code: str, budget: Budget) -> Iterator[lexing.Token]:
-    found = lexing.tokens(language, code)
+    tokens = lexing.tokens(language, code)
     while True:
         budget.spend()
         try:
-            token = next(found)
+            token = next(tokens)
         except StopIteration:
             return
         except Exception as error:
@@ -98,13 +98,13 @@ def _elsewhere(pieces: Sequence[tuple[str, str]], budget: Budget) -> list[list[l
         budget.timed_out()
     except OSError as error:
         raise OverBudget(f"Code like this is read in a process of its own, which cannot start: {error}.") from error
-    found: list[list[lexing.Token] | str] = [] if done.returncode else json.loads(done.stdout)
-    if done.returncode or "MemoryError" in found:
+    token_lists: list[list[lexing.Token] | str] = [] if done.returncode else json.loads(done.stdout)
+    if done.returncode or "MemoryError" in token_lists:
         raise OverBudget("Reading its code takes too much memory.")
-    for (language, _), tokens in zip(pieces, found, strict=True):
+    for (language, _), tokens in zip(pieces, token_lists, strict=True):
         if isinstance(tokens, str):
             raise _lexer_error(language, tokens)
-    return [tokens for tokens in found if not isinstance(tokens, str)]
+    return [tokens for tokens in token_lists if not isinstance(tokens, str)]
 
 
 def _lexer_error(language: str, error: str) -> InvalidInput:
@@ -137,15 +137,15 @@ def _fence_language(named: str) -> str:
 
 def _fenced(text: str) -> list[tuple[int, int, str]]:
     """Beginning, end and language of the code in each fence; the last fence may be open."""
-    found: list[tuple[int, int, str]] = []
+    blocks: list[tuple[int, int, str]] = []
     fences = _FENCE.finditer(text)
     for opening in fences:
         start = text.find("\n", opening.end()) + 1
         if not start:
             break
         closing = next(fences, None)
-        found.append((start, len(text) if closing is None else closing.start(), opening[1]))
-    return found
+        blocks.append((start, len(text) if closing is None else closing.start(), opening[1]))
+    return blocks
 
 
 def _of_code(text: str, start: int, tokens: Iterable[Token], seen: set[str]) -> Iterator[FoundPart]:

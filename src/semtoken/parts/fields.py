@@ -27,7 +27,7 @@ _EXACT_KEYWORDS = ("const", "format", "pattern")
 
 def find_fields(
     text: str,
-    found: JsonText,
+    document: JsonText,
     schema: Mapping[str, Any] | None = None,
     *,
     keys: bool = False,
@@ -42,8 +42,8 @@ def find_fields(
     belong to, and paths begin at `below`. `OverBudget` if paths or members are too many to be listed.
     """
     budget = budget or Budget(text)
-    scalars = found.scalars if containers else []
-    for value in found.values:
+    scalars = document.scalars if containers else []
+    for value in document.values:
         if (value.kind == "key" and not keys) or (value.kind in ("object", "array") and not containers):
             continue
         pointer = value.place.pointer(below)
@@ -93,7 +93,7 @@ def _container(
     scalars: Sequence[JsonValue], value: JsonValue, pointer: str, call: int | None, budget: Budget
 ) -> Iterator[FoundPart]:
     """An object or array over its scalars' tokens; of an array also how sure it was to end there."""
-    first, last = (bisect_left(scalars, place, key=lambda one: one.start) for place in (value.start, value.end))
+    first, last = (bisect_left(scalars, place, key=lambda member: member.start) for place in (value.start, value.end))
     budget.spend(value.end - value.start + STEPS_A_MEMBER * (last - first))
     inside = tuple((scalar.start, scalar.end) for scalar in scalars[first:last])
     yield FoundPart(value.start, value.end, value.kind, "mixed", path=pointer, members=inside, call=call)
@@ -135,7 +135,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             continue
         options = schema.get("anyOf", schema.get("oneOf"))
         listed = options if isinstance(options, list | tuple) else ()
-        others = [one for one in listed if isinstance(one, Mapping) and one.get("type") != "null"]
+        others = [option for option in listed if isinstance(option, Mapping) and option.get("type") != "null"]
         if len(others) != 1:
             return schema
         schema = others[0]
@@ -152,20 +152,20 @@ def _target(root: Mapping[str, Any], reference: str) -> Any:
     return target
 
 
-def missing_fields(found: JsonText, schema: Mapping[str, Any] | None, budget: Budget) -> list[str]:
+def missing_fields(document: JsonText, schema: Mapping[str, Any] | None, budget: Budget) -> list[str]:
     """Pointers of properties that a schema names and the objects of a text lack, in the order of the schema."""
     if schema is None:
         return []
     present: set[str] = set()
     objects: list[str] = []
-    for value in found.values:
+    for value in document.values:
         pointer = value.pointer
         budget.spend(1 + len(pointer))
         present.add(pointer)
         if value.kind == "object":
             objects.append(pointer)
     missing: list[str] = []
-    for pointer in sorted(objects, key=lambda one: one.count("/")):
+    for pointer in sorted(objects, key=lambda object_pointer: object_pointer.count("/")):
         properties = subschema(schema, pointer).get("properties")
         for name in properties if isinstance(properties, Mapping) else ():
             path = f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
@@ -205,12 +205,12 @@ def find_tool_calls(text: str, budget: Budget | None = None) -> Iterator[FoundPa
     budget = budget or Budget(text)
     calls = (call for document in all_json(text, budget) for call in _calls(document, budget))
     for number, (base, values) in enumerate(calls):
-        for found in find_fields(text, JsonText(values), call=number, below=base, budget=budget):
-            name = (found.path or "").split("/")[1]
-            if found.path == "/name":
-                yield replace(found, kind="tool_name", equality="exact")
+        for field in find_fields(text, JsonText(values), call=number, below=base, budget=budget):
+            name = (field.path or "").split("/")[1]
+            if field.path == "/name":
+                yield replace(field, kind="tool_name", equality="exact")
             elif name in ARGUMENTS:
-                yield found
+                yield field
 
 
 def _calls(document: JsonText, budget: Budget) -> Iterator[tuple[JsonPlace, list[JsonValue]]]:
@@ -238,11 +238,11 @@ def _calls_above(place: JsonPlace, calls: Container[int], above: dict[int, tuple
     while step is not None and id(step) not in above:
         way.append(step)
         step = step.before
-    found = () if step is None else above[id(step)]
-    for one in reversed(way):
-        found = (*found, id(one)) if id(one) in calls else found
-        above[id(one)] = found
-    return found
+    enclosing = () if step is None else above[id(step)]
+    for inner in reversed(way):
+        enclosing = (*enclosing, id(inner)) if id(inner) in calls else enclosing
+        above[id(inner)] = enclosing
+    return enclosing
 
 
 def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None = None) -> Iterator[FoundPart]:
@@ -265,26 +265,26 @@ def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None
             yield FoundPart(0, 0, "tool_name", "exact", path="/name", value=call.name, call=number, flags=(UNALIGNED,))
         start = text.find(call.arguments, position) if call.arguments.strip() else -1
         document = next(all_json(call.arguments, budget), JsonText())
-        for found in find_fields(call.arguments, document, call=number, budget=budget):
-            path = f"/arguments{found.path}"
+        for argument in find_fields(call.arguments, document, call=number, budget=budget):
+            path = f"/arguments{argument.path}"
             if start >= 0:
-                yield replace(found, start=found.start + start, end=found.end + start, path=path)
+                yield replace(argument, start=argument.start + start, end=argument.end + start, path=path)
                 continue
-            place = _value_in(text, call.arguments[found.start : found.end], found, position, budget)
+            place = _value_in(text, call.arguments[argument.start : argument.end], argument, position, budget)
             if place is None:
-                yield replace(found, start=0, end=0, path=path, flags=(UNALIGNED,))
+                yield replace(argument, start=0, end=0, path=path, flags=(UNALIGNED,))
                 continue
             position = place[1]
-            yield replace(found, start=place[0], end=place[1], path=path, flags=(RESPELLED,))
+            yield replace(argument, start=place[0], end=place[1], path=path, flags=(RESPELLED,))
         position = max(position, start + len(call.arguments)) if start >= 0 else position
 
 
-def _value_in(text: str, written: str, found: FoundPart, position: int, budget: Budget) -> tuple[int, int] | None:
+def _value_in(text: str, written: str, found_part: FoundPart, position: int, budget: Budget) -> tuple[int, int] | None:
     """Where the value of a field stands after a place: as written, or spelled with other escapes."""
-    quoted = found.kind == "string"
+    quoted = found_part.kind == "string"
     spellings = [written]
     if quoted:
-        spellings += [json.dumps(found.value)[1:-1], json.dumps(found.value, ensure_ascii=False)[1:-1]]
+        spellings += [json.dumps(found_part.value)[1:-1], json.dumps(found_part.value, ensure_ascii=False)[1:-1]]
     for spelling in dict.fromkeys(spellings):
         target = f'"{spelling}"' if quoted else spelling
         at, before = text.find(target, position), position

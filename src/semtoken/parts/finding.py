@@ -112,20 +112,20 @@ def parts_of(
         raise InvalidInput(NO_MEANING)
     budget = Budget(said, max_characters=max_characters, max_seconds=max_seconds)
     most = whole(max_parts, "max_parts", low=0)
-    found, complete, missing = _find_kind(
+    found_parts, complete, missing = _find_kind(
         said, by, schema, budget, keys=keys, containers=containers, language=language, calls=calls
     )
     parts = Parts()
-    for one in found:
+    for found_part in found_parts:
         if len(parts) == most:
             raise OverBudget(f"It has more than {most:,} parts of this kind.")
-        own = tokens.prose if one.equality == "meaning" else one.equality
-        one = replace(one, equality=equality or own)
-        if not aligned or UNALIGNED in one.flags:
+        own = tokens.prose if found_part.equality == "meaning" else found_part.equality
+        found_part = replace(found_part, equality=equality or own)
+        if not aligned or UNALIGNED in found_part.flags:
             budget.spend(STEPS_A_PART)
-            parts.append(_without_confidence(one, said))
+            parts.append(_without_confidence(found_part, said))
             continue
-        part = part_of(tokens, _shift_part(one, shift), complete=complete)
+        part = part_of(tokens, _shift_part(found_part, shift), complete=complete)
         budget.spend(STEPS_A_PART + len(part.tokens))
         parts.append(_with_negations(tokens, part, budget) if part.kind == "sentence" else part)
     parts.extend(_missing(path, subschema(schema, path)) for path in missing)
@@ -189,14 +189,14 @@ def _find_kind(
 
 def _calls_of_server(calls: Any) -> list[ToolCall]:
     """Tool calls as a server gives them."""
-    found = []
+    tool_calls = []
     for call in listed(calls, "calls"):
         try:
             name, arguments = (call.name, call.arguments) if isinstance(call, ToolCall) else call
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"A tool call is a name and its arguments as JSON text. Got {shown(call)}.") from error
-        found.append(ToolCall(text_option(name, "name"), text_option(arguments, "arguments")))
-    return found
+        tool_calls.append(ToolCall(text_option(name, "name"), text_option(arguments, "arguments")))
+    return tool_calls
 
 
 def _by_finder(finder: Finder, text: str) -> Iterator[FoundPart]:
@@ -236,11 +236,11 @@ def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
     return at, at >= 0
 
 
-def _shift_part(found: FoundPart, shift: int) -> FoundPart:
+def _shift_part(found_part: FoundPart, shift: int) -> FoundPart:
     if not shift:
-        return found
-    members = None if found.members is None else tuple((a + shift, b + shift) for a, b in found.members)
-    return replace(found, start=found.start + shift, end=found.end + shift, members=members)
+        return found_part
+    members = None if found_part.members is None else tuple((a + shift, b + shift) for a, b in found_part.members)
+    return replace(found_part, start=found_part.start + shift, end=found_part.end + shift, members=members)
 
 
 def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
@@ -250,18 +250,18 @@ def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
     return replace(part, negation=told)
 
 
-def _without_confidence(found: FoundPart, text: str) -> Part:
+def _without_confidence(found_part: FoundPart, text: str) -> Part:
     return Part(
-        start=found.start,
-        end=found.end,
-        text=text[found.start : found.end],
-        kind=found.kind,
-        path=found.path,
+        start=found_part.start,
+        end=found_part.end,
+        text=text[found_part.start : found_part.end],
+        kind=found_part.kind,
+        path=found_part.path,
         confidence=None,
-        equality=found.equality,
-        value=found.value,
-        call=found.call,
-        flags=tuple(dict.fromkeys((*found.flags, UNALIGNED))),
+        equality=found_part.equality,
+        value=found_part.value,
+        call=found_part.call,
+        flags=tuple(dict.fromkeys((*found_part.flags, UNALIGNED))),
     )
 
 

@@ -127,20 +127,20 @@ def find_json(text: str, budget: Budget | None = None) -> JsonText:
     """The first JSON value of a text: a fenced one, else the first object or array, else the whole text as a scalar."""
     budget = budget or Budget(text)
     best = JsonText()
-    for found, broken in _try_brackets(text, _starts(text), budget):
+    for document, broken in _try_brackets(text, _starts(text), budget):
         if not broken:
-            return found
-        if len(found.scalars) > len(best.scalars):
-            best = found
+            return document
+        if len(document.scalars) > len(best.scalars):
+            best = document
     return best if best.values else _bare(text)
 
 
 def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
     """Every complete object or array of a text, one after the other; the last one may be cut off."""
     budget = budget or Budget(text)
-    for found, broken in _try_brackets(text, (match.start() for match in _OPENING.finditer(text)), budget):
+    for document, broken in _try_brackets(text, (match.start() for match in _OPENING.finditer(text)), budget):
         if not broken:
-            yield found
+            yield document
 
 
 def _try_brackets(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[JsonText, bool]]:
@@ -152,15 +152,15 @@ def _try_brackets(text: str, starts: Iterable[int], budget: Budget) -> Iterator[
     for start in starts:
         if start < end or start in hopeless:
             continue
-        found, stack = JsonText(begin=start), list[_OpenContainer]()
+        document, stack = JsonText(begin=start), list[_OpenContainer]()
         try:
-            found.end = end = _walk(text, start, stack, found.values, budget)
-            yield found, False
+            document.end = end = _walk(text, start, stack, document.values, budget)
+            yield document, False
         except _CutOff:
-            yield found, False
+            yield document, False
             return
         except _BrokenJson:
-            yield found, True
+            yield document, True
             hopeless.update(opened.start for opened in stack)
             failures += 1
             if failures == MAX_STARTS:
@@ -180,15 +180,15 @@ def _starts(text: str) -> Iterator[int]:
 def _bare(text: str) -> JsonText:
     """A text that is one scalar."""
     begin = _blank(text, 0)
-    found = JsonText(begin=begin)
+    document = JsonText(begin=begin)
     try:
-        end = _scalar(text, begin, JsonPlace(), found.values)
+        end = _scalar(text, begin, JsonPlace(), document.values)
     except (_BrokenJson, _CutOff):
         return JsonText()
     if _blank(text, end) != len(text):
         return JsonText()
-    found.end = end
-    return found
+    document.end = end
+    return document
 
 
 def _walk(text: str, begin: int, stack: list[_OpenContainer], values: list[JsonValue], budget: Budget) -> int:
@@ -357,7 +357,7 @@ def is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         pass
     try:
-        found = find_json(text) if text.lstrip().startswith("{") else JsonText()
+        document = find_json(text) if text.lstrip().startswith("{") else JsonText()
     except OverBudget:
         return False
-    return found.end is not None and not text[found.end :].strip()
+    return document.end is not None and not text[document.end :].strip()

@@ -45,13 +45,13 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
     except (ImportError, ValueError, OSError):
         pass  # a system without such limits
-    found: list[Any] = []
+    token_lists: list[Any] = []
     for language, code in request["pieces"]:
         try:
-            found.append([token for token in tokens(language, code) if token is not None])
+            token_lists.append([token for token in tokens(language, code) if token is not None])
         except Exception as error:
-            found.append(type(error).__name__)
-    json.dump(found, sys.stdout)
+            token_lists.append(type(error).__name__)
+    json.dump(token_lists, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -61,17 +61,17 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
     """
     budget = budget or Budget(text)
     boundary, letter, *_ = _patterns()
-    found: list[tuple[int, int, bool]] = []  # the last value says whether it is a run without blanks
+    ranges: list[tuple[int, int, bool]] = []  # the last value says whether it is a run without blanks
     for start, end in pairwise(dict.fromkeys([0, *_boundaries(boundary, text, budget), len(text)])):
         piece = text[start:end]
         if not (piece.isalnum() or letter.search(piece)):
             continue
         run = _is_unspaced(piece)
-        if run and found and found[-1][1:] == (start, True):
-            found[-1] = (found[-1][0], end, True)
+        if run and ranges and ranges[-1][1:] == (start, True):
+            ranges[-1] = (ranges[-1][0], end, True)
         else:
-            found.append((start, end, run))
-    return [word for start, end, run in found for word in (_divided(text, start, end) if run else [(start, end)])]
+            ranges.append((start, end, run))
+    return [word for start, end, run in ranges for word in (_divided(text, start, end) if run else [(start, end)])]
 
 
 def _divided(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -112,8 +112,8 @@ def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]
 
     In scripts without blanks every word is a phrase.
     """
-    found = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
-    for start, end in found:
+    ranges = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
+    for start, end in ranges:
         yield FoundPart(start, end, "phrase", "meaning")
 
 
@@ -124,7 +124,7 @@ def _phrases_of_short(text: str) -> Sequence[tuple[int, int]]:
 
 
 def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     last = -1  # end of the content word before
     for start, end in words(text, budget):
         if is_function_word(text[start:end]):
@@ -132,22 +132,22 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
             continue
         alone = _is_unspaced(text[start:end])
         gap = text[last:start].strip(" '’-")
-        if last >= 0 and not alone and (not gap or (gap == "." and _INITIAL.search(text, found[-1][0], last))):
-            found[-1] = (found[-1][0], end)
+        if last >= 0 and not alone and (not gap or (gap == "." and _INITIAL.search(text, ranges[-1][0], last))):
+            ranges[-1] = (ranges[-1][0], end)
         else:
-            found.append((start, end))
+            ranges.append((start, end))
         last = -1 if alone else end
-    if not found and (stripped := text.strip()):
+    if not ranges and (stripped := text.strip()):
         begin = text.index(stripped)
-        found = [(begin, begin + len(stripped))]
-    return found
+        ranges = [(begin, begin + len(stripped))]
+    return ranges
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
     """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
     text = _said(text)
     try:
-        return [(found.start, found.end) for found in find_phrases(text, Budget(text))]
+        return [(phrase.start, phrase.end) for phrase in find_phrases(text, Budget(text))]
     except OverBudget:
         return [(0, len(text))]
 
@@ -161,12 +161,12 @@ def _said(text: str) -> str:
 def find_sentences(text: str, language: str) -> Iterator[FoundPart]:
     """Every sentence without the blanks around it; `language` is such as "en". `MissingExtra` without sentencex."""
     sentencex = require("sentencex", extra="parts")
-    found = (
+    ranges = (
         (begin + sentence["start_index"], begin + sentence["end_index"])
         for begin, end in _pieces(text)
         for sentence in sentencex.get_sentence_boundaries(language, text[begin:end])
     )
-    for start, end in found:
+    for start, end in ranges:
         piece = text[start:end]
         if piece.strip():
             first = start + len(piece) - len(piece.lstrip())
@@ -299,14 +299,14 @@ def new_words(said: str, question: str = "") -> list[tuple[int, int]]:
     wherever its letters do.
     """
     asked = {plain_word(question[start:end]) for start, end in _plain_words(text(question, "question"))}
-    found = []
+    ranges = []
     for start, end in _plain_words(_said(said)):
         word = said[start:end]
         plain = plain_word(word)
         repeated = plain in asked or (_is_unspaced(word) and word in question)
         if not repeated and plain not in english_stopwords():
-            found.append((start, end))
-    return found
+            ranges.append((start, end))
+    return ranges
 
 
 def _plain_words(text: str) -> Iterator[tuple[int, int]]:
@@ -326,8 +326,8 @@ def is_sentence(text: str, n_tokens: int) -> bool:
 
 def new_phrases(said: str, question: str = "") -> list[tuple[int, int]]:
     """Character ranges of the phrases of an answer that hold a new word; of all phrases where none does."""
-    found, new = phrases(said), new_words(said, question)
-    return [(a, b) for a, b in found if any(a <= start < b for start, _ in new)] or found
+    all_phrases, new = phrases(said), new_words(said, question)
+    return [(a, b) for a, b in all_phrases if any(a <= start < b for start, _ in new)] or all_phrases
 
 
 def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:

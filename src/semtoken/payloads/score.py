@@ -91,13 +91,13 @@ def _read_replies(
     format: str | None,
     temperature: float | None,
     asked: Reply,
-    found: type[Shape] | None = None,
+    known_shape: type[Shape] | None = None,
 ) -> Payload:
-    """Read a whole reply, or the replies of a batch; `found`: the shape, where it is known by now."""
+    """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now."""
     for reply in replies:
         raise_error(reply)
     given = None if format is None else format_named(format)
-    shape = (given.shape if given is not None else found or shape_of_reply(replies))()
+    shape = (given.shape if given is not None else known_shape or shape_of_reply(replies))()
     shape.told = Told(asked, temperature, None if given is None else given.engine)
     for delta in shape.whole(replies):
         if delta.choice in shape.sums:
@@ -208,8 +208,8 @@ def score_payload(
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            one = score_choice(choice, scorer, known, segment=segment, proxy_for=proxy_for)
-            scored.append(with_methods(one, choice, wanted, scorer, segment=segment, question=question))
+            answer = score_choice(choice, scorer, known, segment=segment, proxy_for=proxy_for)
+            scored.append(with_methods(answer, choice, wanted, scorer, segment=segment, question=question))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored

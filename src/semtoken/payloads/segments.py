@@ -160,17 +160,17 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
     """The steps among the parts of the message; read as in the tokenizer's file, or once each, where that fits."""
     in_files = steps_in_files(raw.steps.steps)
     if in_files is not None:
-        found = divide(replace(raw, steps=raw.steps._replace(steps=in_files)), in_files)
-        if found.problem is None:
-            return found
-    found = divide(raw, named)
-    once = named if found.is_clear else without_doubles(named)
+        division = divide(replace(raw, steps=raw.steps._replace(steps=in_files)), in_files)
+        if division.problem is None:
+            return division
+    division = divide(raw, named)
+    once = named if division.is_clear else without_doubles(named)
     if len(once) < len(named):
         again = divide(replace(raw, steps=StepList(once)), once)
         if again.is_clear:
             note = f"{len(named) - len(once)} of {len(named)} items are there twice: they count once."
             return replace(again, flags=(note,))
-    return found
+    return division
 
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:
@@ -282,8 +282,8 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
         return Division({"answer": steps})
     pieces = pieces_of(raw.steps.steps)
     reasoning = texts.get("reasoning", "")
-    found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
-    first = 0 if found is None else found[1]
+    reasoning_range = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
+    first = 0 if reasoning_range is None else reasoning_range[1]
     main = main_segment(texts)
     if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
         return _without_answer(steps, text_of_pieces(pieces), main)

@@ -58,15 +58,15 @@ class Frame(NamedTuple):
         """
         if not data.startswith(self.texts[0]) or not data.endswith(self.texts[-1]):
             return None
-        found, start = [], len(self.texts[0])
+        ranges, start = [], len(self.texts[0])
         for text in self.texts[1:-1]:
             end = data.find(text, start)
             if end < 0:
                 return None
-            found.append((start, end))
+            ranges.append((start, end))
             start = end + len(text)
-        found.append((start, len(data) - len(self.texts[-1])))
-        return found
+        ranges.append((start, len(data) - len(self.texts[-1])))
+        return ranges
 
 
 class Continuation(NamedTuple):
@@ -145,8 +145,8 @@ def _framed(data: str, growth: Growth) -> Frame | None:
         ("ids", growth.ids),
         *(("", path) for path in growth.varying),
     ]
-    found = [(name, document.find(path)) for name, path in named if path is not None]
-    places = sorted((place.start, place.end, name) for name, place in found if place is not None)
+    located = [(name, document.find(path)) for name, path in named if path is not None]
+    places = sorted((place.start, place.end, name) for name, place in located if place is not None)
     if not {"text", "steps"} <= {name for *_, name in places}:
         return None
     edges = [0, *(edge for start, end, _ in places for edge in (start, end)), len(data)]
@@ -245,7 +245,11 @@ class PayloadStream:
         if self._shape is None or not self._shape.sums:
             raise InvalidInput("The stream holds no chunk: there is nothing to read.")
         ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
-        if len(ended) > 2 and not any(ended[:-1]) and all(len(one.steps) < 2 for one in self._shape.sums.values()):
+        if (
+            len(ended) > 2
+            and not any(ended[:-1])
+            and all(len(choice.steps) < 2 for choice in self._shape.sums.values())
+        ):
             raise BackendError(COUNTED)
         payload = self._shape.payload()
         return replace(payload, choices=tuple(map(self._mark_as_cut, payload.choices)))
@@ -276,8 +280,8 @@ class PayloadStream:
         data = sent.data
         if not data:
             return []
-        if (found := self.continuation(data)) is not None:
-            return self.go_on(found)
+        if (continuation := self.continuation(data)) is not None:
+            return self.go_on(continuation)
         if data.strip() == DONE:
             self._done = True
             return []
@@ -317,12 +321,15 @@ class PayloadStream:
         """Read a chunk whose form was learned; None for any other chunk."""
         return self._going_on.read(data)
 
-    def go_on(self, found: Continuation) -> list[StreamEvent]:
+    def go_on(self, continuation: Continuation) -> list[StreamEvent]:
         """Add an event that was read by `GoingOn`, with the same result as `feed`, and the same errors."""
         if self._failed is not None:
             raise self._failed
         assert self._shape is not None
-        return self._take_in(self._shape, Delta(found.choice, {"answer": found.text}, found.steps, ids=found.ids))
+        return self._take_in(
+            self._shape,
+            Delta(continuation.choice, {"answer": continuation.text}, continuation.steps, ids=continuation.ids),
+        )
 
 
 class SegmentKeeper:
@@ -344,7 +351,7 @@ class SegmentKeeper:
         written = delta.written
         steps = self._waiting + delta.steps.steps
         self.ended = self.ended or delta.ended
-        found: dict[SegmentKind, tuple[TopStep, ...]] = dict.fromkeys(written, ())
+        steps_by_kind: dict[SegmentKind, tuple[TopStep, ...]] = dict.fromkeys(written, ())
         if written or self.ended:
             self._waiting = ()
             before = self._kind
@@ -354,17 +361,17 @@ class SegmentKeeper:
             named = self._names.without(steps)
             if start:
                 earlier: SegmentKind = before or "reasoning"
-                found = {earlier: (), **found}
-                found[earlier] = named[:start]
-            found[kind] = found.get(kind, ()) + named[start:]
+                steps_by_kind = {earlier: (), **steps_by_kind}
+                steps_by_kind[earlier] = named[:start]
+            steps_by_kind[kind] = steps_by_kind.get(kind, ()) + named[start:]
             self._kind = kind
         else:
             self._waiting = steps
         for kind, apart in delta.apart.items():
-            found[kind] = found.get(kind, ()) + apart.steps
+            steps_by_kind[kind] = steps_by_kind.get(kind, ()) + apart.steps
         return [
             StreamEvent(delta.choice, kind, written.get(kind, ""), own)
-            for kind, own in found.items()
+            for kind, own in steps_by_kind.items()
             if own or written.get(kind)
         ]
 

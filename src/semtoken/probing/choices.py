@@ -111,8 +111,8 @@ class _Ends(Observer):
         self._options = options
         self._positions = [0] * len(options)
         first = [piece[:1] for piece in vocabulary.pieces]
-        self._quote = np.flatnonzero([one == b'"' for one in first])
-        self._goes_on = np.flatnonzero([one.isalnum() or one in (b"_", b".") for one in first])
+        self._quote = np.flatnonzero([byte == b'"' for byte in first])
+        self._goes_on = np.flatnonzero([byte.isalnum() or byte in (b"_", b".") for byte in first])
 
     def observe(self, step: Step) -> None:
         """Take in one step of some options."""

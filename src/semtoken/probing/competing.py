@@ -141,7 +141,7 @@ def _groups_of_texts(following: str, token: ScoredToken, n: int) -> list[Competi
         key = "" if other.text.strip() in words else normalize(other.text)
         begins = key and head.startswith(key) and not token.function_word
         groups.setdefault("chosen" if begins else f"other {key}", []).append((other.text, other.probability))
-    found = [
+    competitors = [
         Competitor(
             min(math.fsum(probability for _, probability in members), 1.0),
             tuple(sorted(members, key=lambda one: -one[1])[:SHOWN]),
@@ -150,7 +150,7 @@ def _groups_of_texts(following: str, token: ScoredToken, n: int) -> list[Competi
         )
         for key, members in groups.items()
     ]
-    return sorted(found, key=lambda one: -one.probability)[:n]
+    return sorted(competitors, key=lambda one: -one.probability)[:n]
 
 
 def groups_of(
@@ -172,16 +172,16 @@ def groups_of(
     totals = np.bincount(groups[ids], weights=probabilities, minlength=n_groups)
     best = [group for group in np.argsort(-totals, kind="stable")[:n].tolist() if totals[group] > 0]
     texts = scorer.vocabulary.texts
-    found = []
+    competitors = []
     for group in best:
         members = np.flatnonzero(groups[ids] == group)
         top = members[np.argsort(-probabilities[members], kind="stable")[:SHOWN]]
         shown = tuple((texts[ids[i]], float(probabilities[i])) for i in top if probabilities[i] > 0)
         chosen = bool(group == groups[token_ids[step]])
-        found.append(
+        competitors.append(
             Competitor(min(float(totals[group]), 1.0), shown, tuple(int(ids[i]) for i in top[: len(shown)]), chosen)
         )
-    return found
+    return competitors
 
 
 def _group_numbers(scorer: Scorer, token_ids: list[int], step: int) -> tuple[IdArray, int]:
@@ -258,9 +258,9 @@ def disputed(
     competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.scorer, n) for step in steps}
     texts = _continuations(stc, ids, answer, competitors, branch_tokens)
     phrases = parts_of(answer, "phrase")
-    found = [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
-    wanted = [one for one in found if with_agreed or one.disagreement > 0]
-    return sorted(wanted, key=lambda one: (-one.disagreement, one.step))
+    disputes = [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
+    wanted = [dispute for dispute in disputes if with_agreed or dispute.disagreement > 0]
+    return sorted(wanted, key=lambda dispute: (-dispute.disagreement, dispute.step))
 
 
 def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -> bool:
@@ -272,8 +272,8 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -
     """
     instance(part, Part, "part")
     instance(answer, ScoredResponse, "answer")
-    found = [instance(one, Dispute, "found") for one in listed(found, "found")]
-    shares = {one.step: 1.0 - one.disagreement - one.unheard for one in found}
+    found = [instance(dispute, Dispute, "found") for dispute in listed(found, "found")]
+    shares = {dispute.step: 1.0 - dispute.disagreement - dispute.unheard for dispute in found}
     steps = [step for step in doubtful_steps(answer, len(answer.tokens)) if step in part.tokens]
     return bool(steps) and all(shares.get(step, 0.0) >= AGREED for step in steps)
 
@@ -301,18 +301,18 @@ def _continuations(
     length: int,
 ) -> dict[tuple[int, int], str]:
     """The text of each branch from the word that it changes on, by step and token; all branches are one batch."""
-    wanted = [(step, one.token_ids[0]) for step, group in competitors.items() for one in group]
+    wanted = [(step, competitor.token_ids[0]) for step, group in competitors.items() for competitor in group]
     prompts = [[*prompt, *answer.token_ids[:step], token] for step, token in wanted]
     completions = _completed(stc.backend, prompts, Decoding(max_new_tokens=length, batch_size=len(prompts)))
     decode = stc.scorer.vocabulary.decode
-    found = {}
+    texts = {}
     for (step, token), completion in zip(wanted, completions, strict=True):
         before = answer.token_ids[:step]
         start = _word_start(answer, step)
         text = decode([*before, token, *completion.token_ids])
         forced = len(decode([*before, token])) - start
-        found[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
-    return found
+        texts[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
+    return texts
 
 
 def _completed(backend: Backend, prompts: Sequence[list[int]], decoding: Decoding) -> list[Completion]:
@@ -364,10 +364,10 @@ def _dispute(
     texts: dict[tuple[int, int], str],
     phrases: Sequence[Part],
 ) -> Dispute:
-    told = [replace(one, continuation=texts[step, one.token_ids[0]]) for one in group]
+    told = [replace(competitor, continuation=texts[step, competitor.token_ids[0]]) for competitor in group]
     merged = merge(told)
-    against = [one.probability for one in merged if not one.chosen]
-    heard = sum(one.probability for one in group)
+    against = [competitor.probability for competitor in merged if not competitor.chosen]
+    heard = sum(competitor.probability for competitor in group)
     return Dispute(
         step=step,
         part=_part_around(answer, step, phrases),
@@ -380,22 +380,22 @@ def _dispute(
 def merge(competitors: Sequence[Competitor]) -> list[Competitor]:
     """Merge competitors whose continuations have the same content words as far as both go, the most probable first."""
     merged: list[tuple[tuple[str, ...], Competitor]] = []
-    for one in competitors:
-        said = content_words(one.continuation or "")
+    for competitor in competitors:
+        said = content_words(competitor.continuation or "")
         same = next((i for i, (other, _) in enumerate(merged) if _same(said, other)), None)
         if same is None:
-            merged.append((said, one))
+            merged.append((said, competitor))
             continue
         longer, first = merged[same]
         joined = replace(
             first,
-            probability=min(first.probability + one.probability, 1.0),
-            tokens=first.tokens + one.tokens,
-            token_ids=first.token_ids + one.token_ids,
-            chosen=first.chosen or one.chosen,
+            probability=min(first.probability + competitor.probability, 1.0),
+            tokens=first.tokens + competitor.tokens,
+            token_ids=first.token_ids + competitor.token_ids,
+            chosen=first.chosen or competitor.chosen,
         )
         merged[same] = (max(longer, said, key=len), joined)
-    return sorted((one for _, one in merged), key=lambda one: -one.probability)
+    return sorted((competitor for _, competitor in merged), key=lambda competitor: -competitor.probability)
 
 
 def content_words(text: str) -> tuple[str, ...]:

@@ -52,13 +52,13 @@ def blocks_of(reply: Any) -> list[dict[str, Any] | None]:
 
 def final_block(chunks: Iterable[Any], index: int = 0) -> dict[str, Any] | None:
     """The block with the final score of one choice of a stream, never a running one; None if none came."""
-    found = None
+    final = None
     for chunk in chunks:
         for choice in as_mapping(chunk).get("choices") or ():
             block = block_of(choice)
             if as_mapping(choice).get("index", 0) == index and block is not None and block.get("final") is True:
-                found = block
-    return found
+                final = block
+    return final
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:

@@ -61,7 +61,7 @@ def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
         return None
     try:
         values = np.frombuffer(base64.b64decode(record["state"], validate=True), dtype="<f4").astype(np.float64)
-        found = HiddenState(
+        state = HiddenState(
             values=values,
             depth=float(record["state_depth"]),
             prompt=str(record["state_prompt"]),
@@ -75,7 +75,7 @@ def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
         ) from error
     if not values.size or not np.isfinite(values).all():
         raise InvalidInput(f"{where}: the hidden state holds no finite numbers.")
-    return found
+    return state
 
 
 Unit = Literal["", "token", "sample"]

@@ -66,8 +66,8 @@ class Headline:
     def columns(self) -> dict[str, Any]:
         """The headline as columns of a table, the confidence first; an infinite value as None."""
         value = self.value if math.isfinite(self.value) else None
-        found = {"confidence": self.confidence, "sentence": self.sentence, "name": self.name, "value": value}
-        return {f"headline_{name}": one for name, one in found.items()}
+        cells = {"confidence": self.confidence, "sentence": self.sentence, "name": self.name, "value": value}
+        return {f"headline_{name}": cell for name, cell in cells.items()}
 
 
 def headline_of(

@@ -109,11 +109,11 @@ class _Tokens:
     """The field `tokens` of a scored answer, which may be made with `TokensLater` instead."""
 
     def __get__(self, response: ScoredResponse, owner: type | None = None) -> tuple[ScoredToken, ...]:
-        found: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
-        if isinstance(found, TokensLater):
-            found = found.make()
-            vars(response)["tokens"] = found
-        return found
+        tokens: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
+        if isinstance(tokens, TokensLater):
+            tokens = tokens.make()
+            vars(response)["tokens"] = tokens
+        return tokens
 
     def __set__(self, response: ScoredResponse, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
         vars(response)["tokens"] = tokens
@@ -248,21 +248,21 @@ class ScoredResponse:
     @property
     def n_tokens(self) -> int:
         """The number of tokens of the answer."""
-        found = vars(self)["tokens"]
-        return found.n_tokens if isinstance(found, TokensLater) else len(found)
+        tokens = vars(self)["tokens"]
+        return tokens.n_tokens if isinstance(tokens, TokensLater) else len(tokens)
 
     @cached_property
     def marks(self) -> Sequence[TokenMark | ScoredToken]:
         """Place, log-probability and log agreeing probability of each token, at less cost than `tokens`."""
-        found = vars(self)["tokens"]
-        return found.marks() if isinstance(found, TokensLater) and found.marks is not None else self.tokens
+        tokens = vars(self)["tokens"]
+        return tokens.marks() if isinstance(tokens, TokensLater) and tokens.marks is not None else self.tokens
 
     @cached_property
     def headline(self) -> Headline:
         """The number by which the answer is ranked unless another is asked for, with a sentence that explains it."""
-        found = vars(self)["tokens"]
-        if isinstance(found, TokensLater) and found.headline is not None:
-            return found.headline
+        tokens = vars(self)["tokens"]
+        if isinstance(tokens, TokensLater) and tokens.headline is not None:
+            return tokens.headline
         return headline_of(
             self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds, self.question
         )
@@ -367,17 +367,17 @@ class ScoredResponse:
         InvalidInput, MissingExtra, OverBudget
             See `semtoken.parts.parts_of`.
         """
-        found = vars(self)["tokens"]
-        marked = isinstance(found, TokensLater) and found.by_spelling and found.marks is not None
+        tokens = vars(self)["tokens"]
+        marked = isinstance(tokens, TokensLater) and tokens.by_spelling and tokens.marks is not None
         if marked and by in OF_PROSE and options.get("constrained") is None:
             return parts_of(marked_tokens(self, self.marks), by, **options)
         return parts_of(self, by, **options)
 
     def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:
         """The `alternatives` of the tokens at some places, counted from 0; cheaper than `tokens` for a few of them."""
-        found = vars(self)["tokens"]
-        if isinstance(found, TokensLater) and found.alternatives is not None:
-            return found.alternatives(places)
+        tokens = vars(self)["tokens"]
+        if isinstance(tokens, TokensLater) and tokens.alternatives is not None:
+            return tokens.alternatives(places)
         return [self.tokens[place].alternatives for place in places]
 
     def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] = "") -> float | None:
@@ -490,7 +490,7 @@ class ScoredResponse:
             **values
             | {
                 "tokens": TokensLater.missing(values["tokens"], Headline(**values.pop("headline")), why),
-                "flags": tuple(Flag(**one) for one in values["flags"]),
+                "flags": tuple(Flag(**flag) for flag in values["flags"]),
                 "decision": None if values["decision"] is None else Decision(**values["decision"]),
             }
         )
@@ -551,7 +551,7 @@ def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
         pandas is not installed.
     """
     pandas = require("pandas", extra="frames")
-    answers = [instance(one, ScoredResponse, "responses") for one in listed(responses, "responses")]
+    answers = [instance(response, ScoredResponse, "responses") for response in listed(responses, "responses")]
     return pandas.DataFrame([_flat(answer) for answer in answers])
 
 

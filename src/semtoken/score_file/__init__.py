@@ -159,9 +159,9 @@ class ScoringJob:
         self.lines.check_settings(self.all_settings)
         return Progress(total, self.lines.check_lines(self.items()))
 
-    def is_finished(self, found: Progress) -> bool:
+    def is_finished(self, progress: Progress) -> bool:
         """Whether nothing is left to do after what `check` found."""
-        return found.done == found.total and self.target.exists() and not self.overwrite
+        return progress.done == progress.total and self.target.exists() and not self.overwrite
 
     def _check_names(self) -> None:
         if self.batch_size < 1:
@@ -191,13 +191,13 @@ class ScoringJob:
         return total
 
     def _check_finished_table(self, total: int) -> Progress:
-        found = read_facts(self.target)
-        if found is None:
+        facts_and_rows = read_facts(self.target)
+        if facts_and_rows is None:
             raise InvalidInput(
                 f"{self.target} exists and was not written by such a job, or was changed since. Choose another output, "
                 "or replace it with --force."
             )
-        facts, rows = found
+        facts, rows = facts_and_rows
         check_same_settings(facts["settings"], self.all_settings, self.target)
         if rows != total:
             raise InvalidInput(
@@ -269,8 +269,8 @@ class ScoringJob:
             outcomes: list[ScoredResponse | BadLine] = [*(score(good) if good else [])]
         except (InvalidInput, VocabularyError) as error:
             outcomes = self._one_by_one(score, good, error)
-        found = {item.number: self._record(item, outcome) for item, outcome in zip(good, outcomes, strict=True)}
-        return [dump_json(found[i.number] if isinstance(i, Item) else _error_record(i)) + b"\n" for i in batch]
+        records = {item.number: self._record(item, outcome) for item, outcome in zip(good, outcomes, strict=True)}
+        return [dump_json(records[i.number] if isinstance(i, Item) else _error_record(i)) + b"\n" for i in batch]
 
     def _one_by_one(
         self, score: ScoreItems, items: Sequence[Item], error: SemtokenError
@@ -350,10 +350,10 @@ def run_in_shards(
     written = before.done
     with job.writing() as output:
 
-        def append(found: list[bytes]) -> None:
+        def append(new_lines: list[bytes]) -> None:
             nonlocal written
-            output.write(found)
-            written += len(found)
+            output.write(new_lines)
+            written += len(new_lines)
             if on_progress is not None:
                 on_progress(written)
 

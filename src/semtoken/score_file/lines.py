@@ -139,7 +139,9 @@ def _prompt(record: Mapping[str, Any]) -> Prompt:
         raise InvalidInput("both 'prompt' and 'messages' are given; keep one")
     if there[:1] == ["messages"]:
         messages = record["messages"]
-        valid = isinstance(messages, list) and all(isinstance(one, dict) and "role" in one for one in messages)
+        valid = isinstance(messages, list) and all(
+            isinstance(message, dict) and "role" in message for message in messages
+        )
         if not valid or not messages:
             raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
         return list(messages)

@@ -158,7 +158,7 @@ class OutputFile:
                 f"{self.settings_path} is damaged, so {self.path.name} cannot be checked. Choose another output, or "
                 "start from the beginning with --force."
             )
-        return header, [str(one) for batch in batches for one in batch]
+        return header, [str(digest) for batch in batches for digest in batch]
 
     def check_lines(self, items: Iterable[Item | BadLine]) -> int:
         """The number of complete lines, each unchanged and made from the input at its place.
@@ -201,7 +201,7 @@ class OutputFile:
             kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
             with writing_errors(self.path):
                 file.truncate(sum(length for length, _ in kept))
-                checksums = [dump_json([one for _, one in kept]).decode()] if kept else []
+                checksums = [dump_json([digest for _, digest in kept]).decode()] if kept else []
                 header = json.dumps(dict(settings), ensure_ascii=False)
                 replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
             with _open_to_append(self.settings_path) as noted:

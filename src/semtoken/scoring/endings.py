@@ -132,5 +132,5 @@ def _begins(piece: bytes) -> int:
     """How a token begins, as a sum of 1, 2, 4, 8 and 16 for the masks of `Endings` in their order."""
     if not piece or piece[0] not in _BEGINNINGS:
         return 0
-    found = (piece[0] in _DIGIT) + 2 * (piece[0] in _NUMBER) + 4 * (piece[0] in _QUOTE)
-    return found + 8 * bool(_CLOSES.match(piece)) + 16 * bool(_GOES_ON.match(piece))
+    bits = (piece[0] in _DIGIT) + 2 * (piece[0] in _NUMBER) + 4 * (piece[0] in _QUOTE)
+    return bits + 8 * bool(_CLOSES.match(piece)) + 16 * bool(_GOES_ON.match(piece))

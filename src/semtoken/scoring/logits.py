@@ -218,7 +218,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
             "leading_blanks": int(self._leading_blanks),
             "has_content": bool(self._has_content),
             "steps": self._steps.state_dict(),
-            "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
+            "prefixes": {str(position): prefix_set._asdict() for position, prefix_set in self._prefixes.items()},
             "open": [vars(step) | {"row": step.row and vars(step.row)} for step in self._open],
         }
 
@@ -235,7 +235,9 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         answer._has_content = bool(state["has_content"])
         answer._steps = KeptSteps.from_state_dict(scorer, answer.ids, state["steps"])
         answer._neutral = answer._steps.part(0, len(answer.ids)).neutral.tolist()
-        answer._prefixes = {int(position): PrefixSet(**found) for position, found in state["prefixes"].items()}
+        answer._prefixes = {
+            int(position): PrefixSet(**prefix_set) for position, prefix_set in state["prefixes"].items()
+        }
         answer._open = [OpenRow(**step | {"row": step["row"] and WholeRow(**step["row"])}) for step in state["open"]]
         return answer
 
@@ -289,7 +291,7 @@ def _lined_up(
     steps = joined([answer._steps.part(span.start, span.stop) for answer, span in zip(answers, spans, strict=True)])
     decided: dict[int, PrefixSet] = {}
     for answer, span, first in zip(answers, spans, bounds, strict=False):
-        decided |= {at - span.start + first: found for at, found in answer._prefixes.items() if at in span}
+        decided |= {at - span.start + first: prefix_set for at, prefix_set in answer._prefixes.items() if at in span}
     neutrality = np.repeat([answer._neutrality for answer in answers], np.diff(bounds))
     return bounds, steps, _prefix_sets(answers[0].scorer, steps, decided), neutrality
 
@@ -304,7 +306,7 @@ def _prefix_sets(scorer: Scorer, steps: ReducedSteps, decided: Mapping[int, Pref
         sets = PrefixSets(np.repeat(filled, counts), ids, steps.candidates)
     if not decided:
         return sets
-    owners = np.repeat(list(decided), [len(found.ids) for found in decided.values()])
+    owners = np.repeat(list(decided), [len(prefix_set.ids) for prefix_set in decided.values()])
     later = (owners, *map(np.concatenate, zip(*decided.values(), strict=True)))
     owners, ids, log_probs = (np.concatenate(pair) for pair in zip(sets, later, strict=True))
     order = np.argsort(owners, kind="stable")
@@ -319,27 +321,27 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
         answer.advance(complete=True)
     scorer, vocabulary = answers[0].scorer, answers[0].scorer.vocabulary
     bounds, steps, prefixes, neutrality = _lined_up(answers, [range(len(answer.ids)) for answer in answers])
-    found, ids = masses(scorer, steps, prefixes, neutrality), steps.tokens.tolist()
+    log_masses, ids = masses(scorer, steps, prefixes, neutrality), steps.tokens.tolist()
     offsets = [span for answer in answers for span in vocabulary.offsets(answer.ids)]
     columns: dict[str, Iterable[Any]] = {
         "id": ids,
         "text": [vocabulary.texts[token] for token in ids],
         "start": [start for start, _ in offsets],
         "end": [end for _, end in offsets],
-        "log_probability": found.own.tolist(),
-        "log_agreeing_probability": found.agreeing.tolist(),
-        "log_surface_probability": found.surface.tolist(),
-        "log_meaning_probability": itertools.repeat(None) if scorer.paper is None else found.meaning.tolist(),
+        "log_probability": log_masses.own.tolist(),
+        "log_agreeing_probability": log_masses.agreeing.tolist(),
+        "log_surface_probability": log_masses.surface.tolist(),
+        "log_meaning_probability": itertools.repeat(None) if scorer.paper is None else log_masses.meaning.tolist(),
         "neutral": (steps.neutral & neutrality).tolist(),
-        "cluster_probability": np.minimum(np.exp(found.cluster), 1.0).tolist(),
-        "prefix_probability": np.minimum(np.exp(found.prefix), 1.0).tolist(),
-        "neutral_probability": np.minimum(np.exp(found.neutral), 1.0).tolist(),
+        "cluster_probability": np.minimum(np.exp(log_masses.cluster), 1.0).tolist(),
+        "prefix_probability": np.minimum(np.exp(log_masses.prefix), 1.0).tolist(),
+        "neutral_probability": np.minimum(np.exp(log_masses.neutral), 1.0).tolist(),
         "alternatives": _alternatives(scorer, steps, prefixes, neutrality),
         "value_ends": _ends(scorer, steps),
         "function_word": vocabulary.neutral[steps.tokens].tolist(),
     }
     every = (columns.get(field.name, itertools.repeat(field.default)) for field in fields(ScoredToken))
-    tokens, logs, results = tuple(map(ScoredToken, *every)), found.agreeing.tolist(), []
+    tokens, logs, results = tuple(map(ScoredToken, *every)), log_masses.agreeing.tolist(), []
     for answer, (low, high) in zip(answers, itertools.pairwise(bounds), strict=True):
         blank = not vocabulary.decode(answer.ids).strip()
         log_score = -math.inf if blank else math.fsum(logs[low:high])
@@ -349,10 +351,10 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
 
 def _ends(scorer: Scorer, steps: ReducedSteps) -> list[ValueEnds | None]:
     """How probable it was at each step that a value ends there."""
-    found: list[ValueEnds | None] = [None] * len(steps)
+    value_ends: list[ValueEnds | None] = [None] * len(steps)
     for k in np.flatnonzero(steps.asked).tolist():
-        found[k] = scorer.endings.from_masses(int(steps.asked[k]), steps.ends[k].tolist())
-    return found
+        value_ends[k] = scorer.endings.from_masses(int(steps.asked[k]), steps.ends[k].tolist())
+    return value_ends
 
 
 def _alternatives(
@@ -363,7 +365,7 @@ def _alternatives(
     others &= np.cumsum(others, axis=1) <= LISTED
     owners, ids, size = np.nonzero(others)[0], steps.likely_ids[others], scorer.vocabulary.size
     probabilities = np.exp(np.minimum(steps.likely[others], 0.0))
-    found = scorer.alternatives(
+    alternatives = scorer.alternatives(
         steps.tokens[owners],
         list(zip(ids.tolist(), probabilities.tolist(), strict=True)),
         np.isin(owners * size + ids, prefixes.steps * size + prefixes.ids),  # a step and a token in one number
@@ -371,7 +373,7 @@ def _alternatives(
         neutrality=neutrality[owners],
     )
     places = itertools.accumulate(others.sum(axis=1).tolist(), initial=0)
-    return [found[low:high] for low, high in itertools.pairwise(places)]
+    return [alternatives[low:high] for low, high in itertools.pairwise(places)]
 
 
 def check_normalizers(
@@ -470,10 +472,10 @@ class AnswerBatch:
             self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
         which, chosen, before, openings = map(np.concatenate, zip(*columns, strict=True))
         taken = np.array(places, dtype=np.int64)
-        found, waiting = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
+        reduced, waiting = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
         for k, row in waiting.items():
             self._rows[self._n_waiting + k] = row
-        self._waiting.append((which, found))
+        self._waiting.append((which, reduced))
         self._n_waiting += len(which)
         if len(self._rows) >= MOST_ROWS or len(self._waiting) >= MOST_WAITING:
             self._take_in()
@@ -513,11 +515,11 @@ class AnswerBatch:
         """Have the answers take in the steps that wait."""
         if not self._waiting:
             return
-        (which, found), waiting_rows = zip(*self._waiting, strict=True), self._rows
+        (which, reduced), waiting_rows = zip(*self._waiting, strict=True), self._rows
         self._waiting, self._rows, self._n_waiting = [], {}, 0
         numbers = np.concatenate(which)
         order = np.argsort(numbers, kind="stable")
-        steps, place = joined(found).take(order), np.argsort(order).tolist()
+        steps, place = joined(reduced).take(order), np.argsort(order).tolist()
         rows = {place[k]: row for k, row in waiting_rows.items()}
         each, counts = np.unique(numbers, return_counts=True)
         bounds = itertools.accumulate(counts.tolist(), initial=0)

@@ -100,9 +100,9 @@ class PrefixIndex:
     @cached_property
     def string_of(self) -> IdArray:
         """The place of each token's normalised text among the distinct ones, after all of them if empty (int64 [V])."""
-        found = np.full(self.vocabulary.size, len(self._strings), dtype=np.int64)
-        found[self._sorted_ids] = np.repeat(np.arange(len(self._strings)), np.diff(self._starts))
-        return found
+        places = np.full(self.vocabulary.size, len(self._strings), dtype=np.int64)
+        places[self._sorted_ids] = np.repeat(np.arange(len(self._strings)), np.diff(self._starts))
+        return places
 
     @cached_property
     def tells(self) -> BoolArray:

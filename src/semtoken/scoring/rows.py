@@ -74,12 +74,12 @@ class KernelRows(NamedTuple):
 
     def at(self, places: Any) -> KernelRows:
         """The same of some of the rows."""
-        some: list[Any] = [one[places] for one in self]
+        some: list[Any] = [column[places] for column in self]
         return KernelRows(*some)
 
     def flat(self) -> KernelRows:
         """The rows of all steps, one after the other, where they were laid out as [steps, count]."""
-        flat: list[Any] = [one.reshape(self.normalizers.size, *one.shape[2:]) for one in self]
+        flat: list[Any] = [column.reshape(self.normalizers.size, *column.shape[2:]) for column in self]
         return KernelRows(*flat)
 
     @property
@@ -109,17 +109,17 @@ class NormalizedRows:
 
     @classmethod
     def of_kernel(
-        cls, logits: Rows, row_ids: IdArray, numbers: IdArray, readable: Any, found: KernelRows
+        cls, logits: Rows, row_ids: IdArray, numbers: IdArray, readable: Any, read: KernelRows
     ) -> NormalizedRows:
         """Rows that the kernel has read."""
-        return cls(logits, row_ids, numbers, found.normalizers, readable, found, found.minus_infinity)
+        return cls(logits, row_ids, numbers, read.normalizers, readable, read, read.minus_infinity)
 
     def of(self, places: slice | IdArray) -> NormalizedRows:
         """The rows at these places, in this order."""
-        found = None if self.found is None else self.found.at(places)
+        kernel_rows = None if self.found is None else self.found.at(places)
         minus_infinity = None if self.has_minus_infinity is None else self.has_minus_infinity[places]
         each = (self.row_ids[places], self.numbers[places], self.log_normalizers[places])
-        return NormalizedRows(self.logits, *each, self.readable, found, minus_infinity)
+        return NormalizedRows(self.logits, *each, self.readable, kernel_rows, minus_infinity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +150,10 @@ def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | No
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)
     if readable is not None:
-        found = KernelRows.room((len(chosen),), 0)
-        _read(readable, chosen, size, np.empty((0, size), dtype=readable.dtype), NO_COLUMNS, found)
-        if not found.beyond:
-            return NormalizedRows.of_kernel(rows, chosen, chosen, readable, found)
+        kernel_rows = KernelRows.room((len(chosen),), 0)
+        _read(readable, chosen, size, np.empty((0, size), dtype=readable.dtype), NO_COLUMNS, kernel_rows)
+        if not kernel_rows.beyond:
+            return NormalizedRows.of_kernel(rows, chosen, chosen, readable, kernel_rows)
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
     if is_tensor(part) and part.device.type == "cpu":
         part = widened(part)
@@ -175,17 +175,22 @@ def entropies_of(rows: NormalizedRows, size: int) -> FloatArray:
 
 
 def _read(
-    readable: npt.NDArray[Any], row_ids: IdArray, size: int, kept: npt.NDArray[Any], common: IdArray, found: KernelRows
+    readable: npt.NDArray[Any],
+    row_ids: IdArray,
+    size: int,
+    kept: npt.NDArray[Any],
+    common: IdArray,
+    kernel_rows: KernelRows,
 ) -> None:
     """Have the kernel read some rows, in several threads where there are many numbers."""
     from semtoken.scoring.kernel import normalize
 
     if len(row_ids) * size < 2 * NUMBERS_EACH:  # one call: beside a model each slice more would cost microseconds
-        normalize(readable, row_ids, size, LOG_LEAST, kept, common, *found)
+        normalize(readable, row_ids, size, LOG_LEAST, kept, common, *kernel_rows)
         return
 
     def read(part: slice) -> None:
-        normalize(readable, row_ids[part], size, LOG_LEAST, kept[part], common, *found.at(part))
+        normalize(readable, row_ids[part], size, LOG_LEAST, kept[part], common, *kernel_rows.at(part))
 
     in_threads(read, len(row_ids), least=-(-NUMBERS_EACH // size))
 
@@ -214,30 +219,30 @@ class KeptRows:
     def read(self, readable: npt.NDArray[Any], row_ids: IdArray) -> int:
         """Read and copy some rows of a step, replacing those of the oldest step; returns the place of the step."""
         place, self._next = self._next, (self._next + 1) % len(self._steps)
-        rows, found = self._steps[place]
+        rows, kernel_rows = self._steps[place]
         self._numbers[place, : len(row_ids)] = row_ids
-        _read(readable, row_ids, self._size, rows, self._common, found)
+        _read(readable, row_ids, self._size, rows, self._common, kernel_rows)
         return place
 
     def step(self, place: int, count: int) -> NormalizedRows:
         """The first rows of the step at a place, without a copy: they hold until another step takes their place."""
-        rows, found = self._steps[place]
+        rows, kernel_rows = self._steps[place]
         numbers = self._numbers[place, :count]
-        found = found.at(slice(count))
-        if found.beyond:
+        kernel_rows = kernel_rows.at(slice(count))
+        if kernel_rows.beyond:
             return self.select([(place, range(count))])
-        return NormalizedRows.of_kernel(_logits_of(rows), np.arange(count), numbers, read_only(rows), found)
+        return NormalizedRows.of_kernel(_logits_of(rows), np.arange(count), numbers, read_only(rows), kernel_rows)
 
     def select(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
         """The rows of several steps one after another, from the place of each step and the numbers of its rows."""
         width = self._numbers.shape[1]
         at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)
         kept, numbers = self._rows.reshape(-1, self._size), self._numbers.ravel()[at]
-        found = self._found.flat().at(at)
-        if found.beyond:
+        kernel_rows = self._found.flat().at(at)
+        if kernel_rows.beyond:
             again = normalized_rows(_logits_of(kept), self._size, at)
-            return replace(again, numbers=numbers, has_minus_infinity=found.minus_infinity)
-        return NormalizedRows.of_kernel(_logits_of(kept), at, numbers, read_only(kept), found)
+            return replace(again, numbers=numbers, has_minus_infinity=kernel_rows.minus_infinity)
+        return NormalizedRows.of_kernel(_logits_of(kept), at, numbers, read_only(kept), kernel_rows)
 
 
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:

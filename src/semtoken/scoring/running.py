@@ -86,7 +86,9 @@ class RunningAnswer(ABC, Generic[O]):
     def _take_in(self, tokens: Sequence[int], neutral: Sequence[bool], waiting: Sequence[O]) -> None:
         """Add the tokens of steps, and the steps that wait for text; call `advance` once all known steps are in."""
         if self.opens:
-            self._leading_blanks += next((k for k, one in enumerate(tokens) if not self._is_blank(one)), len(tokens))
+            self._leading_blanks += next(
+                (k for k, token in enumerate(tokens) if not self._is_blank(token)), len(tokens)
+            )
         self._has_content = self._has_content or not all(neutral)
         self.ids += tokens
         self._neutral += neutral

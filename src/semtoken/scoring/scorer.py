@@ -266,13 +266,13 @@ class Scorer:
         spell the beginning of what follows (`PrefixIndex.beginnings`). `opening`: before which only blanks come.
         `neutrality`: whether neutral tokens count.
         """
-        found = np.zeros(len(ids), dtype=np.intp)
-        found[self.alike.agree(token, ids)] = 2
+        sources = np.zeros(len(ids), dtype=np.intp)
+        sources[self.alike.agree(token, ids)] = 2
         if self.rules.prefix_matching:
-            found[begins & self.in_prefix_set(ids)] = 2
-        found[self.cluster.agree(token, ids)] = 1
-        found[self.are_neutral(ids, opening) & (ids != token) & neutrality] = 3
-        return found
+            sources[begins & self.in_prefix_set(ids)] = 2
+        sources[self.cluster.agree(token, ids)] = 1
+        sources[self.are_neutral(ids, opening) & (ids != token) & neutrality] = 3
+        return sources
 
     def engine_ids(self, tokens: Sequence[int]) -> Sequence[int]:
         """The ids under which records show some tokens: their own, where the vocabulary is known."""
@@ -311,8 +311,8 @@ class Scorer:
 
     def candidates(self, heads: Sequence[str]) -> IdArray:
         """Ascending ids, some of them twice, of the tokens that may be in a prefix set that begins with a head."""
-        found = [ids for head in heads for ids in (self.index.beginnings(head), self.index.continuations(head))]
-        return np.sort(np.concatenate(found))
+        id_lists = [ids for head in heads for ids in (self.index.beginnings(head), self.index.continuations(head))]
+        return np.sort(np.concatenate(id_lists))
 
 
 def among(ids: IdArray, ascending: IdArray) -> BoolArray:
@@ -395,9 +395,9 @@ def as_clusters(given: TokenClusters | str | Path, *, revision: str | None = Non
 
     if not isinstance(given, str | Path):
         return instance(given, TokenClusters, "clusters")
-    found = _shipped(given)
-    if found is not None:
-        return TokenClusters.from_pretrained(found)
+    folder = _shipped(given)
+    if folder is not None:
+        return TokenClusters.from_pretrained(folder)
     if _is_model(given):
         return clusters_for_model(given, revision=revision)
     try:
@@ -416,9 +416,9 @@ def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
     from semtoken.clusters import vocabulary_of
     from semtoken.clusters.token_clusters import saved_vocabulary
 
-    found, path = _shipped(name), Path(name).expanduser()
-    if found is not None or artifacts.is_saved(path):
-        return saved_vocabulary(found or path)
+    folder, path = _shipped(name), Path(name).expanduser()
+    if folder is not None or artifacts.is_saved(path):
+        return saved_vocabulary(folder or path)
     alone = path if path.is_file() else path / "tokenizer.json"
     if alone.suffix == ".json" and alone.is_file() and not (path / "config.json").is_file():
         return Vocabulary.from_tokenizer(_tokenizer_in(alone))

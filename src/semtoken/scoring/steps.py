@@ -146,8 +146,8 @@ class KeptSteps:
         steps = self.part(0, self._count)
         columns = {name: getattr(steps, name) for name in (*COLUMNS, "candidates") if name != "tokens"}
         return {
-            name: np.array(found, dtype=np.int64 if found.dtype == bool else found.dtype).ravel()
-            for name, found in columns.items()
+            name: np.array(column, dtype=np.int64 if column.dtype == bool else column.dtype).ravel()
+            for name, column in columns.items()
         }
 
     @classmethod
@@ -165,9 +165,9 @@ class KeptSteps:
         known = scorer.tables.candidates_of[columns["tokens"]] if counts.any() else np.zeros((n, 2), dtype=np.int64)
         if (counts * (counts - np.diff(known)[:, 0])).any() or counts.sum() != len(candidates):
             raise ValueError("the numbers of candidates do not fit the tokens")
-        found = cls()
-        found.add(ReducedSteps(**columns, candidates=candidates))
-        return found
+        kept = cls()
+        kept.add(ReducedSteps(**columns, candidates=candidates))
+        return kept
 
 
 def _wider(column: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]:
@@ -350,7 +350,7 @@ def _needed(scorer: Scorer, tokens: IdArray, asked: IdArray) -> tuple[IdArray, I
         _list_entries(tables.candidates, tables.candidates_of[tokens]),
     ]
     owners, ids = (np.concatenate(parts) for parts in zip(*lists, strict=True))
-    bounds = itertools.accumulate((len(one) for one, _ in lists), initial=0)
+    bounds = itertools.accumulate((len(steps) for steps, _ in lists), initial=0)
     return owners, ids, [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
@@ -403,8 +403,8 @@ def log_sums(n: int, counted: Mapping[str, tuple[_Columns, BoolArray]]) -> dict[
     Each sum is made in the order of its columns, so that it does not depend on which steps are reduced together.
     All sums are made in one go: for a single step the calls of numpy cost more than the sums.
     """
-    places = np.concatenate([one.steps[mask] + k * n for k, (one, mask) in enumerate(counted.values())])
-    log_probs = np.concatenate([one.log_probs[mask] for one, mask in counted.values()])
+    places = np.concatenate([columns.steps[mask] + k * n for k, (columns, mask) in enumerate(counted.values())])
+    log_probs = np.concatenate([columns.log_probs[mask] for columns, mask in counted.values()])
     highest = np.full(n * len(counted), -np.inf)
     if len(places):
         np.maximum.at(highest, places, log_probs)
@@ -417,10 +417,10 @@ def log_sums(n: int, counted: Mapping[str, tuple[_Columns, BoolArray]]) -> dict[
 
 def _end_masses(kinds: IdArray, ends: _Columns, n: int) -> FloatArray:
     """What each kind of token that ends a value has [n, 5]."""
-    found, probabilities = np.zeros((n, len(KINDS))), np.exp(ends.log_probs)
+    end_masses, probabilities = np.zeros((n, len(KINDS))), np.exp(ends.log_probs)
     for bit in range(len(KINDS)) if len(ends.ids) else ():
-        found[:, bit] = np.bincount(ends.steps, (kinds >> bit & 1) * probabilities, minlength=n)
-    return found
+        end_masses[:, bit] = np.bincount(ends.steps, (kinds >> bit & 1) * probabilities, minlength=n)
+    return end_masses
 
 
 def _list_entries(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:

@@ -238,14 +238,14 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        found = self._listed_steps(slice(positions.start, positions.stop)).masses()
-        self._keep(positions.start, found)
-        return found
+        masses = self._listed_steps(slice(positions.start, positions.stop)).masses()
+        self._keep(positions.start, masses)
+        return masses
 
-    def _keep(self, first: int, found: Sequence[LogMass]) -> None:
+    def _keep(self, first: int, masses: Sequence[LogMass]) -> None:
         """Keep the masses of the steps from one on, if nothing can change them any more."""
         if self._precision.in_full and first <= len(self._masses):
-            self._masses[first:] = found
+            self._masses[first:] = masses
 
     def finish(
         self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
@@ -350,9 +350,9 @@ class ListedAnswer(TopkAnswer):
         self._number_all_if_needed()
         part = self._listed_steps(slice(positions.start, positions.stop))
         usual = part.usual_masses() if len(positions) <= FEW else None
-        found = replace(part, scorer=self._frozen()).masses() if usual is None else usual
-        self._keep(positions.start, found)
-        return found
+        masses = replace(part, scorer=self._frozen()).masses() if usual is None else usual
+        self._keep(positions.start, masses)
+        return masses
 
     def finish(
         self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
@@ -390,17 +390,17 @@ def any_rival(answer: ListedSteps) -> bool:
 
 def _rivals(answer: ListedSteps, step: PlacedStep) -> list[int]:
     token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
-    likely = [one for one, probability in listed if probability >= RIVAL and one != token]
+    likely = [rival for rival, probability in listed if probability >= RIVAL and rival != token]
     if not likely:
         return []
     texts, related = answer.scorer.vocabulary.normalized, answer.scorer.related_kinds(token)
     neutral = answer.scorer.neutral_mask(step.opening)
     return [
-        one
-        for one in likely
-        if SOURCES[related.get(one, 0)] == "cluster"
-        and texts[one][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
-        and not (answer.neutrality and neutral[one])
+        rival
+        for rival in likely
+        if SOURCES[related.get(rival, 0)] == "cluster"
+        and texts[rival][:SAME_LETTERS] != texts[token][:SAME_LETTERS]
+        and not (answer.neutrality and neutral[rival])
     ]
 
 
@@ -442,14 +442,14 @@ def _value_ends(answer: ListedSteps) -> list[ValueEnds | None]:
     """What values may end at each step."""
     endings, lists = answer.scorer.endings, answer.lists
     before = np.concatenate([[-1], lists.tokens[:-1]])
-    found: list[ValueEnds | None] = [None] * lists.size
+    value_ends: list[ValueEnds | None] = [None] * lists.size
     asked = endings.what_may_end(before, lists.tokens)
     for i in np.flatnonzero(asked).tolist():
         step = answer.steps[i].listed
         probabilities = np.array(step.probabilities)
         unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
-        found[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
-    return found
+        value_ends[i] = endings.from_list(int(asked[i]), np.array(step.ids, dtype=np.int64), probabilities, unseen)
+    return value_ends
 
 
 def alternatives(answer: ListedSteps) -> list[tuple[Alternative, ...]]:
@@ -460,7 +460,7 @@ def alternatives(answer: ListedSteps) -> list[tuple[Alternative, ...]]:
     likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
     places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
     likely = likely[places < LISTED]
-    found = answer.scorer.alternatives(
+    others = answer.scorer.alternatives(
         lists.tokens[steps[likely]],
         list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
         lists.begins[likely],
@@ -468,7 +468,7 @@ def alternatives(answer: ListedSteps) -> list[tuple[Alternative, ...]]:
         neutrality=answer.neutrality,
     )
     ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
-    return [found[first:last] for first, last in itertools.pairwise(ends)]
+    return [others[first:last] for first, last in itertools.pairwise(ends)]
 
 
 SLIGHTLY_OVERFULL = 1.001
@@ -530,7 +530,7 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
     ]
     any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not answer.bounds.certain[i]]
     unmapped = [i for i, step in enumerate(steps) if step.unmapped]
-    found = (
+    findings = (
         ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
         (
             "zero_log_probabilities",
@@ -559,7 +559,7 @@ def listed_flags(answer: ListedSteps, silent: Sequence[int] = (), copied: Sequen
     )
     return tuple(
         Flag(code, f"{len(where)} of {len(steps)} steps (the first is step {where[0]}) {what}.")
-        for code, where, what in found
+        for code, where, what in findings
         if where
     )
 

@@ -130,18 +130,18 @@ class StepLists:
 
 def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int) -> StepLists:
     """The lists of some steps in columns, with the prefix set of each; `size` is V."""
-    found = [step.listed for step in steps]
-    listed, beginnings = Entries.of([one.ids for one in found]), Entries.of_arrays(prefixes)
+    lists = [step.listed for step in steps]
+    listed, beginnings = Entries.of([row.ids for row in lists]), Entries.of_arrays(prefixes)
     columns = np.array(
-        [(one.log_prob, one.total, one.smallest, one.unmapped, one.complete, one.alike, one.doubtful) for one in found],
+        [(row.log_prob, row.total, row.smallest, row.unmapped, row.complete, row.alike, row.doubtful) for row in lists],
         dtype=np.float64,
     ).reshape(-1, 7)
-    unclear = [(i, candidates, probability) for i, one in enumerate(found) for candidates, probability in one.ambiguous]
+    unclear = [(i, candidates, probability) for i, row in enumerate(lists) for candidates, probability in row.ambiguous]
     return StepLists(
-        tokens=np.array([one.token for one in found], dtype=np.int64),
+        tokens=np.array([row.token for row in lists], dtype=np.int64),
         opening=np.array([step.opening for step in steps], dtype=bool),
         listed=listed,
-        probabilities=np.fromiter(chain.from_iterable(one.probabilities for one in found), np.float64, len(listed.ids)),
+        probabilities=np.fromiter(chain.from_iterable(row.probabilities for row in lists), np.float64, len(listed.ids)),
         begins=among(listed.steps * size + listed.ids, beginnings.steps * size + beginnings.ids),
         beginnings=beginnings,
         log_probs=columns[:, 0],
@@ -189,11 +189,11 @@ class ListedSteps:
                 may_be = _one_a_cluster(scorer, step.listed)
                 each = [step._replace(listed=_as_if(step.listed, token)) for token in may_be]
                 columns = step_lists(each, [self.prefixes[i]] * len(each), scorer.vocabulary.size)
-                found = _bounds(scorer, columns, neutrality=neutrality, rounding=self.rounding)
-                cautious = int(found.estimate.argmin())
-                for values, others in zip(bounds, found, strict=True):
+                case_bounds = _bounds(scorer, columns, neutrality=neutrality, rounding=self.rounding)
+                cautious = int(case_bounds.estimate.argmin())
+                for values, others in zip(bounds, case_bounds, strict=True):
                     values[i] = others[cautious]
-                bounds.lower[i], bounds.upper[i] = found.lower.min(), found.upper.max()
+                bounds.lower[i], bounds.upper[i] = case_bounds.lower.min(), case_bounds.upper.max()
         return bounds
 
     def without_numbers(self, positions: Sequence[int]) -> ListedSteps:
@@ -214,8 +214,8 @@ class ListedSteps:
         few = self.usual_masses() if len(self.steps) <= FEW else None
         if few is not None:
             return few
-        found = self.bounds
-        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
+        bounds = self.bounds
+        return list(map(LogMass, bounds.lower.tolist(), bounds.estimate.tolist(), bounds.upper.tolist()))
 
     def usual_masses(self) -> list[LogMass] | None:
         """The same computed one by one; None if the name of a token is unclear, or errors depend on the numbers.
@@ -225,16 +225,16 @@ class ListedSteps:
         if not self.rounding.even:
             return None
         scorer, off = self.scorer, self.rounding.off
-        found: list[tuple[float, float, float]] = []
+        sums: list[tuple[float, float, float]] = []
         neutrality = self.neutrality and scorer.knows_neutral
         for step, prefix_set in zip(self.steps, self.prefixes, strict=True):
             listed = step.listed
             if listed.ambiguous or listed.unmapped or listed.stands_for or listed.alike or listed.doubtful:
                 return None
             certain = step.neutral and neutrality
-            found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
-        logs = _logs_of([bound for lower, upper, _ in found for bound in (lower, upper)])
-        bounds = zip(logs[::2], logs[1::2], found, strict=True)
+            sums.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
+        logs = _logs_of([bound for lower, upper, _ in sums for bound in (lower, upper)])
+        bounds = zip(logs[::2], logs[1::2], sums, strict=True)
         return [LogMass(low - slack, low, min(high + slack, 0.0)) for low, high, (_, _, slack) in bounds]
 
 
@@ -250,10 +250,10 @@ def _usual_sums(
     begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if scorer.rules.prefix_matching else []
     masses, seen, further, why = [0.0, 0.0, 0.0, 0.0], 0, 0, related.get
     if begins:
-        further = sum(one not in related and not (neutrality and neutral[one]) for one in begins)
+        further = sum(candidate not in related and not (neutrality and neutral[candidate]) for candidate in begins)
         why = (dict.fromkeys(begins, 2) | dict(related)).get
     if neutrality:
-        kinds = [3 if neutral[one] and one != token else why(one) for one in listed.ids]
+        kinds = [3 if neutral[candidate] and candidate != token else why(candidate) for candidate in listed.ids]
     else:
         kinds = list(map(why, listed.ids))
     for kind, probability in zip(kinds, listed.probabilities, strict=True):

@@ -57,14 +57,14 @@ class LogProbabilities(PerStep):
 
     def values(self, step: Step) -> list[float]:
         """The log-probabilities of one decoding step; `InvalidLogits` if a row holds no distribution."""
-        found: list[float] = step.log_probabilities().tolist()
-        for answer, value in zip(step.answers, found, strict=True):
+        log_probs: list[float] = step.log_probabilities().tolist()
+        for answer, value in zip(step.answers, log_probs, strict=True):
             if not np.isfinite(value) and not (value == -np.inf and _is_sound(step, answer)):
                 raise InvalidLogits(
                     f"The logits of step {len(self.recorded(answer))} hold NaN or +inf, or not one finite value: "
                     "there is no distribution to record."
                 )
-        return found
+        return log_probs
 
     def of(self, answer: int) -> FloatArray:
         """[n] log-probabilities of the tokens of an answer."""
@@ -127,11 +127,11 @@ def watched_statistics(
     backend = backend_of(model)
     observers = [TimedObserver(watch, name, timings) for name, watch in watches.items()]
     order = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
-    found: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
+    values_by_name: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
     for name, watch in watches.items():
         for place, i in enumerate(order):
-            found[name][i] = watch.of(place)
-    return found
+            values_by_name[name][i] = watch.of(place)
+    return values_by_name
 
 
 NORMALIZERS = "normalizers"
@@ -158,12 +158,12 @@ def clustered_scores(
         backend.check_vocabulary(scorer.vocabulary)
     observer = _ClusterScores(scorers, timings)
     order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
-    found: dict[str, list[ScoredResponse]] = {}
+    responses: dict[str, list[ScoredResponse]] = {}
     places = {i: place for place, i in enumerate(order)}
     for name in scorers:
         with timings.measure(name):
-            found[name] = [observer.open[name][places[i]].finish("raw") for i in range(len(answers))]
-    return found
+            responses[name] = [observer.open[name][places[i]].finish("raw") for i in range(len(answers))]
+    return responses
 
 
 class _ClusterScores(Observer):

@@ -86,7 +86,7 @@ def alternative_classes(
     def classes(steps: list[list[Pair]]) -> list[IntArray]:
         return [np.array([known.get(pair, ENTAILMENT) for pair in pairs], dtype=np.int64) for pairs in steps]
 
-    return [(classes(one), classes(other)) for one, other in zip(ahead, back, strict=True)]
+    return [(classes(forward), classes(backward)) for forward, backward in zip(ahead, back, strict=True)]
 
 
 ONLY_TOKEN = 0.5
@@ -127,13 +127,13 @@ def token_similarities(
     special = frozenset(special_ids)
     asked = [[] if len(ids) == 1 else _pairs(question, ids, decode, special) for question, ids in answers]
     values = iter(ask([pair for pairs in asked for pair in pairs]))
-    found = []
+    similarities = []
     for _, ids in answers:
         if len(ids) == 1:
-            found.append(np.array([ONLY_TOKEN]))
+            similarities.append(np.array([ONLY_TOKEN]))
         else:
-            found.append(np.array([1.0 if token in special else float(next(values)) for token in ids]))
-    return found
+            similarities.append(np.array([1.0 if token in special else float(next(values)) for token in ids]))
+    return similarities
 
 
 def special_token_ids(tokenizer: Any) -> frozenset[int]:
@@ -218,10 +218,10 @@ class SimilarityModel:
         if not pairs:
             return np.empty(0)
         # Checkpoints disagree on whether the sigmoid is in their config: it is said here, and so applied once.
-        found = self.cross_encoder.predict(
+        scores = self.cross_encoder.predict(
             list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False
         )
-        return np.asarray(found, dtype=np.float64).reshape(len(pairs))
+        return np.asarray(scores, dtype=np.float64).reshape(len(pairs))
 
 
 def similarity_matrices(ask: AskPairs, samples: Sequence[tuple[str | None, Sequence[str]]]) -> list[FloatArray]:
@@ -290,15 +290,15 @@ class EntailmentModel:
     @torch.inference_mode()
     def logits(self, pairs: Sequence[Pair]) -> FloatArray:
         """Logits [n, 3] in the order contradiction, neutral, entailment; the first text of a pair is the premise."""
-        found = np.empty((len(pairs), 3))
+        class_logits = np.empty((len(pairs), 3))
         if not pairs:
-            return found
+            return class_logits
         first, second = zip(*pairs, strict=True)
         encoded = self.tokenizer(list(first), list(second), truncation=True, max_length=self._max_length)
         for batch in in_batches_by_length([len(ids) for ids in encoded["input_ids"]], self.batch_size):
             inputs = {name: self._padded(name, [rows[i] for i in batch]) for name, rows in encoded.items()}
-            found[batch] = self.model(**inputs).logits[:, self._columns].double().cpu().numpy()
-        return found
+            class_logits[batch] = self.model(**inputs).logits[:, self._columns].double().cpu().numpy()
+        return class_logits
 
     def _padded(self, name: str, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """One of the tokenizer's outputs, filled up on the right: encoders count positions from the left."""
@@ -316,12 +316,12 @@ def label_columns(config: Any) -> list[int]:
         [column for column, name in names.items() if name.strip().lower().startswith(spellings)]
         for spellings in _SPELLINGS
     ]
-    if len(names) != 3 or [len(found) for found in columns] != [1, 1, 1]:
+    if len(names) != 3 or [len(class_columns) for class_columns in columns] != [1, 1, 1]:
         raise ModelError(
             f"The NLI model's classes are {names}; they must be named contradiction, neutral and entailment. "
             "If they are these under other names, set id2label in the model's config.json."
         )
-    return [found[0] for found in columns]
+    return [class_columns[0] for class_columns in columns]
 
 
 def longest_input(model: Any, tokenizer: Any) -> int | None:

@@ -134,8 +134,8 @@ def record_greedy(
             with timings.measure(step.name):
                 fields |= step.of_answer(observer.result(place), questions[i] if questions else "")
         fields |= {watch.field: watch.of(place) for _, watch in watches}
-        found = None if best is None else best.of(place)
-        greedy = _greedy_record(backend, completion.token_ids, likelihoods.of(place), found)
+        best_tokens = None if best is None else best.of(place)
+        greedy = _greedy_record(backend, completion.token_ids, likelihoods.of(place), best_tokens)
         records[i] = greedy.with_fields(fields)
     return [records[i] for i in range(len(prompts))]
 
@@ -204,13 +204,13 @@ def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best
     if best is None:
         return generation
     top = [
-        chosen_first(token, float(log_prob), found, values)
-        for token, log_prob, (found, values) in zip(ids, log_probs, best, strict=True)
+        chosen_first(token, float(log_prob), best_ids, values)
+        for token, log_prob, (best_ids, values) in zip(ids, log_probs, best, strict=True)
     ]
     return replace(
         generation,
-        top_ids=[found for found, _ in top],
-        top_texts=[[vocabulary.texts[token] for token in found] for found, _ in top],
+        top_ids=[best_ids for best_ids, _ in top],
+        top_texts=[[vocabulary.texts[token] for token in best_ids] for best_ids, _ in top],
         top_log_probs=[values for _, values in top],
     )
 
@@ -246,24 +246,24 @@ def record_samples(
     encoded, order = _by_length(backend, prompts, decoding.batch_size)
     completions = _decode(backend, encoded, decoding.samples(), observers, "sampling", timings, progress)
     n = decoding.n_samples
-    found = list(generations)
+    recorded = list(generations)
     for place, i in enumerate(order):
         answers = range(place * n, place * n + n)
         ids = [completions[answer].token_ids for answer in answers]
-        found[i] = replace(
+        recorded[i] = replace(
             generations[i],
-            sample_texts=[backend.vocabulary.decode(one) for one in ids],
+            sample_texts=[backend.vocabulary.decode(token_ids) for token_ids in ids],
             sample_token_ids=ids,
             sample_log_probs=[likelihoods.of(answer) for answer in answers],
             hidden_states=None if states is None else _together([states.of(answer) for answer in answers]),
         )
-    return found
+    return recorded
 
 
 def _together(states: Sequence[FloatArray | None]) -> FloatArray | None:
     """[answers, H] the states of several answers; None unless all have one."""
-    found = [state for state in states if state is not None]
-    return np.stack(found) if len(found) == len(states) else None
+    known_states = [state for state in states if state is not None]
+    return np.stack(known_states) if len(known_states) == len(states) else None
 
 
 QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
@@ -355,13 +355,15 @@ class _Run:
     def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
         """Greedy answers, and samples if they are needed."""
         ids = encode_prompts(backend_of(self.model).tokenizer, prompts)
-        found = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress, questions)
+        generations = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress, questions)
         if "sampling" in self.steps:
-            found = record_samples(self.model, ids, found, self.needs, self.decoding, self.timings, self.progress)
+            generations = record_samples(
+                self.model, ids, generations, self.needs, self.decoding, self.timings, self.progress
+            )
         texts = [prompt_text(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
         return [
             replace(generation, question=question, prompt=text)
-            for generation, question, text in zip(found, questions, texts, strict=True)
+            for generation, question, text in zip(generations, questions, texts, strict=True)
         ]
 
     @property
@@ -376,7 +378,7 @@ class _Run:
             part = generations[first : first + QUESTIONS_AT_ONCE]
             with self.timings.measure(step):
                 fields = statistics(part)
-            filled += [one.with_fields(more) for one, more in zip(part, fields, strict=True)]
+            filled += [generation.with_fields(more) for generation, more in zip(part, fields, strict=True)]
             if self.progress is not None:
                 self.progress(step, len(filled), len(generations))
         return filled
@@ -403,9 +405,9 @@ def _statistics(
 
 
 def _p_true(run: _Run, spelling: PTrueSpelling, part: list[Generation]) -> list[Fields]:
-    questions, answers = [one.question or "" for one in part], [one.text for one in part]
-    found = p_true_log_probs(run.model, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
-    return [{"p_true_log_probs": row} for row in found]
+    questions, answers = [generation.question or "" for generation in part], [generation.text for generation in part]
+    log_probs = p_true_log_probs(run.model, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
+    return [{"p_true_log_probs": row} for row in log_probs]
 
 
 def _pairs(step: RecordingStep, ask: AskPairs, tokens: Tokens, part: list[Generation]) -> list[Fields]:

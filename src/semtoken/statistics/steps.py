@@ -88,30 +88,33 @@ class RecordingStep:
 
 
 def _entailment(ask: AskPairs, part: Sequence[Generation], tokens: Tokens) -> list[Fields]:
-    found = entailment_matrices(ask, [(one.question, one.sample_texts or ()) for one in part])
-    return [{"nli_logits": matrix} for matrix in found]
+    matrices = entailment_matrices(ask, [(generation.question, generation.sample_texts or ()) for generation in part])
+    return [{"nli_logits": matrix} for matrix in matrices]
 
 
 def _alternatives(ask: AskPairs, part: Sequence[Generation], tokens: Tokens) -> list[Fields]:
-    found = alternative_classes(ask, [one.top_texts or () for one in part])
-    return [{"nli_chosen_to_alternative": ahead, "nli_alternative_to_chosen": back} for ahead, back in found]
+    classes = alternative_classes(ask, [generation.top_texts or () for generation in part])
+    return [{"nli_chosen_to_alternative": ahead, "nli_alternative_to_chosen": back} for ahead, back in classes]
 
 
 def _similarity(ask: AskPairs, part: Sequence[Generation], tokens: Tokens) -> list[Fields]:
-    found = similarity_matrices(ask, [(one.question, one.sample_texts or ()) for one in part])
-    return [{"similarity": matrix} for matrix in found]
+    matrices = similarity_matrices(ask, [(generation.question, generation.sample_texts or ()) for generation in part])
+    return [{"similarity": matrix} for matrix in matrices]
 
 
 def _relevance(ask: AskPairs, part: Sequence[Generation], tokens: Tokens) -> list[Fields]:
-    answers = [(one.question, one.token_ids) for one in part]
-    found = token_similarities(ask, answers, tokens.decode, tokens.special_ids)
-    return [{"token_similarity": row} for row in found]
+    answers = [(generation.question, generation.token_ids) for generation in part]
+    similarities = token_similarities(ask, answers, tokens.decode, tokens.special_ids)
+    return [{"token_similarity": row} for row in similarities]
 
 
 def _sample_relevance(ask: AskPairs, part: Sequence[Generation], tokens: Tokens) -> list[Fields]:
-    samples = [(one.question, ids) for one in part for ids in one.sample_token_ids or ()]
-    found = iter(token_similarities(ask, samples, tokens.decode, tokens.special_ids))
-    return [{"sample_token_similarity": [next(found) for _ in one.sample_token_ids or ()]} for one in part]
+    samples = [(generation.question, ids) for generation in part for ids in generation.sample_token_ids or ()]
+    similarities = iter(token_similarities(ask, samples, tokens.decode, tokens.special_ids))
+    return [
+        {"sample_token_similarity": [next(similarities) for _ in generation.sample_token_ids or ()]}
+        for generation in part
+    ]
 
 
 _OWN: tuple[RecordingStep, ...] = (
@@ -239,14 +242,14 @@ def watch_steps() -> list[RecordingStep]:
 def steps_for(fields: Iterable[str]) -> frozenset[str]:
     """The names of all steps that some fields of `Generation` need, besides the greedy generation."""
     add_statistics()  # those of files and packages that were loaded since
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [name for name in fields if name in STEP_OF_FIELD]
     while waiting:
         step = STEP_OF_FIELD[waiting.pop()]
-        if step.name not in found:
-            found.add(step.name)
+        if step.name not in names:
+            names.add(step.name)
             waiting += step.needs
-    return frozenset(found - {"greedy"})
+    return frozenset(names - {"greedy"})
 
 
 def readings_for(fields: Iterable[str]) -> frozenset[Readable]:

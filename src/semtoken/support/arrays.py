@@ -75,14 +75,14 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
             raise InvalidInput(f"'{name}' has masked entries. Leave them out, or fill them with a number first.")
         values = values.data
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except Exception as error:  # objects convert themselves, and raise what they like
         raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length: {error}.") from error
-    if found.dtype.kind == "O":
-        found = _numbers_of_objects(found, name)
-    if found.dtype.kind not in ("fiub" if booleans else "fiu"):
-        raise InvalidInput(f"'{name}' must hold numbers only, and real ones. Got an array of {found.dtype} instead.")
-    return found
+    if array.dtype.kind == "O":
+        array = _numbers_of_objects(array, name)
+    if array.dtype.kind not in ("fiub" if booleans else "fiu"):
+        raise InvalidInput(f"'{name}' must hold numbers only, and real ones. Got an array of {array.dtype} instead.")
+    return array
 
 
 def _array_of_tensor(values: Any, name: str) -> npt.NDArray[Any]:
@@ -94,12 +94,12 @@ def _array_of_tensor(values: Any, name: str) -> npt.NDArray[Any]:
         raise InvalidInput(f"'{name}' is a tensor that cannot be read as an array: {error}.") from error
 
 
-def _numbers_of_objects(found: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
+def _numbers_of_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """Numbers that numpy keeps as objects: None for a missing one, integers beyond 2^64, fractions."""
-    if any(isinstance(value, str | bytes | complex | list | tuple) for value in found.ravel().tolist()):
+    if any(isinstance(value, str | bytes | complex | list | tuple) for value in array.ravel().tolist()):
         raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length.")
     try:
-        return found.astype(np.float64)
+        return array.astype(np.float64)
     except Exception as error:  # as above
         raise InvalidInput(f"'{name}' must hold numbers only: {error}.") from error
 
@@ -198,9 +198,9 @@ def best_columns(rows: Rows, normalizers: FloatArray, size: int, k: int) -> list
 
     logits: Any = rows if is_tensor(rows) else torch.from_numpy(np.asarray(rows))
     wide = logits if logits.is_floating_point() and logits.element_size() >= 4 else logits.float()
-    found = wide[:, :size].topk(min(k, size))
-    values = found.values.double().cpu().numpy() - normalizers[:, None]
-    return list(zip(found.indices.cpu().numpy(), values, strict=True))
+    best = wide[:, :size].topk(min(k, size))
+    values = best.values.double().cpu().numpy() - normalizers[:, None]
+    return list(zip(best.indices.cpu().numpy(), values, strict=True))
 
 
 def copy_row(rows: Rows, row: int, size: int) -> FloatArray:
@@ -216,8 +216,8 @@ def columns_above(
     values. Further columns are padding. Of a row on an accelerator only the `most` highest are given.
     """
     if row_ids and is_tensor(rows) and rows.device.type != "cpu":
-        found = rows[list(row_ids), :size].topk(min(most, size), dim=-1)
-        values, columns = found.values.double().cpu().numpy(), found.indices.cpu().numpy()
+        highest = rows[list(row_ids), :size].topk(min(most, size), dim=-1)
+        values, columns = highest.values.double().cpu().numpy(), highest.indices.cpu().numpy()
         both = [(c[v >= low], v[v >= low]) for c, v, low in zip(columns, values, least, strict=True)]
         return [(np.asarray(c, dtype=np.int64), np.asarray(v)) for c, v in both]
     return [_columns_above(rows[row, :size], low) for row, low in zip(row_ids, least, strict=True)]
@@ -254,8 +254,8 @@ def row_entropies(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
         with np.errstate(invalid="ignore"):  # a row without a distribution: its entropy is NaN
             logs = np.maximum(part - normalizers[:, None].astype(part.dtype), _LEAST)
         sums = (np.exp(logs) * logs).sum(axis=1, dtype=np.float64)
-    found: FloatArray = np.maximum(-sums, 0.0)
-    return found
+    entropies: FloatArray = np.maximum(-sums, 0.0)
+    return entropies
 
 
 def row_divergences(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
@@ -271,8 +271,8 @@ def row_divergences(rows: Rows, normalizers: FloatArray, size: int) -> FloatArra
         known = np.isfinite(part)
         counts = known.sum(axis=1).astype(np.float64)
         means = part.sum(axis=1, dtype=np.float64, where=known) / counts
-    found: FloatArray = np.maximum(normalizers - means - np.log(counts), 0.0)
-    return found
+    divergences: FloatArray = np.maximum(normalizers - means - np.log(counts), 0.0)
+    return divergences
 
 
 def entropy_bounds(

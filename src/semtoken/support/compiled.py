@@ -74,10 +74,10 @@ def kept_safely(dispatcher: Any) -> Any:
 
     def read_index() -> dict[Any, Any]:
         try:
-            found: dict[Any, Any] = read()
+            index: dict[Any, Any] = read()
         except Exception:  # whatever reading names that are gone, or half a file, raises
             return {}
-        return found
+        return index
 
     file._load_index = read_index
     return dispatcher

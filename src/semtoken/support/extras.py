@@ -121,15 +121,15 @@ DATASETS = "semtoken.datasets"
 @cache
 def installed(group: str) -> dict[str, Any]:
     """Load all objects of an entry-point group, by name; one that fails gives a warning, and keeps no other out."""
-    found: dict[str, Any] = {}
-    for point in sorted(entry_points(group=group), key=lambda one: one.name):
+    loaded: dict[str, Any] = {}
+    for point in sorted(entry_points(group=group), key=lambda entry_point: entry_point.name):
         try:
-            found[point.name] = point.load()
+            loaded[point.name] = point.load()
         except Exception as error:  # whatever a package of others raises
             owner = "a package" if point.dist is None else point.dist.name
             reason = f"{type(error).__name__}: {error}"
             warnings.warn(f"{point.name!r} of {owner} ({group}) cannot be loaded: {reason}", stacklevel=2)
-    return found
+    return loaded
 
 
 def quiet_libraries() -> None:
@@ -148,13 +148,13 @@ def quiet_libraries() -> None:
 @contextmanager
 def only_errors(logger: str) -> Iterator[None]:
     """Hide what a logger has to say below errors, until the block ends."""
-    found = logging.getLogger(logger)
-    before = found.level
-    found.setLevel(logging.ERROR)
+    named_logger = logging.getLogger(logger)
+    before = named_logger.level
+    named_logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        found.setLevel(before)
+        named_logger.setLevel(before)
 
 
 @contextmanager

@@ -38,12 +38,12 @@ def whole(value: Any, name: str, *, low: int | None = None, high: int | None = N
     try:
         if isinstance(value, bool):
             raise TypeError
-        found = operator.index(value)
+        number = operator.index(value)
     except Exception:
         _refuse(name, "a whole number", value)
-    if (low is not None and found < low) or (high is not None and found > high):
+    if (low is not None and number < low) or (high is not None and number > high):
         _refuse(name, f"a whole number {_range(low, high)}", value)
-    return found
+    return number
 
 
 def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.inf) -> float:
@@ -51,13 +51,13 @@ def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.in
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         _refuse(name, "a number", value)
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
         _refuse(name, "a finite number", value)
-    if not math.isfinite(found) or not low <= found <= high:
+    if not math.isfinite(number) or not low <= number <= high:
         bounds = (None if math.isinf(low) else low, None if math.isinf(high) else high)
         _refuse(name, f"a finite number {_range(*bounds)}".rstrip(), value)
-    return found
+    return number
 
 
 def text(value: Any, name: str) -> str:

@@ -42,7 +42,7 @@ def installation_report() -> str:
         "accelerator": _accelerator(),
         "extras": ", ".join(_installed_extras()) or "none",
     }
-    versions = {name: found for name in PACKAGES if (found := installed_version(name)) is not None}
+    versions = {name: installed for name in PACKAGES if (installed := installed_version(name)) is not None}
     return "\n".join(f"{name}: {value}" for name, value in (facts | versions).items())
 
 
@@ -85,10 +85,14 @@ def _installed_extras() -> list[str]:
 
     about = metadata("semtoken")
     wanted = [Requirement(line) for line in about.get_all("Requires-Dist") or ()]
-    always = {one.name for one in wanted if one.marker is None}
-    found = []
+    always = {requirement.name for requirement in wanted if requirement.marker is None}
+    extras = []
     for extra in about.get_all("Provides-Extra") or ():
-        brought = {one.name for one in wanted if one.marker is not None and one.marker.evaluate({"extra": extra})}
+        brought = {
+            requirement.name
+            for requirement in wanted
+            if requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+        }
         if brought - always and all(installed_version(name) is not None for name in brought):
-            found.append(extra)
-    return found
+            extras.append(extra)
+    return extras

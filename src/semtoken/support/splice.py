@@ -87,8 +87,8 @@ def encode(value: Any) -> str:
     """
     if type(value) is list and len(value) > LONG_LIST:
         return f"[{', '.join(map(_encode, value))}]"
-    if type(value) is dict and any(type(one) is list and len(one) > LONG_LIST for one in value.values()):
-        return f"{{{', '.join(f'{_encode(str(name))}: {encode(one)}' for name, one in value.items())}}}"
+    if type(value) is dict and any(type(inner) is list and len(inner) > LONG_LIST for inner in value.values()):
+        return f"{{{', '.join(f'{_encode(str(name))}: {encode(inner)}' for name, inner in value.items())}}}"
     return _encode(value)
 
 
@@ -181,12 +181,12 @@ def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, i
     spans = []
     at = 1
     for name, raw in values.items():
-        found = before.match(inside, at)
+        match = before.match(inside, at)
         value = str(raw, "utf-8")
-        if found is None or not inside.startswith(value, found.end()):
+        if match is None or not inside.startswith(value, match.end()):
             raise _Unusual
-        at = found.end() + len(value)
-        spans.append((str(name) if is_object else "", parent.start + found.end(), parent.start + at))
+        at = match.end() + len(value)
+        spans.append((str(name) if is_object else "", parent.start + match.end(), parent.start + at))
     if inside[at:].strip(SPACE) not in ("}", "]"):
         raise _Unusual
     return spans
@@ -218,7 +218,7 @@ def set_member(parent: LocatedValue, inside: dict[str, LocatedValue], name: str,
     """The edit that sets a member of an object: replaces it, or adds it behind the last one."""
     if name in inside:
         return Edit(inside[name].start, inside[name].end, encode(value))
-    last = max((found.end for found in inside.values()), default=parent.start + 1)
+    last = max((located.end for located in inside.values()), default=parent.start + 1)
     return Edit(last, last, f"{',' if inside else ''}{member(name, value)}")
 
 
@@ -226,7 +226,7 @@ def set_members(text: str, parent: LocatedValue, values: Mapping[str, Any]) -> s
     """The text with other values for some members of an object; of two members with one name the last is changed."""
     inside = members(text, parent)
     new = ",".join(member(name, value) for name, value in values.items() if name not in inside)
-    end = max((found.end for found in inside.values()), default=parent.start + 1)
+    end = max((located.end for located in inside.values()), default=parent.start + 1)
     edits = [set_member(parent, inside, name, value) for name, value in values.items() if name in inside]
     return apply(text, [*edits, Edit(end, end, f"{',' if inside and new else ''}{new}")])
 
@@ -234,12 +234,12 @@ def set_members(text: str, parent: LocatedValue, values: Mapping[str, Any]) -> s
 def without(text: str, parent: LocatedValue, name: str) -> str:
     """Remove all members with this name from an object."""
     edits, at, any_kept = [], parent.start + 1, False
-    for found, _, end in (spans := _spans(text, parent)):
-        if found == name and not any_kept and end < spans[-1][2]:
+    for member_name, _, end in (spans := _spans(text, parent)):
+        if member_name == name and not any_kept and end < spans[-1][2]:
             end = text.index(",", end) + 1  # what follows becomes the first member
-        if found == name:
+        if member_name == name:
             edits.append(Edit(at, end, ""))
-        any_kept, at = any_kept or found != name, end
+        any_kept, at = any_kept or member_name != name, end
     return apply(text, edits)
 
 
@@ -250,9 +250,9 @@ def member(name: str, value: Any) -> str:
 
 def drop_member(inside: dict[str, LocatedValue], name: str) -> Edit:
     """The edit that removes a member of an object; the first member becomes null instead."""
-    found = inside[name]
-    before = [member.end for member in inside.values() if member.end < found.start]
-    return Edit(max(before), found.end, "") if before else Edit(found.start, found.end, "null")
+    dropped = inside[name]
+    before = [member.end for member in inside.values() if member.end < dropped.start]
+    return Edit(max(before), dropped.end, "") if before else Edit(dropped.start, dropped.end, "null")
 
 
 def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue], kept: Sequence[bool]) -> Edit | None:
@@ -285,10 +285,10 @@ class Document:
 
     def find(self, path: Path) -> LocatedValue | None:
         """Locate the value at a path; None if there is none."""
-        found: LocatedValue | None = self._root
+        located: LocatedValue | None = self._root
         for part in path:
-            found = None if found is None else self.entries(found).get(part)
-        return found
+            located = None if located is None else self.entries(located).get(part)
+        return located
 
     def entries(self, parent: LocatedValue) -> Mapping[str | int, LocatedValue]:
         """The members of an object by name, or the elements of an array by number; empty for other values."""
@@ -303,9 +303,9 @@ class Document:
 
     def edits(self, changes: Iterable[Change]) -> list[Edit]:
         """The edits for some changes, in the order of the text. Of two that overlap, the outer one counts."""
-        found = sorted(filter(None, map(self._edit, changes)), key=lambda edit: (edit.start, -edit.end))
+        ordered = sorted(filter(None, map(self._edit, changes)), key=lambda edit: (edit.start, -edit.end))
         kept: list[Edit] = []
-        for edit in found:
+        for edit in ordered:
             if not kept or edit.start >= kept[-1].end:
                 kept.append(edit)
         return kept
@@ -319,15 +319,15 @@ class Document:
             parent = self.find(change.path[:-1])
             inside = {} if parent is None else self.entries(parent)
             return drop_member(inside, change.path[-1]) if change.path[-1] in inside else None  # type: ignore[arg-type]
-        found = self.find(change.path)
-        if found is None:
+        located = self.find(change.path)
+        if located is None:
             return None
         if isinstance(change, Replace):
-            return Edit(found.start, found.end, encode(change.value))
-        inside = self.entries(found)
+            return Edit(located.start, located.end, encode(change.value))
+        inside = self.entries(located)
         if isinstance(change, Put):
-            return set_member(found, inside, change.name, change.value)  # type: ignore[arg-type]
-        return keep_entries(self.text, found, list(inside.values()), [name in change.kept for name in inside])
+            return set_member(located, inside, change.name, change.value)  # type: ignore[arg-type]
+        return keep_entries(self.text, located, list(inside.values()), [name in change.kept for name in inside])
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:

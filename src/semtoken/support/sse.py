@@ -116,10 +116,10 @@ class EventReader:
                 if self._pending[self._begin] == 0x0A:
                     self._begin += 1
                     self._searched = max(self._searched, self._begin)
-            found = _LINE_END.search(self._pending, self._searched)
-            if found is None:
+            line_end = _LINE_END.search(self._pending, self._searched)
+            if line_end is None:
                 break
-            end = found.start()
+            end = line_end.start()
             following = end + 1
             if self._pending[end] == 0x0D:
                 if following < len(self._pending):
@@ -134,7 +134,7 @@ class EventReader:
                 events.append(self._event(done, following))
                 done = following
             self._begin = self._searched = following
-        self._searched = len(self._pending) if found is None else found.start()
+        self._searched = len(self._pending) if line_end is None else line_end.start()
         if done:
             del self._pending[:done]
             self._begin -= done

@@ -68,10 +68,12 @@ def with_bounds(value: float, bounds: tuple[float, float]) -> str:
 
 def last_of_user(messages: Sequence[Any]) -> str:
     """The text of the user's last message, joined if it has several parts; empty if there is none."""
-    said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "user"]
+    said = [
+        message.get("content") for message in messages if isinstance(message, Mapping) and message.get("role") == "user"
+    ]
     content = said[-1] if said else ""
     if isinstance(content, list):
-        texts = (one.get("text") for one in content if isinstance(one, Mapping))
+        texts = (part.get("text") for part in content if isinstance(part, Mapping))
         return "\n".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 

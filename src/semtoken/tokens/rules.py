@@ -225,7 +225,7 @@ class ScoringRules:
         if self.spelling is None:
             return Companions.none(vocabulary.size)
         spelled = [self.spelling(text) for text in vocabulary.texts]
-        alone = np.array([not one or REPLACEMENT in one for one in spelled], dtype=bool)
+        alone = np.array([not spelling or REPLACEMENT in spelling for spelling in spelled], dtype=bool)
         numbers = numbered(spelled)
         numbers[alone] = len(numbers) + np.flatnonzero(alone)
         return Companions.of(numbers, alone)
@@ -249,7 +249,7 @@ def recorded_equality(signature: str) -> Equality:
     switches = signature.split("|")
     if "clustering:off" not in switches:
         return "meaning"
-    return "surface" if any(one.startswith("spelling:") for one in switches) else "exact"
+    return "surface" if any(switch.startswith("spelling:") for switch in switches) else "exact"
 
 
 def as_rules(preset: Preset | ScoringRules) -> ScoringRules:

@@ -143,10 +143,10 @@ class Vocabulary:
 
     @cached_property
     def _by_norm(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        ids_by_text: dict[str, list[int]] = {}
         for token, text in enumerate(self.normalized):
-            found.setdefault(text, []).append(token)
-        return found
+            ids_by_text.setdefault(text, []).append(token)
+        return ids_by_text
 
     def tokens_of(self, norm: str) -> IdArray:
         """The ids of all tokens with this normalised text, ascending."""

@@ -52,14 +52,14 @@ def read_options(value: Any) -> BlockOptions:
     """Read the field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`."""
     given = {} if value is None else value
     tests: dict[str, Callable[[Any], bool]] = {
-        "tokens": lambda one: isinstance(one, bool),
-        "running": lambda one: isinstance(one, bool),
-        "methods": lambda one: isinstance(one, list) and all(isinstance(name, str) for name in one),
-        "parts": lambda one: one == "auto" or one in get_args(PartKind),
+        "tokens": lambda option: isinstance(option, bool),
+        "running": lambda option: isinstance(option, bool),
+        "methods": lambda option: isinstance(option, list) and all(isinstance(name, str) for name in option),
+        "parts": lambda option: option == "auto" or option in get_args(PartKind),
         "competing": _is_number,
         "disputes": _is_number,
     }
-    if not isinstance(given, dict) or not all(name in tests and tests[name](one) for name, one in given.items()):
+    if not isinstance(given, dict) or not all(name in tests and tests[name](option) for name, option in given.items()):
         kinds = ", ".join(("auto", *get_args(PartKind)))
         raise ApiError(
             400,
@@ -140,12 +140,12 @@ def score_block(
     if options.disputes and probed.refused is not None:
         block["disputes_refused"] = probed.refused
     elif options.disputes:
-        block["disputes"] = [_dispute(one, result) for one in probed.disputes if one.disagreement > 0]
+        block["disputes"] = [_dispute(dispute, result) for dispute in probed.disputes if dispute.disagreement > 0]
     if options.competing:
-        found = (
+        competing = (
             (step, competing_in_record(result, step, scorer, options.competing)) for step in doubtful_steps(result)
         )
-        block["competing"] = [_competing(result.tokens[step], step, meanings) for step, meanings in found]
+        block["competing"] = [_competing(result.tokens[step], step, meanings) for step, meanings in competing]
     return block
 
 
@@ -177,15 +177,15 @@ def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
 
 def _scores(result: ScoredResponse, options: BlockOptions, refused: str | None) -> dict[str, Any]:
     """The scores by further methods, infinite ones as null, and why some of those that were asked for are not there."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if result.scores:
-        found["scores"] = finite(result.scores)
+        fields["scores"] = finite(result.scores)
     if result.score_bounds:
-        found["score_bounds"] = finite(result.score_bounds)
+        fields["score_bounds"] = finite(result.score_bounds)
     missing = [name for name in options.methods if name not in result.scores]
     if missing or refused:
-        found["scores_refused"] = refused or f"This server does not compute {', '.join(missing)} for single requests."
-    return found
+        fields["scores_refused"] = refused or f"This server does not compute {', '.join(missing)} for single requests."
+    return fields
 
 
 def _part(part: Part, result: ScoredResponse, probed: ProbeResult) -> dict[str, Any]:
@@ -194,24 +194,31 @@ def _part(part: Part, result: ScoredResponse, probed: ProbeResult) -> dict[str, 
     return part.to_dict() | ({"form_only": True} if form_only else {})
 
 
-def _dispute(found: Dispute, result: ScoredResponse) -> dict[str, Any]:
-    token = result.tokens[found.step]
+def _dispute(dispute: Dispute, result: ScoredResponse) -> dict[str, Any]:
+    token = result.tokens[dispute.step]
     return {
-        "step": found.step,
+        "step": dispute.step,
         "start": token.start,
         "end": token.end,
-        "part": {"start": found.part.start, "end": found.part.end, "text": found.part.text},
-        "disagreement": found.disagreement,
-        "unheard": found.unheard,
+        "part": {"start": dispute.part.start, "end": dispute.part.end, "text": dispute.part.text},
+        "disagreement": dispute.disagreement,
+        "unheard": dispute.unheard,
         "meanings": [
-            {"probability": one.probability, "continuation": one.continuation, "chosen": one.chosen}
-            for one in found.competitors
+            {
+                "probability": competitor.probability,
+                "continuation": competitor.continuation,
+                "chosen": competitor.chosen,
+            }
+            for competitor in dispute.competitors
         ],
     }
 
 
 def _competing(token: ScoredToken, step: int, meanings: Sequence[Competitor]) -> dict[str, Any]:
-    told = [{"probability": one.probability, "tokens": one.tokens, "chosen": one.chosen} for one in meanings]
+    told = [
+        {"probability": competitor.probability, "tokens": competitor.tokens, "chosen": competitor.chosen}
+        for competitor in meanings
+    ]
     return {"step": step, "start": token.start, "end": token.end, "meanings": told}
 
 

@@ -55,10 +55,10 @@ class SharedPlace(Generic[Kind]):
         """Load the calibrator with this name; None if there is none."""
         return self.load(self.folder / name) if (self.folder / name).exists() else None
 
-    def put(self, found: Kind, name: str) -> None:
+    def put(self, calibrator: Kind, name: str) -> None:
         """Store a calibrator under a name, replacing the one that is there."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.save(found, self.folder / name)
+        self.save(calibrator, self.folder / name)
 
     def forget(self, name: str) -> None:
         """Delete the calibrator with this name."""
@@ -78,12 +78,12 @@ class CalibratorSlot(Generic[Kind]):
         self,
         current: Kind | None,
         load: Callable[[], Kind | None] | None = None,
-        take: Callable[[Kind], None] = lambda found: None,
+        take: Callable[[Kind], None] = lambda calibrator: None,
         option: str = "--calibrator",
         shared: SharedPlace[Kind] | None = None,
     ) -> None:
         self.current = current if shared is None else shared.get(TURNED_TO) or current
-        self.on_change: Callable[[Kind], None] = lambda found: None
+        self.on_change: Callable[[Kind], None] = lambda calibrator: None
         """Called with each calibrator that comes into use."""
         self._load, self._take = load, take
         self._option = option
@@ -100,12 +100,12 @@ class CalibratorSlot(Generic[Kind]):
 
     def _follow(self) -> str:
         turned_to = None if self._shared is None else self._shared.get(TURNED_TO)
-        found = turned_to or (None if self._load is None else self._load())
-        if found is None or self.current is None:
+        calibrator = turned_to or (None if self._load is None else self._load())
+        if calibrator is None or self.current is None:
             raise InvalidInput(f"This server was started without {self._option}, so there is none to load again.")
-        if found.checksum == self.current.checksum:
-            return f"The calibrator in use is the one that is there: {found.checksum[:12]}."
-        return self._exchange(found)
+        if calibrator.checksum == self.current.checksum:
+            return f"The calibrator in use is the one that is there: {calibrator.checksum[:12]}."
+        return self._exchange(calibrator)
 
     def back(self) -> str:
         """Go back to the former calibrator, `InvalidInput` if there was none; a second call undoes the first."""
@@ -126,20 +126,20 @@ class CalibratorSlot(Generic[Kind]):
         except SemtokenError as error:
             logger.error("The calibrator stays as it is: %s", error)
 
-    def _exchange(self, found: Kind) -> str:
+    def _exchange(self, calibrator: Kind) -> str:
         before = self.current
-        self._take(found)
+        self._take(calibrator)
         try:
-            self.on_change(found)  # first, so that none decides that the journal does not know
+            self.on_change(calibrator)  # first, so that none decides that the journal does not know
         except SemtokenError:
             if before is not None:
                 self._take(before)
             raise
-        self._former, self.current = before, found
+        self._former, self.current = before, calibrator
         if self._shared is not None and before is not None:
             self._shared.put(before, FORMER)
         told = "" if before is None else f" in place of {before.checksum[:12]}"
-        return f"The calibrator {found.checksum[:12]} ({found.n} labels) decides from now on{told}."
+        return f"The calibrator {calibrator.checksum[:12]} ({calibrator.n} labels) decides from now on{told}."
 
 
 def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Kind]:

@@ -108,7 +108,11 @@ class _LimitedConnection(asyncio.Protocol):
             (self.clients[address] >= self.limits.per_client, True),
             (self.clients.total() >= self.limits.connections, False),
         ):
-            idle = (one for one in self.known if not one._in_request and (not same or one._address == address))
+            idle = (
+                connection
+                for connection in self.known
+                if not connection._in_request and (not same or connection._address == address)
+            )
             if full:
                 oldest = next(idle, None)
                 if oldest is None:
@@ -435,11 +439,11 @@ async def _body(request: Request) -> dict[str, Any]:
             raw += piece
             if len(raw) > LONGEST_BODY:
                 raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
-        found = parse_json(raw)
+        body = parse_json(raw)
     except ClientDisconnect as error:
         raise ApiError(499, "The client left.") from error
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "The body of the request is not JSON.") from error
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise ApiError(400, "The body of the request must be a JSON object.")
-    return found
+    return body

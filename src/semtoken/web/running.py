@@ -64,8 +64,8 @@ class Address:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any that is free. `InvalidInput` if there is none at this address."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
         with contextlib.ExitStack() as undo:
             undo.callback(listener.close)

@@ -59,8 +59,8 @@ def event(value: Any) -> bytes:
 
 def person_of(body: Mapping[str, Any]) -> str | None:
     """The tag of a person in a request, from OpenAI's fields `safety_identifier` or `user`."""
-    found = body.get("safety_identifier") or body.get("user")
-    return found if isinstance(found, str) else None
+    tag = body.get("safety_identifier") or body.get("user")
+    return tag if isinstance(tag, str) else None
 
 
 def failure_of(shape: QuestionShape, error: ApiError) -> JSONResponse:

@@ -28,22 +28,26 @@ class ImagePrompt(list[int]):
         """The model's inputs for the prompt and a reply. Tensors with a number for each token go on with `fill`, those
         with more than one as they end.
         """
-        found = {}
+        extended = {}
         for name, tensor in self.tensors.items():
             if tuple(tensor.shape) == (1, len(self)):
                 rest = list(reply) if name == "input_ids" else [1 if name == "attention_mask" else fill] * len(reply)
                 tensor = torch.cat([tensor, torch.tensor([rest], dtype=tensor.dtype)], dim=1)
             elif tensor.shape[:2] == (1, len(self)):
                 tensor = torch.cat([tensor, *[tensor[:, -1:]] * len(reply)], dim=1)
-            found[name] = tensor.to(device)
-        return found
+            extended[name] = tensor.to(device)
+        return extended
 
 
 def encode_messages(processor: Any, messages: Any, number: int, *, files: bool = True) -> list[int]:
     """Token ids of chat messages by a model's processor, with its other tensors where there are images.
     `InvalidInput` if messages or an image cannot be read, or the processor's template leaves out a text.
     """
-    if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages) or not messages:
+    if (
+        not isinstance(messages, list | tuple)
+        or not all(isinstance(turn, Mapping) for turn in messages)
+        or not messages
+    ):
         raise InvalidInput(f"Prompt {number} must be a string or a non-empty list of chat messages.")
     spoken = [{**message, "content": _parts(message.get("content"), files)} for message in messages]
     pictures = sum(part["type"] == "image" for message in spoken for part in message["content"])
@@ -53,15 +57,15 @@ def encode_messages(processor: Any, messages: Any, number: int, *, files: bool =
         text = processor.apply_chat_template(spoken, tokenize=False, add_generation_prompt=True)
         lost = [
             part
-            for one in spoken
-            for part in one["content"]
+            for turn in spoken
+            for part in turn["content"]
             if part["type"] == "text" and part["text"].strip() not in text
         ]
         if lost:
-            plain = [{**one, "content": "".join(part.get("text", "") for part in one["content"])} for one in spoken]
+            plain = [{**turn, "content": "".join(part.get("text", "") for part in turn["content"])} for turn in spoken]
             spoken = plain if not pictures else spoken
             text = processor.apply_chat_template(spoken, tokenize=False, add_generation_prompt=True)
-            if pictures or any(one["content"].strip() not in text for one in plain):
+            if pictures or any(turn["content"].strip() not in text for turn in plain):
                 raise InvalidInput(f"The chat template leaves out a text of prompt {number}.")
         tensors = processor.apply_chat_template(
             spoken, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
@@ -78,16 +82,16 @@ def _parts(content: Any, files: bool) -> list[dict[str, Any]]:
     """The parts of a message's content, images read."""
     if isinstance(content, str) or content is None:
         return [{"type": "text", "text": content or ""}]
-    found = []
+    parts = []
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind == "text" and isinstance(part.get("text"), str):
-            found.append({"type": "text", "text": part["text"]})
+            parts.append({"type": "text", "text": part["text"]})
         elif kind in ("image", "image_url"):
-            found.append({"type": "image", "image": read_image(part, files=files)})
+            parts.append({"type": "image", "image": read_image(part, files=files)})
         else:
             raise InvalidInput(f"A part of a message must be a text or an image, got {shown(part)}.")
-    return found
+    return parts
 
 
 @dataclass
@@ -103,10 +107,10 @@ class ImagePasses:
         """Logits [keep, columns] behind the last tokens of the prompt and a reply."""
         inputs = prompt.inputs(reply, self.fill or 0 if fill is None else fill, self.device)
         try:
-            found: torch.Tensor = self.model(**inputs).logits[0, -keep:]
+            logits: torch.Tensor = self.model(**inputs).logits[0, -keep:]
         except ValueError as error:  # a reply with the placeholder of an image
             raise InvalidInput(f"{type(self.model).__name__} refuses this reply: {one_line_of(error)}") from error
-        return found
+        return logits
 
     @torch.inference_mode()
     def settle(self, prompt: ImagePrompt, token: int, padding: int) -> None:

@@ -87,22 +87,22 @@ def layer_at(model: Any, depth: float) -> Any:
 
 def attentions_of(model: Any) -> list[Any]:
     """The attention module of each layer; empty if a layer does not have exactly one."""
-    found = []
+    attentions = []
     for layer in layers_of(model):
         inside = [module for name, module in layer.named_children() if name in ("self_attn", "attn", "attention")]
         if len(inside) != 1:
             return []
-        found += inside
-    return found
+        attentions += inside
+    return attentions
 
 
 def gives_attention(model: Any) -> bool:
     """Whether every layer can compute its attention in the plain way, which shows the weights."""
     try:
-        found = attentions_of(model)
+        attentions = attentions_of(model)
     except ModelError:
         return False
-    return bool(found) and bool(getattr(inner_model(model), "_supports_attention_backend", False))
+    return bool(attentions) and bool(getattr(inner_model(model), "_supports_attention_backend", False))
 
 
 @dataclass
@@ -154,15 +154,15 @@ class Inside:
     def _fields(self, of_states: Pick, of_attended: Pick) -> dict[str, Any]:
         attended = [of_attended(self._attended[number]) for number in sorted(self._attended)]
         return {
-            "states": {depth: of_states(found) for depth, found in self._states.items()},
+            "states": {depth: of_states(states) for depth, states in self._states.items()},
             "attention": torch.stack(attended, dim=1) if attended else None,
         }
 
 
 def _hidden(output: Any) -> torch.Tensor:
     """[B, T, H] what a layer gives out."""
-    found: torch.Tensor = output[0] if isinstance(output, tuple) else output
-    return found
+    hidden: torch.Tensor = output[0] if isinstance(output, tuple) else output
+    return hidden
 
 
 def _to_newest(output: Any) -> torch.Tensor:

@@ -131,17 +131,21 @@ class JoiningRows:
 
     def _begin(self, running: int) -> None:
         """Read prompts, short ones whole, and choose the first tokens of their answers."""
-        unread = [(one, one.unread(self._backend.last_prompt)) for one in self._waiting]
+        unread = [(waiting, waiting.unread(self._backend.last_prompt)) for waiting in self._waiting]
         budget = self._pace.budget(len(self._waiting), running)
-        short = _whole([(one, count) for one, count in unread if one.cache is None], budget)
+        short = _whole([(waiting, count) for waiting, count in unread if waiting.cache is None], budget)
         begun = [self._read(short)] if short else []
-        long = [one for one, count in unread if one.cache is not None or is_long(count, budget)]
+        long = [waiting for waiting, count in unread if waiting.cache is not None or is_long(count, budget)]
         if long:
-            first = max(long, key=lambda one: one.read)  # a prompt that was begun is read to its end
+            first = max(long, key=lambda waiting: waiting.read)  # a prompt that was begun is read to its end
             started, before = perf_counter(), first.read
             begun += self._read_piece(first, budget)
             self._pace.note_reading(perf_counter() - started, first.read - before, len(self._waiting), running)
-        self._waiting = [one for one in self._waiting if one not in short and one.read < len(one.arrival.prompt_ids)]
+        self._waiting = [
+            waiting
+            for waiting in self._waiting
+            if waiting not in short and waiting.read < len(waiting.arrival.prompt_ids)
+        ]
         parts = [] if self._running is None else [(self._running, range(running))]
         self._running = join_batches([*parts, *((part, self._choose(part)) for part in begun)])
 
@@ -152,30 +156,32 @@ class JoiningRows:
 
     def _drop_unwanted(self) -> None:
         """End the answers that nobody waits for any more before their prompts are read."""
-        for one in [one for one in self._waiting if not one.arrival.is_wanted()]:
-            self._waiting.remove(one)
-            finish(one.row.answer, Completion([], truncated=True), self._observers)
+        for waiting in [waiting for waiting in self._waiting if not waiting.arrival.is_wanted()]:
+            self._waiting.remove(waiting)
+            finish(waiting.row.answer, Completion([], truncated=True), self._observers)
 
-    def _read_piece(self, one: _WaitingAnswer, most: int) -> list[_Together]:
+    def _read_piece(self, waiting: _WaitingAnswer, most: int) -> list[_Together]:
         """Read a piece of a long prompt; after its last piece its answer can begin."""
-        ids, known = one.arrival.prompt_ids, self._backend.last_prompt
-        if one.cache is None and known is not None and (shared := len(ids) - one.unread(known)) >= LEAST_KNOWN:
-            one.cache, one.read = known.begun(np.ones((1, shared), dtype=np.int64)), shared
-        piece = np.array([ids[one.read : one.read + most]], dtype=np.int64)
-        one.read += piece.shape[1]
-        mask = np.ones((1, one.read), dtype=np.int64)
-        output = self._backend.passes.rows(piece, mask=mask, cache=one.cache)
-        one.cache = cache_of(output)
-        if one.read < len(ids):
+        ids, known = waiting.arrival.prompt_ids, self._backend.last_prompt
+        if waiting.cache is None and known is not None and (shared := len(ids) - waiting.unread(known)) >= LEAST_KNOWN:
+            waiting.cache, waiting.read = known.begun(np.ones((1, shared), dtype=np.int64)), shared
+        piece = np.array([ids[waiting.read : waiting.read + most]], dtype=np.int64)
+        waiting.read += piece.shape[1]
+        mask = np.ones((1, waiting.read), dtype=np.int64)
+        output = self._backend.passes.rows(piece, mask=mask, cache=waiting.cache)
+        waiting.cache = cache_of(output)
+        if waiting.read < len(ids):
             float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
             return []
-        self._backend.last_prompt = read_prompt(one.cache, ids, len(ids))
-        return [_Together([(one.row, one.choices)], mask, one.cache, output.logits[:, -1], self._inside.at())]
+        self._backend.last_prompt = read_prompt(waiting.cache, ids, len(ids))
+        return [
+            _Together([(waiting.row, waiting.choices)], mask, waiting.cache, output.logits[:, -1], self._inside.at())
+        ]
 
     def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
         """Read the prompts of answers that begin, all in one pass."""
-        prompts = [one.arrival.prompt_ids for one in newcomers]
-        rows = [(one.row, one.choices) for one in newcomers]
+        prompts = [newcomer.arrival.prompt_ids for newcomer in newcomers]
+        rows = [(newcomer.row, newcomer.choices) for newcomer in newcomers]
         if len(prompts) > 1 and self._backend.reads_trees:
             known = self._backend.last_prompt
             tree = prompt_tree(prompts, () if known is None else known.token_ids)
@@ -228,12 +234,12 @@ class JoiningRows:
 
 def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_WaitingAnswer]:
     """The prompts that are read to their end before the next step."""
-    found, total = [], 0
-    for one, count in waiting:
+    answers, total = [], 0
+    for answer, count in waiting:
         if has_room(count, total, budget):
-            found.append(one)
+            answers.append(answer)
             total += count
-    return found
+    return answers
 
 
 def join_batches(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
@@ -248,10 +254,10 @@ def join_batches(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together 
     length = max(int(mask.sum(axis=1).max()) for mask in masks)
     mask = np.zeros((sum(map(len, masks)), length), dtype=np.int64)
     place = 0
-    for one in masks:
-        width = min(length, one.shape[1])
-        mask[place : place + len(one), length - width :] = one[:, one.shape[1] - width :]
-        place += len(one)
+    for part_mask in masks:
+        width = min(length, part_mask.shape[1])
+        mask[place : place + len(part_mask), length - width :] = part_mask[:, part_mask.shape[1] - width :]
+        place += len(part_mask)
     cache = joined_caches([(part.cache, rows) for part, rows in left], length)
     members = [part.rows[place] for part, rows in left for place in rows]
     return _Together(members, mask, cache, first.logits[:0])

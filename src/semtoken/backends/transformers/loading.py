@@ -118,12 +118,12 @@ def load_transformers(
 def _processor(model_or_path: str, source: dict[str, Any]) -> tuple[Any, str]:
     """The processor of an image-text model, or None and why there is none: the model reads texts then."""
     try:
-        found = AutoProcessor.from_pretrained(model_or_path, **source)
+        processor = AutoProcessor.from_pretrained(model_or_path, **source)
     except Exception as error:  # of a missing package or a damaged file, transformers raises anything
         return None, f"its processor cannot be loaded: {one_line_of(error)}"
-    if not hasattr(found, "image_processor") or not hasattr(found, "tokenizer"):
+    if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
         return None, "its files hold no processor of images"
-    return found, ""
+    return processor, ""
 
 
 SMALL = 20_000_000
@@ -147,16 +147,16 @@ def check_device(device: str | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     where = f"The model cannot be loaded on {shown(device)}"
     try:
-        found = torch.device(device)
+        target = torch.device(device)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ModelError(f"{where}, which is no device of torch. Use 'cpu', 'cuda' or 'cuda:1'.") from error
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if target.type == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"{where}: torch sees no CUDA device here. Use 'cpu'.")
-    if found.type == "cuda" and found.index is not None and found.index >= torch.cuda.device_count():
+    if target.type == "cuda" and target.index is not None and target.index >= torch.cuda.device_count():
         raise ModelError(f"{where}: torch sees {torch.cuda.device_count()} CUDA devices.")
-    if found.type == "mps" and not torch.backends.mps.is_available():
+    if target.type == "mps" and not torch.backends.mps.is_available():
         raise ModelError(f"{where}: this machine has no such device. Use 'cpu'.")
-    return found
+    return target
 
 
 def check_options(model_or_path: str, options: dict[str, Any], source: dict[str, Any]) -> None:
@@ -254,10 +254,10 @@ def _check_whole(model_or_path: str, model: Any, loaded: dict[str, Any]) -> None
         "hold in another shape": {str(key[0] if isinstance(key, tuple) else key) for key in loaded["mismatched_keys"]},
         "hold besides": set(loaded["unexpected_keys"]),
     }
-    found = [f"{what} {_names(keys)}" for what, keys in wrong.items() if keys]
-    if found or loaded.get("error_msgs"):
+    faults = [f"{what} {_names(keys)}" for what, keys in wrong.items() if keys]
+    if faults or loaded.get("error_msgs"):
         raise ModelError(
-            f"{model_or_path} is not a whole {type(model).__name__}: its weights {' and '.join(found)}"
+            f"{model_or_path} is not a whole {type(model).__name__}: its weights {' and '.join(faults)}"
             f"{'; '.join(map(str, loaded.get('error_msgs') or ()))}. Its answers would come from another model than "
             "the one that was trained."
         )

@@ -159,14 +159,14 @@ class TransformersBackend(OwnTokens):
         """Rows of logits always; hidden states if the model's layers are found, and attention if they can compute it in
         the plain way, which shows the weights.
         """
-        found: set[Readable] = {"log_probability", "entropy", "best", "row", "logits"}
+        readings: set[Readable] = {"log_probability", "entropy", "best", "row", "logits"}
         if gives_attention(self.model):
-            found.add("attention")
+            readings.add("attention")
         try:
             layers_of(self.model)
         except ModelError:
-            return frozenset(found)
-        return frozenset(found | {"states"})
+            return frozenset(readings)
+        return frozenset(readings | {"states"})
 
     @cached_property
     def weights(self) -> str | None:
@@ -205,8 +205,10 @@ class TransformersBackend(OwnTokens):
         several = n > 1 or (len(encoded) > 1 and (decodings[0].share_prefix or decodings[0].batch_size > 1))
         resumes = several and caches and not images and proof.resumes
         prefix = self._shared_prefix(encoded) if decodings[0].share_prefix and resumes and proof.continued else None
-        shrinks = resumes and only_usual(self.model.generation_config) and not any(one.options for one in decodings)
-        found: dict[int, Completion] = {}
+        shrinks = (
+            resumes and only_usual(self.model.generation_config) and not any(settings.options for settings in decodings)
+        )
+        completions: dict[int, Completion] = {}
         equal = prefix is not None or proof.generates == "equal"
         alone = proof.generates == "alone" or images
         for batch in self._batches(encoded, 1 if images else decodings[0].batch_size, equal_lengths=equal):
@@ -220,8 +222,8 @@ class TransformersBackend(OwnTokens):
                 if resumes and (n > 1 or prefix is not None):
                     inputs |= self._read_before([encoded[number] for number in batch], n, prefix)
                 self._generate(inputs, self._options(decodings[0], rows), choices, watch)
-                found |= watch.completions
-        return [found[answer] for answer in range(len(prompts) * n)]
+                completions |= watch.completions
+        return [completions[answer] for answer in range(len(prompts) * n)]
 
     def _inputs(self, prompts: Sequence[list[int]]) -> dict[str, Any]:
         """What `generate` takes to answer these prompts; one with images is alone."""
@@ -245,13 +247,13 @@ class TransformersBackend(OwnTokens):
                 "numbers than one pass over the text, so it is not used, and its settings cannot be followed"
                 f"{': ' if unusual else ''}{', '.join(sorted(unusual))}. Leave them out."
             )
-        found = []
+        completions = []
         for number, (ids, decoding) in enumerate(zip(prompts, decodings, strict=True)):
             for sample in range(decoding.n):
                 row = self._row(number * decoding.n + sample, decoding, ids)
                 choices = AnswerChoices.of(decoding, ids, sample)
-                found.append(write_plainly(self.passes, self.vocabulary, ids, row, choices, observers))
-        return found
+                completions.append(write_plainly(self.passes, self.vocabulary, ids, row, choices, observers))
+        return completions
 
     @property
     def joins(self) -> bool:
@@ -270,7 +272,12 @@ class TransformersBackend(OwnTokens):
         with inside.watching(self.model):
             while (newcomers := arrivals()) or rows:
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
-                rows.advance([(self._row(one.answer, one.decoding, one.prompt_ids), one) for one in newcomers])
+                rows.advance(
+                    [
+                        (self._row(arrival.answer, arrival.decoding, arrival.prompt_ids), arrival)
+                        for arrival in newcomers
+                    ]
+                )
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""
@@ -359,7 +366,7 @@ class TransformersBackend(OwnTokens):
             raise InvalidInput("'logits_processor' must be a list of processors, each of which can be called.")
         with watch.watching(self.model):
             while True:
-                drawing = [Sampling(choices, self.vocabulary.size)] * any(one.settings for one in choices)
+                drawing = [Sampling(choices, self.vocabulary.size)] * any(choice.settings for choice in choices)
                 with _refused_options(watch), one_answer_each(self.model):  # all rows are there
                     sequences = self.model.generate(
                         **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
@@ -437,8 +444,8 @@ class TransformersBackend(OwnTokens):
             given = getattr(decoding.options.get("generation_config"), "eos_token_id", None)
         if given is None:
             given = end_ids(self.model, self.tokenizer)
-        found = set(end_token_ids(given))
-        return found | self.newlines if decoding.stop_at_newline else found
+        stop_ids = set(end_token_ids(given))
+        return stop_ids | self.newlines if decoding.stop_at_newline else stop_ids
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -532,19 +539,19 @@ class TransformersBackend(OwnTokens):
         self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
         if not self._tried().padded:
             batch_size = 1
-        found = np.empty((len(prompts), len(continuations)))
+        sums = np.empty((len(prompts), len(continuations)))
         for beginning, members in shared_beginnings(continuations):
             for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size):
                 rows = self._last_log_probs([[*encoded[i], *beginning] for i in batch], len(beginning) + 1)
                 for number in members:
                     ids = list(continuations[number])
-                    found[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
-        return found
+                    sums[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
+        return sums
 
     @torch.inference_mode()
     def _after_images(self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]]) -> FloatArray:
         """As `next_log_probs`, one continuation of one prompt at a time."""
-        found = np.zeros((len(prompts), len(continuations)))
+        sums = np.zeros((len(prompts), len(continuations)))
         for row, prompt in enumerate(prompts):
             for column, ids in enumerate(map(list, continuations)):
                 logits = (
@@ -553,8 +560,8 @@ class TransformersBackend(OwnTokens):
                     else self.passes.whole([*prompt, *ids[:-1]], len(ids))
                 )
                 log_probs = logits[:, : self.vocabulary.size].double().log_softmax(-1)
-                found[row, column] = float(log_probs[range(len(ids)), ids].sum())
-        return found
+                sums[row, column] = float(log_probs[range(len(ids)), ids].sum())
+        return sums
 
     @torch.inference_mode()
     def _last_log_probs(self, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
@@ -610,13 +617,13 @@ def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tupl
     [((5,), [0, 1]), ((8,), [2])]
     """
     left = dict(enumerate(map(tuple, continuations)))
-    found = []
+    groups = []
     while left:
         beginning = max(left.values(), key=len)[:-1]
         members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
-        found.append((beginning, members))
+        groups.append((beginning, members))
         left = {number: ids for number, ids in left.items() if number not in members}
-    return found
+    return groups
 
 
 def check_model(model: Any) -> None:

@@ -52,7 +52,7 @@ class Passes:
     def device(self) -> torch.device:
         """Where its inputs go: where its embeddings are, or its first weights that are in memory."""
         weights = chain([self.model.get_input_embeddings().weight], self.model.parameters())
-        return next((one.device for one in weights if not one.is_meta), torch.device("cpu"))
+        return next((weight.device for weight in weights if not weight.is_meta), torch.device("cpu"))
 
     def whole(self, ids: Sequence[int], keep: int) -> torch.Tensor:
         """Read a text alone in one pass; gives the logits [keep, columns] of its last tokens.
@@ -60,8 +60,8 @@ class Passes:
         """
         tensor = torch.tensor([list(ids)], device=self.device)
         kept = {"logits_to_keep": keep} if "logits_to_keep" in self.takes else {}
-        found: torch.Tensor = self.model(input_ids=tensor, **kept).logits[0, -keep:]
-        return found
+        logits: torch.Tensor = self.model(input_ids=tensor, **kept).logits[0, -keep:]
+        return logits
 
     def rows(self, ids: IdArray, *, mask: npt.NDArray[np.int64], cache: Any = None, keep: int = 1) -> Any:
         """Run the model once over columns `ids` [B, n] of a batch; `mask` [B, T] has all tokens so far, these included.
@@ -108,10 +108,10 @@ class SharedPrefix:
 
     def cut(self, columns: int) -> Any:
         """A copy of the cache with only its first tokens, to go on from."""
-        found = copied(self.cache)
-        for layer in _layers_with_keys(found):
+        cache_copy = copied(self.cache)
+        for layer in _layers_with_keys(cache_copy):
             layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
-        return found
+        return cache_copy
 
     def repeated(self, rows: int) -> Any:
         """A copy of the cache with this many equal rows, for a batch."""
@@ -135,14 +135,14 @@ class SharedPrefix:
 
 def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
     """A repeatable cache for a batch, whose rows are made of columns [B, T] of the first row of another cache."""
-    found, places = copied(cache), torch.from_numpy(columns)
-    for layer in _layers_with_keys(found):
+    batch_cache, places = copied(cache), torch.from_numpy(columns)
+    for layer in _layers_with_keys(batch_cache):
         places = places.to(layer.keys.device)
         layer.keys = layer.keys[0][:, places].transpose(0, 1)
         layer.values = layer.values[0][:, places].transpose(0, 1)
         if isinstance(layer, DynamicSlidingWindowLayer):
             layer.cumulative_length = columns.shape[1]
-    return found
+    return batch_cache
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:
@@ -151,18 +151,18 @@ def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPre
     """
     if any(layer.keys.shape[2] < columns for layer in _layers_with_keys(cache)):
         return None
-    found = copied(cache)
-    for layer in _layers_with_keys(found):  # copies, as a view would keep the whole batch in memory
+    prompt_cache = copied(cache)
+    for layer in _layers_with_keys(prompt_cache):  # copies, as a view would keep the whole batch in memory
         layer.keys = layer.keys[:1, :, columns - len(token_ids) :].clone()
         layer.values = layer.values[:1, :, columns - len(token_ids) :].clone()
-    return SharedPrefix(tuple(token_ids), found)
+    return SharedPrefix(tuple(token_ids), prompt_cache)
 
 
 def copied(cache: Any) -> Any:
     """A repeatable cache to go on from, so that this one can be used again; keys and values are not copied."""
-    found = copy.copy(cache)
-    found.layers = [copy.copy(layer) for layer in cache.layers]
-    return found
+    cache_copy = copy.copy(cache)
+    cache_copy.layers = [copy.copy(layer) for layer in cache.layers]
+    return cache_copy
 
 
 def _layers_with_keys(cache: Any) -> list[Any]:
@@ -193,7 +193,11 @@ def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> An
             columns = min(length, layer.sliding_window - 1)
             layer.cumulative_length = length
         for name in ("keys", "values"):
-            setattr(layer, name, torch.cat([_fitted(getattr(one, name), rows, columns) for one, rows in layers]))
+            setattr(
+                layer,
+                name,
+                torch.cat([_fitted(getattr(part_layer, name), rows, columns) for part_layer, rows in layers]),
+            )
     return first
 
 

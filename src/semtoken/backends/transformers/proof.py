@@ -129,8 +129,12 @@ class Proof:
                 with warnings.catch_warnings(), torch.inference_mode():  # about arguments that are only tried
                     warnings.simplefilter("ignore")
                     useful = way.stage == "windows" or self._prover.finite
-                    found = getattr(self._prover, way.stage)(self) if useful else {}
-                ways |= {one.name: found.get(one.name, one.without) for one in WAYS if one.stage == way.stage}
+                    answers = getattr(self._prover, way.stage)(self) if useful else {}
+                ways |= {
+                    stage_way.name: answers.get(stage_way.name, stage_way.without)
+                    for stage_way in WAYS
+                    if stage_way.stage == way.stage
+                }
                 ways["tokens"] = self.tokens + self._prover.read
                 self._prover.read = 0
                 _keep(self._known)
@@ -202,14 +206,14 @@ def _kept(key: str | None) -> dict[str, Any]:
         return {}
     try:
         given = json.loads((cache_root() / "proofs" / f"{key}.json").read_text(encoding="utf-8"))
-        found = {"tokens": int(given["tokens"])} | {way.name: given[way.name] for way in WAYS if way.name in given}
+        ways = {"tokens": int(given["tokens"])} | {way.name: given[way.name] for way in WAYS if way.name in given}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
-    if "takes" in found:
-        found["takes"] = tuple(found["takes"])
-    typed = all(type(found.get(way.name, way.without)) is type(way.without) for way in WAYS)
-    known = set(found.get("takes", ())) <= ARGUMENTS and found.get("generates", "never") in get_args(Generates)
-    return found if typed and known else {}
+    if "takes" in ways:
+        ways["takes"] = tuple(ways["takes"])
+    typed = all(type(ways.get(way.name, way.without)) is type(way.without) for way in WAYS)
+    known = set(ways.get("takes", ())) <= ARGUMENTS and ways.get("generates", "never") in get_args(Generates)
+    return ways if typed and known else {}
 
 
 def _keep(known: _Known) -> None:
@@ -235,11 +239,11 @@ class _Prover:
         """The text that is read in all ways. What the model takes for padding is in it if the tokenizer does not."""
         ordinary = np.flatnonzero(~(self.vocabulary.special | self.vocabulary.blank))
         places = np.random.default_rng(0).choice(len(ordinary), LENGTH, replace=len(ordinary) < LENGTH)
-        found = [int(token) for token in ordinary[places]]
+        text_ids = [int(token) for token in ordinary[places]]
         own = getattr(self.model.config.get_text_config(), "pad_token_id", None)
         if type(own) is int and own != self.padding and 0 <= own < self.vocabulary.size:
-            found[1] = own
-        return found
+            text_ids[1] = own
+        return text_ids
 
     @cached_property
     def expected(self) -> torch.Tensor:
@@ -267,13 +271,13 @@ class _Prover:
     def reading(self, proof: Proof) -> dict[str, Any]:
         """Rows of a batch, padded or not, and behind a cache."""
         passes, _, differences = self.first
-        found: dict[str, Any] = {"takes": tuple(sorted(passes.takes))}
+        ways: dict[str, Any] = {"takes": tuple(sorted(passes.takes))}
         if differences[1] > self.tolerance:
             self._require_causal()
-            return found | {"continued": proof.follows and _holds(self._continues_alone)}
+            return ways | {"continued": proof.follows and _holds(self._continues_alone)}
         _, padded, continued = self.further
-        found |= {"together": True, "padded": padded and proof.pads, "continued": continued and proof.follows}
-        return found | {"noise": differences[1]}
+        ways |= {"together": True, "padded": padded and proof.pads, "continued": continued and proof.follows}
+        return ways | {"noise": differences[1]}
 
     def windows(self, proof: Proof) -> dict[str, Any]:
         """What holds of texts longer than what a layer sees of them, asked with windows of 3 tokens.
@@ -285,12 +289,12 @@ class _Prover:
             return {"follows": True, "pads": True}
         kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
         passes = self.first[0]
-        parts = [(one, name) for one in (config, *self.model.modules()) for name in wide if name in vars(one)]
-        before = [getattr(one, name) for one, name in parts]
+        parts = [(holder, name) for holder in (config, *self.model.modules()) for name in wide if name in vars(holder)]
+        before = [getattr(holder, name) for holder, name in parts]
         row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
         try:
-            for one, name in parts:
-                setattr(one, name, 3)
+            for holder, name in parts:
+                setattr(holder, name, 3)
             short = self._log_probs(self._whole(5))
             follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
             self.read += 6
@@ -299,8 +303,8 @@ class _Prover:
         except Exception:  # as in `first`: an attention that cannot be asked
             return {"follows": True, "pads": True}
         finally:
-            for (one, name), value in zip(parts, before, strict=True):
-                setattr(one, name, value)
+            for (holder, name), value in zip(parts, before, strict=True):
+                setattr(holder, name, value)
 
     @property
     def _name(self) -> str:
@@ -338,7 +342,7 @@ class _Prover:
                 continue
             self.read += batch.ids.size
             runs += 1
-            if best is None or sum(one <= loosest for one in differences) > sum(one <= loosest for one in best[2]):
+            if best is None or sum(gap <= loosest for gap in differences) > sum(gap <= loosest for gap in best[2]):
                 best = (passes, output, differences)
             if max(differences) <= loosest or runs == 2:
                 break
@@ -480,14 +484,14 @@ class _Prover:
                     pad_token_id=self.padding,
                     logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
                 )
-            found = [
+            differences = [
                 self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
             ]
         except Exception:  # as in `first`
             return [float("inf")] * len(starts)
         if len(seen) != STEPS:
             return [float("inf")] * len(starts)
-        return [one for step in found for one in step]
+        return [gap for step in differences for gap in step]
 
 
 def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
@@ -513,9 +517,9 @@ class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
         """Scores of 0 for the token of each row, and -inf for all others."""
-        found = torch.full_like(scores, -torch.inf)
-        found[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
-        return found
+        forced = torch.full_like(scores, -torch.inf)
+        forced[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
+        return forced
 
 
 _CHANGED: dict[int, tuple[int, int]] = {}

@@ -82,11 +82,11 @@ def loop_step(rows: int) -> LoopStep | None:
             break
         if frame.f_code.co_name == ASSISTED:
             raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
-        found = _variables(frame) if frame.f_code.co_name in (LOOP, "_beam_search") and _is_theirs(frame) else {}
-        if (getattr(found.get("generation_config"), "num_beams", 1) or 1) > 1:
+        variables = _variables(frame) if frame.f_code.co_name in (LOOP, "_beam_search") and _is_theirs(frame) else {}
+        if (getattr(variables.get("generation_config"), "num_beams", 1) or 1) > 1:
             raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
-        if len(found) == len(WANTED):
-            return _step(found, rows)
+        if len(variables) == len(WANTED):
+            return _step(variables, rows)
         frame = frame.f_back
     return None
 
@@ -99,10 +99,10 @@ def _is_theirs(frame: FrameType) -> bool:
 def _variables(frame: FrameType) -> dict[str, Any]:
     """The variables of a call that are wanted, as far as it has them."""
     seen = frame.f_locals
-    found = {name: seen[name] for name in WANTED if name in seen}
+    variables = {name: seen[name] for name in WANTED if name in seen}
     if type(seen) is dict:  # a copy, before Python 3.13, which would keep the tensors of this step until the next one
         seen.clear()
-    return found
+    return variables
 
 
 def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
@@ -366,10 +366,10 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         if not steps:
             return
         if self._kept is not None:
-            found = self._kept.select(rows)
-            if self._scored != {"raw"} and found.has_minus_infinity is not None:
-                self._masked = self._masked or bool(found.has_minus_infinity.any())
-            self._scores.add_steps(steps, found)
+            kept_rows = self._kept.select(rows)
+            if self._scored != {"raw"} and kept_rows.has_minus_infinity is not None:
+                self._masked = self._masked or bool(kept_rows.has_minus_infinity.any())
+            self._scores.add_steps(steps, kept_rows)
         else:
             for (active, chosen), (held, _) in zip(steps, rows, strict=True):
                 self._scores.observe(Step(active, chosen, self._scorer.vocabulary.size, as_rows(held), active))
@@ -482,13 +482,13 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
                 raise InvalidInput(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
             if questions and len(questions) != len(self._finished):
                 raise InvalidInput(f"There are {len(self._finished)} answers and {len(questions)} questions.")
-            found = self._scores.results(dict(enumerate(lengths)), self._distribution)
-            asked = questions or [""] * len(found)
-            found = [self._scores.methods.scored(i, one, asked[i]) for i, one in enumerate(found)]
+            scored = self._scores.results(dict(enumerate(lengths)), self._distribution)
+            asked = questions or [""] * len(scored)
+            scored = [self._scores.methods.scored(i, response, asked[i]) for i, response in enumerate(scored)]
             always = self._flags_of_the_model()
             results = Answers(
                 result.with_fields(flags=(*result.flags, *always, *([UNKNOWN_END] if i in flagged else [])))
-                for i, result in enumerate(found)
+                for i, result in enumerate(scored)
             )
             self.reset()
         return results

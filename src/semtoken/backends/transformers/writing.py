@@ -49,15 +49,15 @@ def draw(
     drawn = np.array([stream.random(depth) for stream in streams]).reshape(-1, depth)
     numbers = torch.from_numpy(drawn).to(logits.device)
     some = ROWS if logits.device.type == "cpu" else len(logits)
-    found = []
+    draws = []
     for part, places in zip(torch.split(logits, some), torch.split(numbers, some), strict=True):
         scaled = part.float()
         scaled = scaled - scaled.amax(-1, keepdim=True)  # from the best, so that none overflows
         scaled /= max(temperature, torch.finfo(scaled.dtype).tiny)
         for warper in warpers:
             scaled = warper(None, scaled)
-        found.append(drawn_places(scaled.exp_(), places))
-    return torch.cat(found)
+        draws.append(drawn_places(scaled.exp_(), places))
+    return torch.cat(draws)
 
 
 def depth_of(size: int) -> int:
@@ -134,8 +134,8 @@ def chosen_tokens(logits: torch.Tensor, answers: Sequence[AnswerChoices]) -> lis
     tokens = logits.argmax(-1)
     for rows, drawn in drawn_tokens(logits, answers):
         tokens[rows] = drawn
-    found: list[int] = tokens.tolist()
-    return found
+    chosen: list[int] = tokens.tolist()
+    return chosen
 
 
 def drawn_tokens(
@@ -154,14 +154,14 @@ def drawn_tokens(
 
 def _warpers(top_p: float, top_k: int, min_p: float) -> list[Any]:
     """The warpers of these settings, in the order in which transformers applies them."""
-    found: list[Any] = []
+    warpers: list[Any] = []
     if top_k > 0:
-        found.append(TopKLogitsWarper(top_k))
+        warpers.append(TopKLogitsWarper(top_k))
     if top_p < 1:
-        found.append(TopPLogitsWarper(top_p))
+        warpers.append(TopPLogitsWarper(top_p))
     if min_p > 0:
-        found.append(MinPLogitsWarper(min_p))
-    return found
+        warpers.append(MinPLogitsWarper(min_p))
+    return warpers
 
 
 FEW_ROWS = 8

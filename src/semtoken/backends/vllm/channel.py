@@ -163,8 +163,8 @@ def read_channel(
             f"{', '.join(needing)} read numbers of every step that the engine does not hand over. "
             "`STC.from_pretrained(..., backend='vllm', methods=...)` gives those that vLLM can; leave them out here."
         )
-    [found] = read_channels(folder, [(request_id, token_ids)], vocabulary, timeout=timeout)
-    return scores.scored(0, found, question)
+    [answer] = read_channels(folder, [(request_id, token_ids)], vocabulary, timeout=timeout)
+    return scores.scored(0, answer, question)
 
 
 def read_channels(
@@ -179,9 +179,9 @@ def read_channels(
     The files of the answers are deleted as they are read. An answer that ends with an error leaves the files of those
     after it. The errors are those of `read_channel`.
     """
-    found = [_read(folder, name, [int(token) for token in ids], vocabulary, timeout) for name, ids in answers]
+    answers_read = [_read(folder, name, [int(token) for token in ids], vocabulary, timeout) for name, ids in answers]
     results: list[ScoredResponse] = []
-    for (_, distribution), together in itertools.groupby(found, key=lambda one: (id(one[0].scorer), one[1])):
+    for (_, distribution), together in itertools.groupby(answers_read, key=lambda pair: (id(pair[0].scorer), pair[1])):
         results += finish_answers([answer for answer, _ in together], distribution)
     return results
 
@@ -258,10 +258,10 @@ def remove_stale(folder: str | Path, older_than: float) -> int:
 
 def _checksum(pieces: Iterable[Any]) -> bytes:
     """What a file with these bytes begins with."""
-    found = 0
+    checksum = 0
     for piece in pieces:
-        found = zlib.crc32(piece, found)
-    return b"%08x " % found
+        checksum = zlib.crc32(piece, checksum)
+    return b"%08x " % checksum
 
 
 def _gap(size: int) -> int:
@@ -293,11 +293,11 @@ def _with_arrays(saved: Any, data: bytes, place: int) -> Any:
         dtype, length = np.dtype(value["dtype"]), value["length"]
         if dtype.kind not in "fi" or not isinstance(length, int) or length < 0:
             raise ValueError(f"an array of {length} {dtype}")
-        found = np.frombuffer(data, dtype, length, place)
-        place += found.nbytes + _gap(found.nbytes)
-        return found
+        array = np.frombuffer(data, dtype, length, place)
+        place += array.nbytes + _gap(array.nbytes)
+        return array
 
-    found = restored(saved)
+    values = restored(saved)
     if place != len(data):
         raise ValueError(f"{len(data)} bytes of arrays, {place} were written")
-    return found
+    return values

@@ -190,13 +190,13 @@ class VLLMBackend(OwnTokens):
         self.vocabulary.check_ids(ids)
         size = self.vocabulary.size
         for number, token in enumerate(ids):
-            found, values = position_of(logprobs, first + number)
+            listed_ids, values = position_of(logprobs, first + number)
             ends = [stopped and number == len(ids) - 1]
             if whole:
-                row = whole_row(found, values, size, number)
+                row = whole_row(listed_ids, values, size, number)
                 step = Step([answer], [token], size, row, [0], ends=ends)
             else:
-                step = Step([answer], [token], size, None, best=[_best_first(token, found, values)], ends=ends)
+                step = Step([answer], [token], size, None, best=[_best_first(token, listed_ids, values)], ends=ends)
             show(step, observers)
 
     def read(
@@ -276,8 +276,8 @@ class VLLMBackend(OwnTokens):
                 raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}.")
 
 
-def _best_first(token: int, found: Any, values: FloatArray) -> tuple[Any, FloatArray]:
+def _best_first(token: int, log_probs: Any, values: FloatArray) -> tuple[Any, FloatArray]:
     """The best tokens of a step in their order, the chosen one among them; vLLM lists it first, and perhaps again."""
-    if token in found[1:]:
-        return found[1:], values[1:]
-    return np.append(found[1:], found[0]), np.append(values[1:], values[0])
+    if token in log_probs[1:]:
+        return log_probs[1:], values[1:]
+    return np.append(log_probs[1:], log_probs[0]), np.append(values[1:], values[0])

@@ -117,7 +117,7 @@ def score_steps(
             "Start the engine with logprobs_mode='raw_logprobs', or ask for the whole vocabulary (exact=True)."
         )
     return score_top_logprobs(
-        [_top_step(token, found, values) for token, found, values in steps],
+        [_top_step(token, listed_ids, values) for token, listed_ids, values in steps],
         vocabulary,
         rules,
         distribution=DISTRIBUTIONS[mode],
@@ -138,11 +138,11 @@ def position_of(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
     """Ids and log-probabilities of one position, from vLLM's flat form or from its list of dicts."""
     if _is_flat(logprobs):
         part = slice(logprobs.start_indices[position], logprobs.end_indices[position])
-        found, values = logprobs.token_ids[part], logprobs.logprobs[part]
+        ids, values = logprobs.token_ids[part], logprobs.logprobs[part]
     else:
         entries = logprobs[position] or {}
-        found, values = list(entries), [entry.logprob for entry in entries.values()]
-    return np.array(found, dtype=np.int64), np.array(values, dtype=np.float64)
+        ids, values = list(entries), [entry.logprob for entry in entries.values()]
+    return np.array(ids, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
 def _score_whole(
@@ -154,17 +154,17 @@ def _score_whole(
     """Exact score, one row of the vocabulary at a time."""
     answer = LogitsAnswer(scorer_for(vocabulary, rules))
     size = scorer_for(vocabulary, rules).vocabulary.size
-    for token, found, values in steps:
-        row = whole_row(found, values, size, len(answer.ids))
+    for token, listed_ids, values in steps:
+        row = whole_row(listed_ids, values, size, len(answer.ids))
         answer.add(row, 0, token)
     return answer.finish(distribution)
 
 
-def whole_row(found: IdArray, values: FloatArray, size: int, step: int) -> FloatArray:
+def whole_row(ids: IdArray, values: FloatArray, size: int, step: int) -> FloatArray:
     """Log-probabilities [1, size] in the order of the ids; `BackendError` if some are missing or NaN."""
-    known = found < size  # a padded lm_head has more columns than there are tokens
+    known = ids < size  # a padded lm_head has more columns than there are tokens
     row = np.full((1, size), np.nan)
-    row[0, found[known]] = values[known]
+    row[0, ids[known]] = values[known]
     if np.isnan(row).any():
         raise BackendError(
             f"Step {step} lacks log-probabilities of {int(np.isnan(row).sum()):,} tokens of the vocabulary ({size:,}), "
@@ -173,8 +173,8 @@ def whole_row(found: IdArray, values: FloatArray, size: int, step: int) -> Float
     return row
 
 
-def _top_step(token: int, found: IdArray, values: FloatArray) -> TopStep:
-    listed = dict(zip(found.tolist(), values.tolist(), strict=True))  # the chosen token comes first, and again
+def _top_step(token: int, ids: IdArray, values: FloatArray) -> TopStep:
+    listed = dict(zip(ids.tolist(), values.tolist(), strict=True))  # the chosen token comes first, and again
     if token not in listed:
         raise BackendError(f"The chosen token {token} is not among the log-probabilities of its step.")
     top = tuple(TopToken(log_prob=value, id=i) for i, value in listed.items())

@@ -76,8 +76,8 @@ class Judge(Protocol):
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
     """The field `correct` of each verdict, [n]: 1, 0 or NaN; raises `InvalidInput` for anything else."""
-    found = [instance(one, Verdict, "verdicts") for one in listed(verdicts, "verdicts")]
-    return np.array([verdict.correct for verdict in found], dtype=np.float64)
+    checked = [instance(entry, Verdict, "verdicts") for entry in listed(verdicts, "verdicts")]
+    return np.array([verdict.correct for verdict in checked], dtype=np.float64)
 
 
 @dataclass(frozen=True)

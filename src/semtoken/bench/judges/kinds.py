@@ -150,9 +150,9 @@ class SimilarityJudge:
             for accepted in item.question.answers
             if answer
         }
-        found = dict(zip(pairs, self._encoder.similarities(list(pairs)).tolist(), strict=True))
+        similarities = dict(zip(pairs, self._encoder.similarities(list(pairs)).tolist(), strict=True))
         best = [
-            max((found[answer, accepted] for accepted in item.question.answers), default=0.0) if answer else 0.0
+            max((similarities[answer, accepted] for accepted in item.question.answers), default=0.0) if answer else 0.0
             for item, answer in zip(items, answers, strict=True)
         ]
         return [Verdict(float(quality > self.threshold), quality) for quality in best]
@@ -298,7 +298,7 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
     name, `id`. `InvalidInput` if the file cannot be read or holds no record, a record cannot be used, or an id stands
     twice.
     """
-    found: dict[str, AnswerToJudge] = {}
+    answers_by_id: dict[str, AnswerToJudge] = {}
     for number, where, row in read_rows(path):
         question = question_of_line(row, where, f"line-{number}")
         answer = row.get("response", row.get("answer"))
@@ -306,12 +306,12 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
             answer = ""  # CSV has no other way to write it
         if not isinstance(answer, str):
             raise InvalidInput(f"{where}: the answer to judge must be a text in the field 'response'.")
-        if question.id in found:
+        if question.id in answers_by_id:
             raise InvalidInput(f"{where}: the id {question.id!r} stands more than once; ids must differ.")
-        found[question.id] = AnswerToJudge(question, answer, row)
-    if not found:
+        answers_by_id[question.id] = AnswerToJudge(question, answer, row)
+    if not answers_by_id:
         raise InvalidInput(f"{path} holds no answer.")
-    return list(found.values())
+    return list(answers_by_id.values())
 
 
 def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
@@ -415,13 +415,13 @@ class ImportedJudge:
 
     @cached_property
     def _entries(self) -> Mapping[str, _Entry]:
-        found: dict[str, _Entry] = {}
+        entries: dict[str, _Entry] = {}
         for _, where, row in read_rows(self.path):
             id, entry = self._entry(row, where)
-            if id in found:
+            if id in entries:
                 raise InvalidInput(f"{where}: the id {id!r} stands more than once.")
-            found[id] = entry
-        return found
+            entries[id] = entry
+        return entries
 
     def _entry(self, row: Mapping[str, Any], where: str) -> tuple[str, _Entry]:
         missing = [name for name in ("id", self.column) if name not in row]

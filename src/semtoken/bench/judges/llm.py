@@ -99,7 +99,7 @@ class Endpoint:
         keys = [self._key(request) for request in requests]
         with open_replies(self.folder) as kept:
             known = {key: kept[key] for key in dict.fromkeys(keys) if key in kept}
-            replies = {key: JudgeReply(one["text"], Usage(**one["usage"])) for key, one in known.items()}
+            replies = {key: JudgeReply(record["text"], Usage(**record["usage"])) for key, record in known.items()}
             missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
             on_reply(len(replies))
 
@@ -352,11 +352,11 @@ class LLMJudge:
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """Judge answers by a language model; each verdict holds the text of its reply. Errors are those of `ask`."""
         told = on_judged or (lambda _: None)
-        found = self.endpoint.ask([self.request(item) for item in items], told)
+        replies = self.endpoint.ask([self.request(item) for item in items], told)
         told(len(items))
-        self.spent += found.spent
-        self.relied_on += found.relied_on
-        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in found.replies]
+        self.spent += replies.spent
+        self.relied_on += replies.relied_on
+        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in replies.replies]
 
     def request(self, item: AnswerToJudge) -> dict[str, Any]:
         """The body of the request that asks the model about one answer."""

@@ -92,20 +92,24 @@ def paper_model(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
     """
     names = {name.casefold(): paper for paper, hub in MODELS.items() for name in (paper, PurePath(hub).name)}
     source = _name_behind(label, settings.get("models"))
-    if source is not None and (found := names.get(PurePath(source).name.casefold())):
-        return Counterpart(found)
-    if found := names.get(PurePath(label).name.casefold()):
-        return Counterpart(found, "" if source is None else f"{label} is compared by its label; the model is {source}.")
+    if source is not None and (paper_label := names.get(PurePath(source).name.casefold())):
+        return Counterpart(paper_label)
+    if paper_label := names.get(PurePath(label).name.casefold()):
+        return Counterpart(
+            paper_label, "" if source is None else f"{label} is compared by its label; the model is {source}."
+        )
     return None
 
 
 def paper_dataset(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
     """The paper's data set that matches a data set of the run; None if it has none."""
     source = _name_behind(label, settings.get("datasets"), DATASETS)
-    if source is not None and (found := DATASETS.get(source)):
-        return Counterpart(found)
-    if found := DATASETS.get(label.casefold()):
-        return Counterpart(found, "" if source is None else f"{label} is compared by its label; the data are {source}.")
+    if source is not None and (paper_label := DATASETS.get(source)):
+        return Counterpart(paper_label)
+    if paper_label := DATASETS.get(label.casefold()):
+        return Counterpart(
+            paper_label, "" if source is None else f"{label} is compared by its label; the data are {source}."
+        )
     return None
 
 
@@ -174,16 +178,16 @@ def against_paper(
     Tables hold the pairs of a model and a data set that the paper has; the summary names the others.
     """
     labels = dict.fromkeys([*(cell.model for cell in cells), *(figure.model for figure in figures)])
-    found = _Counterparts(
+    counterparts = _Counterparts(
         {label: paper_model(label, results.settings) for label in labels},
         {label: paper_dataset(label, results.settings) for label in dict.fromkeys(cell.dataset for cell in cells)},
     )
-    compared = tuple(ComparedFigure(figure, found.published(figure)) for figure in figures)
-    shared = [cell for cell in cells if found.models[cell.model] and found.datasets[cell.dataset]]
+    compared = tuple(ComparedFigure(figure, counterparts.published(figure)) for figure in figures)
+    shared = [cell for cell in cells if counterparts.models[cell.model] and counterparts.datasets[cell.dataset]]
     return AgainstPaper(
         compared=compared,
-        summary=(*_summary(compared), *found.unknown(), *found.unmeasured(shared, figures)),
-        caveats=tuple(dict.fromkeys((*found.doubts(), *_differences(results, judge, shared, found)))),
+        summary=(*_summary(compared), *counterparts.unknown(), *counterparts.unmeasured(shared, figures)),
+        caveats=tuple(dict.fromkeys((*counterparts.doubts(), *_differences(results, judge, shared, counterparts)))),
         tables=tuple(table for name in _TABLES if (table := _table(name, compared)).groups),
     )
 
@@ -241,14 +245,14 @@ class _Counterparts:
 
 
 def _summary(compared: Sequence[ComparedFigure]) -> Iterator[str]:
-    measured = [one for one in compared if not math.isnan(one.figure.value)]
-    found = [one for one in measured if one.has_counterpart]
-    yield f"{len(found):,} of the {len(measured):,} figures of this run have a counterpart in the paper ({SOURCE})."
+    measured = [pair for pair in compared if not math.isnan(pair.figure.value)]
+    matched = [pair for pair in measured if pair.has_counterpart]
+    yield f"{len(matched):,} of the {len(measured):,} figures of this run have a counterpart in the paper ({SOURCE})."
     # STC stands in several tables with one and the same figure: it counts once
     tested = {
-        (one.figure.dataset, one.figure.model, one.figure.metric, one.figure.value, one.published): one.within
-        for one in found
-        if one.within is not None
+        (pair.figure.dataset, pair.figure.model, pair.figure.metric, pair.figure.value, pair.published): pair.within
+        for pair in matched
+        if pair.within is not None
     }
     if tested:
         inside = sum(within is True for within in tested.values())
@@ -258,12 +262,14 @@ def _summary(compared: Sequence[ComparedFigure]) -> Iterator[str]:
         )
 
 
-def _differences(results: RunResults, judge: str, cells: Sequence[CellFigures], found: _Counterparts) -> Iterator[str]:
+def _differences(
+    results: RunResults, judge: str, cells: Sequence[CellFigures], counterparts: _Counterparts
+) -> Iterator[str]:
     """Where the set-up is not the paper's, for cells that both have."""
     if not cells:
         return
     for cell in cells:
-        dataset = found.datasets[cell.dataset]
+        dataset = counterparts.datasets[cell.dataset]
         if dataset is not None and cell.n != QUESTIONS[dataset.label]:
             yield (
                 f"{cell.dataset}: {cell.n:,} questions, the paper asked {QUESTIONS[dataset.label]:,}; seconds are of "
@@ -278,9 +284,9 @@ def _differences(results: RunResults, judge: str, cells: Sequence[CellFigures], 
         f"{name.replace('_', ' ')} is {given}, the paper's is {value}."
         for name, value, given in _settings_unlike_the_papers(results.settings)
     )
-    choices = [one for one in results.settings.get("judges", ()) if isinstance(one, Mapping)]
-    own = [one for one in choices if judge in (one.get("name"), one.get("kind"))]
-    if not any(one.get("model") == DEFAULT_JUDGE_MODEL for one in own):
+    choices = [choice for choice in results.settings.get("judges", ()) if isinstance(choice, Mapping)]
+    own = [choice for choice in choices if judge in (choice.get("name"), choice.get("kind"))]
+    if not any(choice.get("model") == DEFAULT_JUDGE_MODEL for choice in own):
         yield f"Correctness is by the judge {judge}; the paper's is {DEFAULT_JUDGE_MODEL}."
     yield "Seconds and percentages are of this machine; the paper's were taken on 8 A100 GPUs with 40 GB."
 
@@ -305,13 +311,13 @@ _TABLES = {
 def _table(name: str, compared: Sequence[ComparedFigure]) -> Table:
     title, sources, metrics = _TABLES[name]
     groups: dict[str, dict[str, dict[str, ComparedFigure]]] = {}
-    for one in compared:
-        figure = one.figure
+    for pair in compared:
+        figure = pair.figure
         if figure.table in sources and figure.metric in metrics:
             heading = f"{figure.model} on {figure.dataset}" if figure.dataset else figure.model
             heading += "" if figure.table in ("comparison", "pre-computation") else f": {figure.table}"
             rows = groups.setdefault(heading, {})
-            rows.setdefault(figure.setting, {})[figure.metric] = one
+            rows.setdefault(figure.setting, {})[figure.metric] = pair
     header = [f"{metric}{what}" for metric in metrics for what in ("", ", paper", ", difference")]
     return Table(
         name=name,
@@ -321,30 +327,30 @@ def _table(name: str, compared: Sequence[ComparedFigure]) -> Table:
             Group(
                 heading,
                 tuple(
-                    (Entry(shown(setting)), *(entry for metric in metrics for entry in _entries(found.get(metric))))
-                    for setting, found in rows.items()
+                    (Entry(shown(setting)), *(entry for metric in metrics for entry in _entries(by_metric.get(metric))))
+                    for setting, by_metric in rows.items()
                 ),
             )
             for heading, rows in groups.items()
-            if any(one.has_counterpart for row in rows.values() for one in row.values())
+            if any(pair.has_counterpart for row in rows.values() for pair in row.values())
         ),
         note="Difference: measured minus published. 'outside': the published figure is not within the 95 % interval of "
         "the measured one.",
     )
 
 
-def _entries(one: ComparedFigure | None) -> tuple[Entry, Entry, Entry]:
+def _entries(figure: ComparedFigure | None) -> tuple[Entry, Entry, Entry]:
     """Three entries of a row: measured, published, and the difference."""
-    if one is None:
+    if figure is None:
         return NOT_RUN, Entry(MISSING), Entry(MISSING)
-    quality = one.figure.metric in ("AUROC", "PRR")
+    quality = figure.figure.metric in ("AUROC", "PRR")
     number, difference = (metric, signed) if quality else (amount, signed_amount)
-    value = one.figure.value
-    measured = Entry(MISSING if math.isnan(value) else number(value), interval(one.figure.low, one.figure.high))
-    if not one.has_counterpart:
+    value = figure.figure.value
+    measured = Entry(MISSING if math.isnan(value) else number(value), interval(figure.figure.low, figure.figure.high))
+    if not figure.has_counterpart:
         return measured, Entry(MISSING, "not in the paper"), Entry(MISSING)
     return (
         measured,
-        Entry(number(one.published), "outside" if one.within is False else ""),
-        Entry(difference(one.difference)),
+        Entry(number(figure.published), "outside" if figure.within is False else ""),
+        Entry(difference(figure.difference)),
     )

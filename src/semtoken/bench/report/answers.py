@@ -44,7 +44,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
 
     `CalibratorMismatch` if it fits none; `InvalidInput` if there are no log scores of STC with verdicts of the judge.
     """
-    found: list[CellCalibrator] = []
+    cell_calibrators: list[CellCalibrator] = []
     refused: list[str] = []
     problem: CalibratorMismatch | None = None
     for cell in results.cells:
@@ -58,9 +58,9 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
             refused.append(f"{cell.title}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
             continue
         applied = CalibratorInUse(calibrator, known)
-        found.append(CellCalibrator(cell.model, cell.dataset, applied, _lines(cell, judge, applied)))
-    if found:
-        return found, refused
+        cell_calibrators.append(CellCalibrator(cell.model, cell.dataset, applied, _lines(cell, judge, applied)))
+    if cell_calibrators:
+        return cell_calibrators, refused
     if problem is not None:
         raise problem
     raise InvalidInput(
@@ -71,8 +71,10 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
 
 def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
     """What the run tells of where the scores of a cell come from."""
-    models = [one for one in results.settings.get("models", ()) if isinstance(one, Mapping)]
-    model: Mapping[str, Any] = next((one for one in models if one.get("label", one.get("name")) == cell.model), {})
+    models = [choice for choice in results.settings.get("models", ()) if isinstance(choice, Mapping)]
+    model: Mapping[str, Any] = next(
+        (choice for choice in models if choice.get("label", choice.get("name")) == cell.model), {}
+    )
     raw = "raw" if model.get("backend", "transformers") == "transformers" else None
     return Fingerprint(signature=cell.signature, distribution=raw, scores="exact", model=model.get("name"))
 
@@ -91,9 +93,9 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     return tuple(f"{cell.title}: {line}" for line in lines)
 
 
-def promise_of(found: Sequence[CellCalibrator]) -> str:
-    """What the calibrator in use promises, in one sentence; `found` holds at least one cell."""
-    threshold = found[0].applied.calibrator.threshold
+def promise_of(calibrators: Sequence[CellCalibrator]) -> str:
+    """What the calibrator in use promises, in one sentence; `calibrators` holds at least one."""
+    threshold = calibrators[0].applied.calibrator.threshold
     return "The calibrator holds no promise." if threshold is None else threshold.statement
 
 
@@ -133,14 +135,14 @@ def extreme_answers(
     calibrators: Sequence[CellCalibrator] = (),
 ) -> list[ExtremeAnswer]:
     """The surest wrong and most doubtful right answers of every cell with texts, verdicts and the report's method."""
-    own = {(one.model, one.dataset): one for one in chances}
-    applied = {(one.model, one.dataset): one for one in calibrators}
-    found: list[ExtremeAnswer] = []
+    own = {(entry.model, entry.dataset): entry for entry in chances}
+    applied = {(entry.model, entry.dataset): entry for entry in calibrators}
+    answers: list[ExtremeAnswer] = []
     for cell in cells:
         place = cell.model, cell.dataset
         if cell.texts and judge in cell.judgements:
-            found += _of_cell(cell, judge, own.get(place), applied.get(place))
-    return found
+            answers += _of_cell(cell, judge, own.get(place), applied.get(place))
+    return answers
 
 
 def _of_cell(
@@ -177,15 +179,15 @@ def _of_cell(
             )
 
 
-def answer_tables(found: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
+def answer_tables(extremes: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
     """One table for each kind, a group for each model and data set."""
-    decided = any(one.decision for one in found)
+    decided = any(answer.decision for answer in extremes)
     tables = []
     for kind, title in TITLES.items():
-        own = [one for one in found if one.kind == kind]
+        own = [answer for answer in extremes if answer.kind == kind]
         groups = tuple(
-            Group(place, tuple(_row(one, decided=decided) for one in own if one.title == place))
-            for place in dict.fromkeys(one.title for one in own)
+            Group(place, tuple(_row(answer, decided=decided) for answer in own if answer.title == place))
+            for place in dict.fromkeys(answer.title for answer in own)
         )
         if groups:
             header = ("Question", "Answer", "Uncertainty", "Chance", *(("Decision",) if decided else ()))
@@ -205,8 +207,8 @@ def _note(kind: Kind, method: str) -> str:
     )
 
 
-def _row(one: ExtremeAnswer, *, decided: bool) -> tuple[Entry, ...]:
-    chance = MISSING if math.isnan(one.chance) else f"{100 * one.chance:.0f} %"
-    asked, answered = (Entry(shortened(one_line(text.strip()), LONGEST)) for text in (one.question, one.answer))
-    row = (asked, answered, Entry(f"{one.uncertainty:.3g}"), Entry(chance))
-    return (*row, Entry(one.decision)) if decided else row
+def _row(extreme: ExtremeAnswer, *, decided: bool) -> tuple[Entry, ...]:
+    chance = MISSING if math.isnan(extreme.chance) else f"{100 * extreme.chance:.0f} %"
+    asked, answered = (Entry(shortened(one_line(text.strip()), LONGEST)) for text in (extreme.question, extreme.answer))
+    row = (asked, answered, Entry(f"{extreme.uncertainty:.3g}"), Entry(chance))
+    return (*row, Entry(extreme.decision)) if decided else row

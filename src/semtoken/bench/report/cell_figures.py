@@ -165,7 +165,10 @@ def in_order(names: Collection[str]) -> list[str]:
 
 def settings_of(model: str, clusterings: Sequence[ClusteringRecord]) -> Mapping[str, Any]:
     """The settings of the clustering that the methods use, as far as they are known."""
-    return next((one.settings for one in clusterings if one.model == model and one.variant == MAIN), {})
+    return next(
+        (clustering.settings for clustering in clusterings if clustering.model == model and clustering.variant == MAIN),
+        {},
+    )
 
 
 def is_main(variant: str, model: str, clusterings: Sequence[ClusteringRecord]) -> bool:
@@ -254,7 +257,9 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str, count: Calla
         for metric in METRICS:
             drawn[metric][name] = resample(metric, cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED)
         count()
-    quality = {metric: _qualities(found, metric, tests, cell.uncertainty, reference) for metric, found in drawn.items()}
+    quality = {
+        metric: _qualities(by_method, metric, tests, cell.uncertainty, reference) for metric, by_method in drawn.items()
+    }
     methods = {name: _method(cell, name, {metric: quality[metric][name] for metric in METRICS}) for name in names}
     variants = {}
     for name, values in cell.variants.items():
@@ -308,10 +313,10 @@ class PairedTests:
 
     def family(self, differences: Mapping[str, Difference]) -> dict[str, TestedDifference]:
         """Differences whose p-values are corrected for their number."""
-        adjusted = holm([found.p_value for found in differences.values()])
+        adjusted = holm([difference.p_value for difference in differences.values()])
         return {
-            name: TestedDifference(found, p, self._enough)
-            for (name, found), p in zip(differences.items(), adjusted, strict=True)
+            name: TestedDifference(difference, p, self._enough)
+            for (name, difference), p in zip(differences.items(), adjusted, strict=True)
         }
 
     def against(
@@ -374,23 +379,25 @@ def _controls(
     if not {STC, BASELINE} <= drawn.keys():
         return {}
     names = [name for name in CONTROLS if name in cell.controls]
-    found, from_stc, from_baseline = {}, {}, {}
+    means, from_stc, from_baseline = {}, {}, {}
     for name in names:
         n_resamples = drawn[STC].n_resamples
         repeats = [
-            resample("auroc", one, tests.correct, n_resamples=n_resamples, seed=SEED) for one in cell.controls[name]
+            resample("auroc", repeat, tests.correct, n_resamples=n_resamples, seed=SEED)
+            for repeat in cell.controls[name]
         ]
         own = f"{PREFIX}{name}"
-        median = np.argsort([one.value for one in repeats], kind="stable")[(len(repeats) - 1) // 2]  # the lower one
+        order = np.argsort([repeat.value for repeat in repeats], kind="stable")
+        median = order[(len(repeats) - 1) // 2]  # the lower one
         values = {**cell.uncertainty, own: cell.controls[name][median]}
-        found[name] = _mean(repeats)
-        from_stc[name] = found[name].minus(drawn[STC], p_value=tests.p("auroc", own, STC, values))
-        from_baseline[name] = found[name].minus(drawn[BASELINE], p_value=tests.p("auroc", own, BASELINE, values))
+        means[name] = _mean(repeats)
+        from_stc[name] = means[name].minus(drawn[STC], p_value=tests.p("auroc", own, STC, values))
+        from_baseline[name] = means[name].minus(drawn[BASELINE], p_value=tests.p("auroc", own, BASELINE, values))
         count()
     to_stc, to_baseline = tests.family(from_stc), tests.family(from_baseline)
     return {
         name: ControlFigures(
-            CONTROLS[name], found[name].estimate(), len(cell.controls[name]), to_stc[name], to_baseline[name]
+            CONTROLS[name], means[name].estimate(), len(cell.controls[name]), to_stc[name], to_baseline[name]
         )
         for name in names
     }
@@ -403,7 +410,7 @@ def _mean(repeats: Sequence[ResampledMetric]) -> ResampledMetric:
         return first
     return replace(
         first,
-        value=float(np.mean([one.value for one in repeats])),
-        values=np.mean([one.values for one in repeats], axis=0),
-        n_non_finite=sum(one.n_non_finite for one in repeats),
+        value=float(np.mean([repeat.value for repeat in repeats])),
+        values=np.mean([repeat.values for repeat in repeats], axis=0),
+        n_non_finite=sum(repeat.n_non_finite for repeat in repeats),
     )

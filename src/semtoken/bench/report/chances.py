@@ -119,10 +119,10 @@ def cell_chances(
     cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC
 ) -> tuple[CellChances, ...]:
     """Compute risks and chances for every cell that has verdicts of the judge, beside those of the reference."""
-    found = [
+    chances = [
         _cell(cell, judge, n_resamples, reference) for cell in cells if judge in cell.judgements and cell.uncertainty
     ]
-    return tuple(cell for cell in found if cell.n)
+    return tuple(cell for cell in chances if cell.n)
 
 
 def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellChances:
@@ -155,10 +155,12 @@ def _method(
     if enough:
         judged = ~np.isnan(correct)
         answers = LabelledScores(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
-        found, base = cross_validated(answers, "beta", seed=SEED)
-        measured = report(found, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=drawn.n_resamples)
+        judged_chances, base = cross_validated(answers, "beta", seed=SEED)
+        measured = report(
+            judged_chances, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=drawn.n_resamples
+        )
         chances = np.full(correct.size, np.nan)
-        chances[judged] = found
+        chances[judged] = judged_chances
     return MethodChances(
         name=name,
         curve=risk_coverage(uncertainty, correct),
@@ -198,7 +200,7 @@ def risk_table(cells: Sequence[CellChances]) -> Table:
     return Table(
         name="risk_coverage",
         title="Wrong answers among those that are given",
-        header=("Method", "AURC", f"minus {about}", "", *(f"at {percent(one)} coverage" for one in SHARES)),
+        header=("Method", "AURC", f"minus {about}", "", *(f"at {percent(coverage)} coverage" for coverage in SHARES)),
         groups=tuple(
             Group(cell.title, marked_rows([_risk_row(m) for m in cell.ranked], smallest=True, columns=(1, 4, 5, 6)))
             for cell in cells
@@ -239,16 +241,16 @@ def chance_table(cells: Sequence[CellChances]) -> Table | None:
 def _chance_rows(cell: CellChances) -> tuple[tuple[Entry, ...], ...]:
     rows = []
     for method in cell.methods.values():
-        found = method.report
-        if found is not None:
+        measured = method.report
+        if measured is not None:
             rows.append(
                 (
                     Entry(method.title),
-                    _loss(found.log_loss),
-                    _gain(found.log_loss_gain),
-                    _loss(found.brier),
-                    _gain(found.brier_gain),
-                    Entry(metric(found.calibration_error)),
+                    _loss(measured.log_loss),
+                    _gain(measured.log_loss_gain),
+                    _loss(measured.brier),
+                    _gain(measured.brier_gain),
+                    Entry(metric(measured.calibration_error)),
                     Entry(metric(method.stated_error)),
                 )
             )
@@ -256,12 +258,12 @@ def _chance_rows(cell: CellChances) -> tuple[tuple[Entry, ...], ...]:
     return marked_rows(rows, smallest=True, columns=(1, 3))
 
 
-def _loss(found: Interval) -> Entry:
-    return Entry(metric(found.value), interval(found.low, found.high), found.value)
+def _loss(gap: Interval) -> Entry:
+    return Entry(metric(gap.value), interval(gap.low, gap.high), gap.value)
 
 
-def _gain(found: Interval) -> Entry:
-    return Entry(signed(found.value), signed_interval(found.low, found.high))
+def _gain(gain: Interval) -> Entry:
+    return Entry(signed(gain.value), signed_interval(gain.low, gain.high))
 
 
 def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
@@ -287,8 +289,8 @@ def chances_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
             yield f"{cell.title}: no chances, {cell.reason}."
             continue
         reports = {method.title: method.report for method in cell.methods.values() if method.report is not None}
-        beaten = sum(one.log_loss_gain.high < 0 for one in reports.values())
-        worse = sum(one.log_loss_gain.low > 0 for one in reports.values())
+        beaten = sum(measured.log_loss_gain.high < 0 for measured in reports.values())
+        worse = sum(measured.log_loss_gain.low > 0 for measured in reports.values())
         said = (
             f"{cell.title}: chances from the order of {beaten} of {len(reports)} methods are better than the base rate"
         )
@@ -316,10 +318,10 @@ def chance_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
         for method in cell.methods.values():
             row: dict[str, Any] = _place(cell, method) | {"answers": cell.n, "correct": cell.n_correct}
             row |= {"aurc": method.aurc.value, "aurc_low": method.aurc.low, "aurc_high": method.aurc.high}
-            row |= {f"risk_at_{round(100 * one)}": method.risk_at(one) for one in SHARES}
+            row |= {f"risk_at_{round(100 * coverage)}": method.risk_at(coverage) for coverage in SHARES}
             for name in ("log_loss", "log_loss_gain", "brier", "brier_gain"):
-                found = Interval(*3 * (math.nan,)) if method.report is None else getattr(method.report, name)
-                row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+                measured = Interval(*3 * (math.nan,)) if method.report is None else getattr(method.report, name)
+                row |= {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
             row["ece"] = math.nan if method.report is None else method.report.calibration_error
             yield row | {"ece_as_it_stands": method.stated_error}
 
@@ -328,8 +330,8 @@ def reliability_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:
     """The rows of `reliability.csv`: one for each group of answers with similar chances of being right."""
     for cell in cells:
         for method in cell.methods.values():
-            for one in () if method.report is None else method.report.bins:
-                yield _place(cell, method) | asdict(one)
+            for group in () if method.report is None else method.report.bins:
+                yield _place(cell, method) | asdict(group)
 
 
 def curve_rows(cells: Sequence[CellChances]) -> Iterator[dict[str, Any]]:

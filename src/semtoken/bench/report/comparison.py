@@ -113,10 +113,10 @@ def method_tests(cells: Sequence[CellFigures], name: str, reference: str | None 
     """A table of one metric of every method and its tested differences: to STC and to the best, or to a reference."""
 
     def row(method: MethodFigures) -> tuple[Entry, ...]:
-        found = method.quality[name]
-        tested = (found.to_stc, found.to_best) if reference is None else (found.to_reference,)
-        entries = [entry for one in tested for entry in tested_entries(one)]
-        return (Entry(method.title), estimate_entry(found.estimate), *entries, Entry(f"{method.undefined:,}"))
+        quality = method.quality[name]
+        tested = (quality.to_stc, quality.to_best) if reference is None else (quality.to_reference,)
+        entries = [entry for difference in tested for entry in tested_entries(difference)]
+        return (Entry(method.title), estimate_entry(quality.estimate), *entries, Entry(f"{method.undefined:,}"))
 
     held = [cell for cell in cells if cell.ranked(name) and (reference is None or reference in cell.methods)]
     about = "" if reference is None else spoken(reference)
@@ -138,8 +138,11 @@ def ablation_tests(cells: Sequence[CellFigures]) -> Table:
         for name in _ablated([cell]):
             method = cell.methods[name]
             pairs = [
-                (estimate_entry(method.quality[one].estimate), *tested_entries(method.quality[one].to_stc))
-                for one in METRICS
+                (
+                    estimate_entry(method.quality[metric_name].estimate),
+                    *tested_entries(method.quality[metric_name].to_stc),
+                )
+                for metric_name in METRICS
             ]
             rows.append((Entry(method.title), *(entry for pair in pairs for entry in pair)))
         groups.append(Group(cell.title, tuple(rows)))
@@ -166,9 +169,9 @@ def tested_entries(tested: TestedDifference | None) -> tuple[Entry, Entry]:
     """Two entries of a table: a difference with its interval, and the verdict on it."""
     if tested is None:
         return Entry(""), Entry("")
-    found = tested.difference
-    ends = "" if math.isnan(found.value) else signed_interval(found.low, found.high) or NO_INTERVAL
-    return Entry(signed(found.value), ends), Entry(tested.verdict)
+    difference = tested.difference
+    ends = "" if math.isnan(difference.value) else signed_interval(difference.low, difference.high) or NO_INTERVAL
+    return Entry(signed(difference.value), ends), Entry(tested.verdict)
 
 
 def few_note(cells: Sequence[CellFigures]) -> str:
@@ -204,7 +207,7 @@ def _by_dataset(
     for dataset in datasets_of(cells):
         columns = [by_place.get((dataset, model), {}) for model in models_of(cells)]
         rows = [
-            (Entry(title_of(name)), *(entry_of(found[name]) if name in found else NOT_RUN for found in columns))
+            (Entry(title_of(name)), *(entry_of(methods[name]) if name in methods else NOT_RUN for methods in columns))
             for name in names
         ]
         groups.append(Group(dataset, marked_rows(rows, smallest=smallest)))
@@ -253,13 +256,13 @@ def _rows(cell: CellFigures) -> Iterator[tuple[Entry, ...]]:
         *tested_entries(baseline.to_stc),
         *2 * (Entry(""),),
     )
-    for found in cell.controls.values():
-        title = f"{found.control.title}" + (f" (mean of {found.repeats})" if found.repeats > 1 else "")
+    for figures in cell.controls.values():
+        title = f"{figures.control.title}" + (f" (mean of {figures.repeats})" if figures.repeats > 1 else "")
         yield (
             Entry(title),
-            estimate_entry(found.estimate),
-            *tested_entries(found.to_stc),
-            *tested_entries(found.minus_baseline),
+            estimate_entry(figures.estimate),
+            *tested_entries(figures.to_stc),
+            *tested_entries(figures.minus_baseline),
         )
 
 
@@ -297,8 +300,8 @@ def _of_meaning(shuffled: ControlFigures) -> str:
 
 
 def _amount(tested: TestedDifference) -> str:
-    found = tested.difference
-    return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()
+    difference = tested.difference
+    return f"{signed(difference.value)} {signed_interval(difference.low, difference.high)}".strip()
 
 
 STUDIES: Mapping[str, str] = {
@@ -343,20 +346,20 @@ def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterat
         yield from sorted_points(varied.values())
 
 
-def sorted_points(found: Iterable[Point]) -> list[Point]:
+def sorted_points(given: Iterable[Point]) -> list[Point]:
     """The points in order of their values: numbers ascending, words by the alphabet."""
-    return sorted(found, key=lambda p: (float(p.value), "") if p.value.isdigit() else (math.inf, p.value))
+    return sorted(given, key=lambda p: (float(p.value), "") if p.value.isdigit() else (math.inf, p.value))
 
 
 def sensitivity(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Table | None:
     """A table of the AUROC of STC with other clusterings; None without a study."""
-    found = {(c.dataset, c.model): {(p.setting, p.value): p for p in points(c, clusterings)} for c in cells}
+    points_by_place = {(c.dataset, c.model): {(p.setting, p.value): p for p in points(c, clusterings)} for c in cells}
     models = models_of(cells)
     groups = []
     for dataset in datasets_of(cells):
         for setting, name in STUDIES.items():
             columns = [
-                {key[1]: p for key, p in found.get((dataset, model), {}).items() if key[0] == setting}
+                {key[1]: p for key, p in points_by_place.get((dataset, model), {}).items() if key[0] == setting}
                 for model in models
             ]
             values = dict.fromkeys(p.value for p in sorted_points(p for c in columns for p in c.values()))
@@ -405,9 +408,9 @@ def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
 def examples(clusterings: Sequence[ClusteringRecord]) -> Table | None:
     """A table of the clusters of some frequent words; None if the run holds no such examples."""
     groups = [
-        Group(one.model, tuple(texts(", ".join(map(token_text, cluster))) for cluster in one.examples))
-        for one in clusterings
-        if one.examples
+        Group(clustering.model, tuple(texts(", ".join(map(token_text, cluster))) for cluster in clustering.examples))
+        for clustering in clusterings
+        if clustering.examples
     ]
     if not groups:
         return None
@@ -426,15 +429,27 @@ def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
         return None
     rows = [
         (
-            *texts(one.model, "used by the methods" if one.variant == MAIN else _variant_title(one.variant)),
             *texts(
-                ", ".join(str(one.settings[name]) for name in STUDIES if name in one.settings and name != "n_clusters")
+                clustering.model,
+                "used by the methods" if clustering.variant == MAIN else _variant_title(clustering.variant),
             ),
-            *texts(f"{one.n_tokens:,}", f"{n:,}" if isinstance(n := one.settings.get("n_clusters"), int) else MISSING),
-            Entry(MISSING, "not told") if one.seconds is None else Entry(amount(one.seconds), value=one.seconds),
+            *texts(
+                ", ".join(
+                    str(clustering.settings[name])
+                    for name in STUDIES
+                    if name in clustering.settings and name != "n_clusters"
+                )
+            ),
+            *texts(
+                f"{clustering.n_tokens:,}",
+                f"{n:,}" if isinstance(n := clustering.settings.get("n_clusters"), int) else MISSING,
+            ),
+            Entry(MISSING, "not told")
+            if clustering.seconds is None
+            else Entry(amount(clustering.seconds), value=clustering.seconds),
         )
-        for one in clusterings
-        if not is_main(one.variant, one.model, clusterings)
+        for clustering in clusterings
+        if not is_main(clustering.variant, clustering.model, clusterings)
     ]
     return Table(
         name="precomputation",

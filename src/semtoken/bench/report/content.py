@@ -110,7 +110,7 @@ class BenchReport:
             note(self.subtitle),
             *map(note, opening.lines),
             *map(as_html, opening.tables),
-            *(folded(one.title, *map(note, one.lines), *map(as_html, one.tables)) for one in others),
+            *(folded(other.title, *map(note, other.lines), *map(as_html, other.tables)) for other in others),
         )
 
     @property
@@ -168,13 +168,13 @@ def build_report(
         tables = tuple(method_tests(cells, name, about) for name in METRICS)
         further.append(Section("reference", f"All methods beside {spoken(about)}", tables=tables))
     if applied:
-        lines = (promise_of(applied), *(line for one in applied for line in one.lines), *refused)
+        lines = (promise_of(applied), *(line for tried in applied for line in tried.lines), *refused)
         further.append(Section("calibrator", "The calibrator on these answers", lines))
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
     sections[place:place] = [*further, *_decision_sections(chances, shown, drawn)]
     if paper:
         beside = against_paper(results, used, cells, figures)
-        csv["paper"] = csv_text(one.row for one in beside.compared)
+        csv["paper"] = csv_text(pair.row for pair in beside.compared)
         lines = (*beside.summary, *beside.caveats)
         sections.append(Section("paper", "Beside the paper", lines, folded=beside.tables))
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))

@@ -78,15 +78,15 @@ def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[Cluster
     figures = [figure for cell in cells for figure in _of_methods(cell)]
     figures += [figure for cell in cells for figure in _of_ablations(cell)]
     for cell in cells:
-        figures += [_figure(_place_of_control(cell, one), one.estimate) for one in cell.controls.values()]
+        figures += [_figure(_place_of_control(cell, control), control.estimate) for control in cell.controls.values()]
     for cell in cells:
         for point in points(cell, clusterings):
             place = (PAPER_TABLES[point.setting], cell.dataset, point.value, cell.model, "AUROC")
             figures.append(_figure(place, point.quality.estimate))
-    for one in clusterings:
-        if one.variant == MAIN and one.seconds is not None:
-            setting = f"{one.settings.get('algorithm', 'unknown')} clustering"
-            figures.append(Figure("pre-computation", "", setting, one.model, "seconds", one.seconds))
+    for clustering in clusterings:
+        if clustering.variant == MAIN and clustering.seconds is not None:
+            setting = f"{clustering.settings.get('algorithm', 'unknown')} clustering"
+            figures.append(Figure("pre-computation", "", setting, clustering.model, "seconds", clustering.seconds))
     return figures
 
 
@@ -109,8 +109,8 @@ def _place(cell: CellFigures, table: str, method: MethodFigures, metric: str) ->
     return table, cell.dataset, method.title, cell.model, NAMES[metric]
 
 
-def _place_of_control(cell: CellFigures, found: ControlFigures) -> Place:
-    return "control", cell.dataset, found.control.title, cell.model, "AUROC"
+def _place_of_control(cell: CellFigures, control: ControlFigures) -> Place:
+    return "control", cell.dataset, control.control.title, cell.model, "AUROC"
 
 
 def _figure(place: Place, estimate: Estimate) -> Figure:
@@ -123,8 +123,8 @@ def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
     for cell in cells:
         for place, against, tested in _tests(cell):
             if tested is not None:
-                found = tested.difference
-                numbers = (found.value, found.low, found.high, found.p_value, tested.p_adjusted)
+                difference = tested.difference
+                numbers = (difference.value, difference.low, difference.high, difference.p_value, tested.p_adjusted)
                 made.append(Comparison(*place, against, *numbers, tested.verdict))
     return made
 
@@ -142,9 +142,9 @@ def _tests(cell: CellFigures) -> Iterator[tuple[Place, str, TestedDifference | N
     for name, quality in cell.variants.items():
         setting, _, value = name.partition("=")
         yield (PAPER_TABLES.get(setting, setting), cell.dataset, value, cell.model, "AUROC"), "STC", quality.to_stc
-    for found in cell.controls.values():
-        yield _place_of_control(cell, found), "STC", found.to_stc
-        yield _place_of_control(cell, found), "Sequence probability", found.minus_baseline
+    for control in cell.controls.values():
+        yield _place_of_control(cell, control), "STC", control.to_stc
+        yield _place_of_control(cell, control), "Sequence probability", control.minus_baseline
 
 
 def csv_files(
@@ -154,7 +154,7 @@ def csv_files(
     clusterings: Sequence[ClusteringRecord],
 ) -> dict[str, str]:
     """The figures, tests and counts of a run as CSV texts, by the name of the file without its ending."""
-    found = {
+    files = {
         "figures": csv_text(map(asdict, figures)),
         "tests": csv_text(map(asdict, tests), [field.name for field in fields(Comparison)]),
         "cells": csv_text(_counts(cells)),
@@ -168,9 +168,9 @@ def csv_files(
         ),
     }
     if clusterings:
-        found["clusterings"] = csv_text(map(_of_clustering, clusterings))
-        found["clusters"] = csv_text(_examples(clusterings), ["model", "cluster", "token"])
-    return found
+        files["clusterings"] = csv_text(map(_of_clustering, clusterings))
+        files["clusters"] = csv_text(_examples(clusterings), ["model", "cluster", "token"])
+    return files
 
 
 def _counts(cells: Sequence[CellFigures]) -> Iterator[dict[str, Any]]:
@@ -190,18 +190,18 @@ def _counts(cells: Sequence[CellFigures]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _of_clustering(one: ClusteringRecord) -> dict[str, Any]:
-    facts = {"model": one.model, "clustering": one.variant, "tokens": one.n_tokens, "seconds": one.seconds}
+def _of_clustering(record: ClusteringRecord) -> dict[str, Any]:
+    facts = {"model": record.model, "clustering": record.variant, "tokens": record.n_tokens, "seconds": record.seconds}
     return facts | {
-        name: one.settings.get(name) for name in ("algorithm", "linkage", "metric", "embedding", "n_clusters")
+        name: record.settings.get(name) for name in ("algorithm", "linkage", "metric", "embedding", "n_clusters")
     }
 
 
 def _examples(clusterings: Sequence[ClusteringRecord]) -> Iterator[dict[str, Any]]:
     """One token of an example a row; clusters are numbered within a model."""
-    for one in clusterings:
-        for number, cluster in enumerate(one.examples, start=1):
-            yield from ({"model": one.model, "cluster": number, "token": token} for token in cluster)
+    for clustering in clusterings:
+        for number, cluster in enumerate(clustering.examples, start=1):
+            yield from ({"model": clustering.model, "cluster": number, "token": token} for token in cluster)
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
@@ -209,13 +209,13 @@ def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> st
 
     By default the columns are the fields of the first row. Without rows and names the text is empty.
     """
-    found = list(rows)
-    if not (columns := list(names) or list(found[0] if found else ())):
+    listed = list(rows)
+    if not (columns := list(names) or list(listed[0] if listed else ())):
         return ""
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _value(value) for name, value in row.items()} for row in found)
+    writer.writerows({name: _value(value) for name, value in row.items()} for row in listed)
     return file.getvalue()
 
 

@@ -50,7 +50,7 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
     for cell in cells:
         ranked = cell.ranked("auroc")
         own = cell.methods.get(about)
-        place = next((i for i, one in enumerate(ranked, start=1) if one.name == about), None)
+        place = next((i for i, method in enumerate(ranked, start=1) if method.name == about), None)
         rows.append(
             (
                 *texts(cell.model, cell.dataset, f"{cell.n:,}", f"{cell.counts.missing:,}"),
@@ -84,7 +84,7 @@ def properties(cells: Sequence[CellFigures]) -> Table:
     """The paper's Table 1 for the methods of the run: the properties and overhead of each."""
     used = dict.fromkeys(name for cell in cells for name in cell.methods)
     rows = [
-        texts(method.title, *("yes" if one else "no" for one in (method.semantic_aware, method.single_sample)))
+        texts(method.title, *("yes" if holds else "no" for holds in (method.semantic_aware, method.single_sample)))
         + texts("yes" if method.external_model_free else "no", method.overhead)
         for name, method in METHODS.items()
         if name in used and name not in ABLATIONS
@@ -185,7 +185,7 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
         yield from _which_number(held)
     others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_reference is not None]
     if others:
-        verdicts = Counter(one.verdict for m in others if (one := m.quality["auroc"].to_reference) is not None)
+        verdicts = Counter(tested.verdict for m in others if (tested := m.quality["auroc"].to_reference) is not None)
         few = f", {verdicts['too few answers']} of too few answers" * bool(verdicts["too few answers"])
         yield (
             f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to {about}, {verdicts['lower']} "
@@ -204,8 +204,8 @@ def _capital(text: str) -> str:
 
 def _is_reference(method: MethodFigures) -> bool:
     """Whether a method ranks exactly as the reference does, on every resample."""
-    tested = [one.to_reference for one in method.quality.values()]
-    return all(one is not None and one.difference.low == one.difference.high == 0 for one in tested)
+    tested = [quality.to_reference for quality in method.quality.values()]
+    return all(test is not None and test.difference.low == test.difference.high == 0 for test in tested)
 
 
 def _which_number(held: Sequence[CellFigures]) -> Iterator[str]:
@@ -245,9 +245,9 @@ def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
 
 def _difference_text(tested: TestedDifference) -> str:
     """A difference with its interval and what it shows."""
-    found = tested.difference
-    ends = signed_interval(found.low, found.high) or "with no interval"
-    return f"{signed(found.value)} {ends}, {tested.verdict}"
+    difference = tested.difference
+    ends = signed_interval(difference.low, difference.high) or "with no interval"
+    return f"{signed(difference.value)} {ends}, {tested.verdict}"
 
 
 def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
@@ -300,6 +300,6 @@ def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> I
             yield f"{cell.title} is left out: {reason}."
     everything = dict.fromkeys(name for cell in cells for name in cell.methods)
     wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
-    for found in cells:
-        if lacking := [name for name in wanted if name not in found.methods]:
-            yield f"{found.title}: not there are {', '.join(lacking)}."
+    for figures in cells:
+        if lacking := [name for name in wanted if name not in figures.methods]:
+            yield f"{figures.title}: not there are {', '.join(lacking)}."

@@ -176,16 +176,18 @@ def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[Clust
     """Plot the sensitivity study: rows are data sets, columns settings, colours models."""
     from matplotlib.figure import Figure
 
-    found = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}
-    settings = [name for name in STUDIES if any(p.setting == name for own in found.values() for p in own)]
-    datasets = [name for name in datasets_of(cells) if any(found.get((name, m)) for m in models_of(cells))]
+    points_by_place = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}
+    settings = [name for name in STUDIES if any(p.setting == name for own in points_by_place.values() for p in own)]
+    datasets = [name for name in datasets_of(cells) if any(points_by_place.get((name, m)) for m in models_of(cells))]
     figure = Figure(figsize=(2.6 * len(settings) + LEGEND, 2.4 * len(datasets) + 0.4), layout="constrained")
     grid = figure.subplots(len(datasets), len(settings), squeeze=False, sharey="row")
     handles: dict[str, Any] = {}
     for row, dataset in enumerate(datasets):
         for column, setting in enumerate(settings):
             axis = grid[row][column]
-            own = {m: [p for p in found.get((dataset, m), ()) if p.setting == setting] for m in models_of(cells)}
+            own = {
+                m: [p for p in points_by_place.get((dataset, m), ()) if p.setting == setting] for m in models_of(cells)
+            }
             handles |= _settings_panel(axis, own)
             axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
             axis.set_title(f"{label_of(dataset)}: {STUDIES[setting].lower()}")

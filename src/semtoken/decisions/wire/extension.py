@@ -76,12 +76,12 @@ def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(data, Mapping):
         return dict(data)
     try:
-        found = from_json(data.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
+        body = from_json(data.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise WireError(f"The body of the request is not JSON: {error}.", kind="json_invalid") from error
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise WireError("The body of the request must be a JSON object.", kind="dict_type")
-    return found
+    return body
 
 
 def extension_of(value: Any) -> ReadingOptions | None:
@@ -96,12 +96,12 @@ def extension_of(value: Any) -> ReadingOptions | None:
         raise WireError(wrong, (KEY,))
     given = {**value, **({"orders": None} if value.get("orders") == "all" else {})}
     try:
-        found = ReadingOptions(**given)
+        options = ReadingOptions(**given)
     except (InvalidInput, TypeError) as error:
         raise WireError(wrong, (KEY,)) from error
-    if found.orders is not None and found.orders > MOST_ORDERS:
+    if options.orders is not None and options.orders > MOST_ORDERS:
         raise WireError(wrong, (KEY,))
-    return found
+    return options
 
 
 def answers_in(
@@ -116,7 +116,7 @@ def answers_in(
     order, None for a refusal. `InvalidInput` if the reply does not hold answers to these questions, also for what
     `read` raises.
     """
-    found = []
+    answers = []
     for question, (name, key) in zip(questions, places, strict=True):
         try:
             given = reply[name][key]
@@ -127,7 +127,7 @@ def answers_in(
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
         if probabilities is None:
-            found.append(unanswered(question, DECLINED))
+            answers.append(unanswered(question, DECLINED))
             continue
         rounding = ROUNDED * max(1.0, len(probabilities) / 2)
         if not (all(0 <= p <= 1 for p in probabilities) and math.isclose(sum(probabilities), 1, abs_tol=rounding)):
@@ -135,8 +135,8 @@ def answers_in(
         own = _own_block(given)
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
         bounds = _bounds(own.get("bounds"), len(probabilities))
-        found.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds))
-    return found
+        answers.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds))
+    return answers
 
 
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:
@@ -189,8 +189,8 @@ def _share(value: Any) -> float | None:
 def _bounds(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
     """An interval for each of n options; None where they are none."""
     pairs = given if isinstance(given, list) and len(given) == n else []
-    found = [tuple(map(_share, pair)) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
-    known = [(low, high) for low, high in found if low is not None and high is not None and low <= high]
+    intervals = [tuple(map(_share, pair)) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    known = [(low, high) for low, high in intervals if low is not None and high is not None and low <= high]
     return tuple(known) if len(known) == n else None
 
 

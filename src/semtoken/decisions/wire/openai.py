@@ -175,8 +175,8 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
 
 def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:
     """Make one question from its dictionary, `{"type": "predicate", "instructions": ...}`; raises `WireError`."""
-    found = {"name": name, **given} if name is not None else given
-    return _question(validated(_QUESTION.validate_python, found), ())
+    question = {"name": name, **given} if name is not None else given
+    return _question(validated(_QUESTION.validate_python, question), ())
 
 
 def _question(form: Any, place: Sequence[str | int]) -> Question:
@@ -185,8 +185,8 @@ def _question(form: Any, place: Sequence[str | int]) -> Question:
         if isinstance(form, PredicateForm):
             return Predicate(instructions, name=form.name)
         if isinstance(form, ChoiceForm):
-            return Choice(instructions, [_option(one) for one in form.choices], form.name)
-        levels = [Option(i, one.label, one.description or "") for i, one in enumerate(form.levels)]
+            return Choice(instructions, [_option(option) for option in form.choices], form.name)
+        levels = [Option(i, option.label, option.description or "") for i, option in enumerate(form.levels)]
         return Score(instructions, levels, form.name)
     except InvalidInput as error:
         raise WireError(str(error), place) from error
@@ -223,9 +223,9 @@ def _state(given: str | list[dict[str, Any]]) -> str:
     if isinstance(given, str):
         return as_text(given)
     items = []
-    for number, one in enumerate(given):
-        found = {"type": "message", **one} if isinstance(one, Mapping) else one
-        items.append(validated(_ITEM.validate_python, found, ("input", number)))
+    for number, given_item in enumerate(given):
+        typed = {"type": "message", **given_item} if isinstance(given_item, Mapping) else given_item
+        items.append(validated(_ITEM.validate_python, typed, ("input", number)))
     _check_calls(items)
     if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
         return as_text(_text(items[0].content))
@@ -255,10 +255,10 @@ def _read(item: Any) -> dict[str, Any]:
 def _as_json(text: str) -> Any:
     """Arguments of a call as the JSON that they are, so that they are not escaped twice."""
     try:
-        found = json.loads(text)
+        arguments = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return found if isinstance(found, dict) else text
+    return arguments if isinstance(arguments, dict) else text
 
 
 def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
     if question.kind == "predicate":
         p = float(given["probability"])
         return p, 1.0 - p
-    listed = {(type(one["value"]), one["value"]): float(one["probability"]) for one in given["probabilities"]}
+    listed = {(type(entry["value"]), entry["value"]): float(entry["probability"]) for entry in given["probabilities"]}
     return tuple(listed[type(option.value), option.value] for option in question.options)
 
 
@@ -309,12 +309,14 @@ def written_question(question: Question, name: str | None) -> dict[str, Any]:
     named = {} if name is None else {"name": name}
     if question.kind == "predicate":
         yes, no = question.options
-        described = [f"{one.name}: {one.description}" for one in (yes, no) if one.description]
+        described = [f"{option.name}: {option.description}" for option in (yes, no) if option.description]
         text = "\n".join([question.instructions, *described])
         return {"type": "predicate", "instructions": text, **named}
-    found = {"type": question.kind, "instructions": question.instructions, **named}
-    described_options = [{"description": one.description} if one.description else {} for one in question.options]
+    common = {"type": question.kind, "instructions": question.instructions, **named}
+    described_options = [
+        {"description": option.description} if option.description else {} for option in question.options
+    ]
     pairs = zip(question.options, described_options, strict=True)
     if question.kind == "choice":
-        return {**found, "choices": [{"value": one.value, **more} for one, more in pairs]}
-    return {**found, "levels": [{"label": one.name, **more} for one, more in pairs]}
+        return {**common, "choices": [{"value": option.value, **more} for option, more in pairs]}
+    return {**common, "levels": [{"label": option.name, **more} for option, more in pairs]}

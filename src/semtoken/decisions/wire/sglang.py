@@ -102,7 +102,11 @@ def _question(form: Form, place: Sequence[str | int]) -> Question:
         if isinstance(form, SGLangYesNo):
             return Predicate(text, as_text(form.yes), as_text(form.no), form.id)
         if isinstance(form, SGLangChoice):
-            return Choice(text, [Option(one.name, one.name, as_text(one.description)) for one in form.options], form.id)
+            return Choice(
+                text,
+                [Option(option.name, option.name, as_text(option.description)) for option in form.options],
+                form.id,
+            )
         return Score(text, [Option(i, as_text(level)) for i, level in enumerate(form.levels)], form.id)
     except InvalidInput as error:
         raise WireError(str(error), place) from error
@@ -116,15 +120,15 @@ def reply(model: str, answers: Any, input_tokens: int) -> dict[str, Any]:
 
 def written_answer(answer: AnsweredQuestion) -> dict[str, Any]:
     """One answer in SGLang's shape, without the key `semtoken`."""
-    found: dict[str, Any] = {
+    written: dict[str, Any] = {
         "type": _kind(answer.question),
         "probabilities": dict(zip(_keys(answer.question), answer.probabilities, strict=True)),
     }
     if answer.allowed_mass is not None:
-        found["label_mass"] = answer.allowed_mass
+        written["label_mass"] = answer.allowed_mass
     if answer.question.kind == "choice":
-        return {**found, "choice": answer.question.options[answer.best].name}
-    return {**found, "score": answer.score} if answer.question.kind == "score" else found
+        return {**written, "choice": answer.question.options[answer.best].name}
+    return {**written, "score": answer.score} if answer.question.kind == "score" else written
 
 
 def read_answer(question: Question, given: Any) -> tuple[float, ...]:
@@ -136,15 +140,15 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
 
 def written_question(question: Question, name: str) -> dict[str, Any]:
     """One question in SGLang's shape; values of a choice that are no texts are written as texts."""
-    found: dict[str, Any] = {"id": name, "type": _kind(question), "question": question.instructions}
+    common: dict[str, Any] = {"id": name, "type": _kind(question), "question": question.instructions}
     described = [option.description or None for option in question.options]
     if question.kind == "predicate":
         given = zip(("yes", "no"), described, strict=True)
-        return {**found, **{key: text for key, text in given if text is not None}}
+        return {**common, **{key: text for key, text in given if text is not None}}
     if question.kind == "choice":
         pairs = zip(question.options, described, strict=True)
-        return {**found, "options": [{"name": o.name, **({"description": d} if d else {})} for o, d in pairs]}
-    return {**found, "levels": [option.line for option in question.options]}
+        return {**common, "options": [{"name": o.name, **({"description": d} if d else {})} for o, d in pairs]}
+    return {**common, "levels": [option.line for option in question.options]}
 
 
 def _kind(question: Question) -> str:

@@ -101,15 +101,15 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
 
 def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
     """The questions of a request, by name; one `WireError` for all that are wrong, with an example of a right one."""
-    found, errors = {}, []
+    by_name, errors = {}, []
     for name, question in questions.items():
         try:
-            found[name] = read_question(name, question)
+            by_name[name] = read_question(name, question)
         except InvalidInput as error:
             errors.append(str(error))
     if errors:
         raise WireError("\n".join(errors), ("questions",))
-    return found
+    return by_name
 
 
 def read_question(name: str, question: Any) -> Question:
@@ -177,14 +177,14 @@ def read_answer(question: Question, given: Any) -> tuple[float, ...]:
 
 def written_question(question: Question) -> dict[str, Any]:
     """One question in System One's format; values of a choice that are no texts are written as texts."""
-    found: dict[str, Any] = {"instructions": question.instructions}
+    common: dict[str, Any] = {"instructions": question.instructions}
     if question.kind == "predicate":
         yes, no = question.options
         criteria = {"true": yes.description or None, "false": no.description or None}
-        return {"type": "noul", **found, **({"criteria": criteria} if any(criteria.values()) else {})}
+        return {"type": "noul", **common, **({"criteria": criteria} if any(criteria.values()) else {})}
     if question.kind == "choice":
-        return {"type": "choice", **found, "criteria": {o.name: o.description or None for o in question.options}}
-    return {"type": "score", **found, "criteria": [option.line for option in question.options]}
+        return {"type": "choice", **common, "criteria": {o.name: o.description or None for o in question.options}}
+    return {"type": "score", **common, "criteria": [option.line for option in question.options]}
 
 
 def as_detail(error: WireError) -> list[dict[str, Any]]:

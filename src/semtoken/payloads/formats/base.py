@@ -203,7 +203,7 @@ def _repeat(chunks: Sequence[tuple[TopStep, ...]]) -> bool:
     """Whether each chunk has the steps of the one before and more, or the last has those of all others once more."""
     if len(chunks) < 2:
         return False
-    if all(len(one) < len(more) and more[: len(one)] == one for one, more in pairwise(chunks)):
+    if all(len(before) < len(more) and more[: len(before)] == before for before, more in pairwise(chunks)):
         return True
     return 2 < 2 * len(chunks[-1]) == sum(map(len, chunks)) and tuple(chain(*chunks[:-1])) == chunks[-1]
 
@@ -330,8 +330,8 @@ class Shape:
         """The fields that ask for `top` log-probabilities for each token, or for more if the request itself does."""
         names = [str(path[0]) for path in (cls.switch_at, cls.top_at) if path]
         own = {name: body[name] for name in names if name in body}
-        found = merged(own, cls.switch_at, True) if cls.switch_at else own
-        return merged(found, cls.top_at, as_many(top, cls.requested(body)))
+        switched = merged(own, cls.switch_at, True) if cls.switch_at else own
+        return merged(switched, cls.top_at, as_many(top, cls.requested(body)))
 
     @classmethod
     def body(cls, question: ProbeQuestion) -> dict[str, Any]:
@@ -385,7 +385,7 @@ class Shape:
     def stop_texts(cls, body: Reply) -> tuple[str, ...]:
         """The texts that a request names as ends of the answer."""
         named = (value_at(body, at) for at in cls.stops_at)
-        listed = chain.from_iterable(one if isinstance(one, list | tuple) else [one] for one in named)
+        listed = chain.from_iterable(stop if isinstance(stop, list | tuple) else [stop] for stop in named)
         return tuple(text for text in listed if isinstance(text, str) and text)
 
     # --- the places of a reply, for those who change it
@@ -393,21 +393,21 @@ class Shape:
     @classmethod
     def choices(cls, reply: Any) -> Iterator[tuple[int, Path, Reply]]:
         """Each choice of a reply or an event, with its place in their list and its path."""
-        found = value_at(reply, cls.choices_at)
-        listed = isinstance(found, list | tuple)
-        for number, one in enumerate(found if listed else [found]):
-            if isinstance(one, Mapping):
-                yield number, (*cls.choices_at, number) if listed else cls.choices_at, one
+        all_choices = value_at(reply, cls.choices_at)
+        listed = isinstance(all_choices, list | tuple)
+        for number, choice in enumerate(all_choices if listed else [all_choices]):
+            if isinstance(choice, Mapping):
+                yield number, (*cls.choices_at, number) if listed else cls.choices_at, choice
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
         """The places of all choices in a reply or an event of a stream; None for a reply of another shape."""
         replies = reply if isinstance(reply, list) and not cls.choices_at else [reply]
         if not replies or not all(
-            isinstance(one, Mapping) and (cls.starts(one) or cls.detects([one])) for one in replies
+            isinstance(single, Mapping) and (cls.starts(single) or cls.detects([single])) for single in replies
         ):
             return None
-        return [cls._place(path, one, number) for number, path, one in cls.choices(reply)]
+        return [cls._place(path, choice, number) for number, path, choice in cls.choices(reply)]
 
     @classmethod
     def _place(cls, path: Path, choice: Reply, number: int) -> Place:
@@ -500,8 +500,8 @@ class Shape:
     @classmethod
     def numbers(cls, choice: Reply) -> Any:
         """The log-probabilities of a choice, from the first of their places that holds any; an empty list if none."""
-        found = (value_at(choice, at) for at in cls.numbers_at)
-        return next((one for one in found if one is not None), [])
+        all_logprobs = (value_at(choice, at) for at in cls.numbers_at)
+        return next((logprobs for logprobs in all_logprobs if logprobs is not None), [])
 
     def steps(self, choice: Reply) -> StepList:
         """The steps of a choice in a reply or a chunk: items in the usual form, unless a shape has another."""
@@ -563,8 +563,10 @@ class Shape:
             raw = replace(raw, counted=self.counted)
         elif self.counted is not None:  # perhaps that of one choice, as llama-server counts
             every = list(self.sums.values())
-            listed = sum(len(part.steps) for one in every for part in (*one.steps, *chain(*one.apart.values())))
-            if self.counted - listed > len(every) and not any(one.calls for one in every):
+            listed = sum(
+                len(part.steps) for choice in every for part in (*choice.steps, *chain(*choice.apart.values()))
+            )
+            if self.counted - listed > len(every) and not any(choice.calls for choice in every):
                 flags.append(f"The reply counts {self.counted} tokens in all choices and lists {listed}: some lack.")
         return replace(raw, flags=(*raw.flags, *flags)) if flags else raw
 
@@ -599,14 +601,14 @@ class Shape:
 
     def note_reply(self, reply: Reply) -> None:
         """Notice the model of a reply, and how many tokens it counts in its answers."""
-        self._model = found if isinstance(found := reply.get("model"), str) and found else self._model
+        self._model = model if isinstance(model := reply.get("model"), str) and model else self._model
         counts = (written_tokens(reply.get(name)) for name in ("usage", "usageMetadata", "usage_metadata"))
         self.counted = next((count for count in counts if count is not None), self.counted)
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        found = items if isinstance(items, Sequence) else ()
-        self.post_sampling |= any(is_object(one) and ("prob" in one or "probs" in one) for one in found)
+        listed = items if isinstance(items, Sequence) else ()
+        self.post_sampling |= any(is_object(item) and ("prob" in item or "probs" in item) for item in listed)
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
@@ -652,15 +654,17 @@ def merged(values: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
 
 def count_at(reply: Any, *path: str | int) -> int | None:
     """The number at a path of a reply; None if there is none."""
-    found = value_at(reply, path)
-    return found if type(found) is int and found >= 0 else None
+    count = value_at(reply, path)
+    return count if type(count) is int and count >= 0 else None
 
 
 def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
     """The prompt of the choice with this number, as text or token ids; `InvalidInput` if it is neither or missing."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[number] if number < len(prompt) else None
-    if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
+    if isinstance(prompt, str) or (
+        isinstance(prompt, list) and prompt and all(type(token_id) is int for token_id in prompt)
+    ):
         return prompt
     raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
 
@@ -691,7 +695,7 @@ def only(replies: Sequence[Reply]) -> Reply:
 
 def dotted(path: Path) -> str:
     """A path as messages show it, such as `choices[0].message`."""
-    return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 LONGEST_INDEX = 10_000  # choices of one reply
@@ -700,25 +704,25 @@ LONGEST_INDEX = 10_000  # choices of one reply
 def index_of(choice: Reply, default: int = 0) -> int:
     """The index of a choice, `default` where it has none."""
     index = choice.get("index")
-    found = default if index is None else as_id(index, "index")
-    if found > LONGEST_INDEX:
-        raise InvalidInput(f"index must be at most {LONGEST_INDEX}. Got {found} instead.")
-    return found
+    choice_index = default if index is None else as_id(index, "index")
+    if choice_index > LONGEST_INDEX:
+        raise InvalidInput(f"index must be at most {LONGEST_INDEX}. Got {choice_index} instead.")
+    return choice_index
 
 
 def logprobs_of(choice: Reply) -> Reply:
     """The object with the log-probabilities of a choice, or an empty one; `InvalidInput` if there is something else."""
-    found = choice.get("logprobs")
-    if isinstance(found, list):
-        if found and isinstance(found[0], float):
+    logprobs = choice.get("logprobs")
+    if isinstance(logprobs, list):
+        if logprobs and isinstance(logprobs[0], float):
             raise InvalidInput("logprobs is a list of numbers alone: ask for items that name their tokens.")
-        return {"content": found}
-    if isinstance(found, int | float) and not isinstance(found, bool):
+        return {"content": logprobs}
+    if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
         raise InvalidInput(
-            f"logprobs is the number {found}: an average of the answer's log-probabilities, which gateways "
+            f"logprobs is the number {logprobs}: an average of the answer's log-probabilities, which gateways "
             "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
         )
-    return as_object({} if found is None else found, "logprobs")
+    return as_object({} if logprobs is None else logprobs, "logprobs")
 
 
 def raise_error(reply: Reply) -> None:
@@ -743,7 +747,9 @@ def content_text(content: Any, where: str) -> str:
     """A text, or a list of parts of which some are text."""
     if content is None or isinstance(content, str):
         return content or ""
-    parts = (one if isinstance(one, str) else as_object(one, where).get("text") for one in as_list(content, where))
+    parts = (
+        piece if isinstance(piece, str) else as_object(piece, where).get("text") for piece in as_list(content, where)
+    )
     return "".join(text_or_empty(part, f"{where}.text") for part in parts)
 
 
@@ -781,6 +787,6 @@ def written_tokens(usage: Any) -> int | None:
     """How many tokens a reply counts in its answers, without those of a hidden reasoning; None if it does not say."""
     for name, _ in USAGES:
         if (count := count_at(usage, name)) is not None:
-            hidden = max(count_at(usage, *path) or 0 for one, path in USAGES if one == name)
+            hidden = max(count_at(usage, *path) or 0 for count_name, path in USAGES if count_name == name)
             return max(count - hidden, 0)
     return None

@@ -66,5 +66,5 @@ class OllamaChat(OllamaGenerate):
 
     def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools, which the list of log-probabilities does not hold."""
-        functions = [one.get("function", {}) for one in choice["message"].get("tool_calls") or ()]
-        return {i: (str(one.get("name", "")), encode(one.get("arguments", {}))) for i, one in enumerate(functions)}
+        functions = [call.get("function", {}) for call in choice["message"].get("tool_calls") or ()]
+        return {i: (str(call.get("name", "")), encode(call.get("arguments", {}))) for i, call in enumerate(functions)}

@@ -101,8 +101,8 @@ class Choices(base.Shape):
     @classmethod
     def growth(cls, event: base.Reply) -> base.Growth | None:
         """The text and log-probabilities of the only choice in an event."""
-        found = list(cls.choices(event))
-        at, choice = found[0][1:] if len(found) == 1 else ((), {})
+        choices = list(cls.choices(event))
+        at, choice = choices[0][1:] if len(choices) == 1 else ((), {})
         if cls.is_ended(choice) or "semtoken" in choice:
             return None  # a score of the server's own is not to be passed on unread
         index, text, logprobs = choice.get("index"), base.value_at(choice, cls.gains), choice.get("logprobs")
@@ -288,9 +288,9 @@ class OpenAIChat(Choices):
 
 def call_of(function: Any, where: str) -> tuple[str, str]:
     """The name and arguments of a tool call, or the pieces of them in a chunk."""
-    found = as_object({} if function is None else function, where)
-    arguments = found.get("arguments", found.get("input"))
-    return text_or_empty(found.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
+    call = as_object({} if function is None else function, where)
+    arguments = call.get("arguments", call.get("input"))
+    return text_or_empty(call.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
 
 
 ECHO = (

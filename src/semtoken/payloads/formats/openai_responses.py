@@ -220,8 +220,8 @@ def _lists(value: Any, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
     if path[-1:] == ("logprobs",) and isinstance(value, list):
         yield path, value
     elif isinstance(value, Mapping | list):
-        for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _lists(one, (*path, name))
+        for name, member in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _lists(member, (*path, name))
 
 
 def _parts(item: base.Reply, where: str) -> Iterator[base.Reply]:

@@ -97,8 +97,8 @@ def served_shapes() -> tuple[type[Shape], ...]:
 @cache
 def known_formats() -> Mapping[str, Format]:
     """Name of a format -> the shape together with the engine that uses it."""
-    found = (Format(name, shape, engine) for shape in known_shapes() for engine, name in shape.formats.items())
-    return MappingProxyType({one.name: one for one in found})
+    formats = (Format(name, shape, engine) for shape in known_shapes() for engine, name in shape.formats.items())
+    return MappingProxyType({known.name: known for known in formats})
 
 
 def format_named(name: str) -> Format:
@@ -119,17 +119,17 @@ def shape_at(path: str) -> type[Shape] | None:
 
 def shapes_at(path: str) -> list[type[Shape]]:
     """The shapes in which servers answer at a path; where there are several, the request tells."""
-    found = [shape for shape in served_shapes() if text(path, "path").endswith(shape.path)]
-    longest = max((len(shape.path) for shape in found), default=0)
-    return [shape for shape in found if len(shape.path) == longest]
+    shapes = [shape for shape in served_shapes() if text(path, "path").endswith(shape.path)]
+    longest = max((len(shape.path) for shape in shapes), default=0)
+    return [shape for shape in shapes if len(shape.path) == longest]
 
 
 def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     """The shape of a whole reply (several: a batch), by its fields; `InvalidInput` if it has none of the known ones."""
-    found = _shape_of(replies)
-    if found is None:
+    shape = _shape_of(replies)
+    if shape is None:
         raise _unknown("reply", replies[0])
-    return found
+    return shape
 
 
 def _shape_of(replies: Sequence[Reply]) -> type[Shape] | None:
@@ -140,9 +140,9 @@ def reply_within(value: Reply) -> tuple[Reply, type[Shape] | None]:
     """The reply in a value, as in `{"data": REPLY}` or a list of it alone, with its shape; else the value itself."""
     if shape := _shape_of([value]):
         return value, shape
-    members = (one[0] if isinstance(one, list) and len(one) == 1 else one for one in value.values())
-    found = [(one, shape) for one in members if isinstance(one, Mapping) and (shape := _shape_of([one]))]
-    return found[0] if len(found) == 1 else (value, None)
+    members = (member[0] if isinstance(member, list) and len(member) == 1 else member for member in value.values())
+    replies = [(member, shape) for member in members if isinstance(member, Mapping) and (shape := _shape_of([member]))]
+    return replies[0] if len(replies) == 1 else (value, None)
 
 
 def is_reply(value: Reply) -> bool:
@@ -160,9 +160,9 @@ def is_whole(value: Reply) -> bool:
 def _unknown(what: str, value: Reply) -> InvalidInput:
     if what != "reply" and is_reply(value):
         return InvalidInput("These are several whole replies, not chunks of a stream: score them one by one.")
-    found = (advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING)
+    hints = (advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING)
     return InvalidInput(
-        next(found, "")
+        next(hints, "")
         or f"This is no {what} that semtoken understands: its fields are {', '.join(map(repr, value)) or 'none'}. "
         f"Understood are replies and streams of: {', '.join(known_formats())}."
     )

@@ -41,7 +41,7 @@ class LangChainMessage(Shape):
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
         """Whether the message has metadata of a response."""
-        return any(META in one for one in (replies[0], replies[0].get("kwargs") or {}))
+        return any(META in fields for fields in (replies[0], replies[0].get("kwargs") or {}))
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
@@ -50,16 +50,16 @@ class LangChainMessage(Shape):
 
     def steps(self, choice: Reply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
-        found = self.numbers(choice)
+        logprobs = self.numbers(choice)
         self.note_reply(choice)
-        if isinstance(found, Mapping):
-            return steps_of_logprobs(found, f"{META}.logprobs")
-        return steps_from_items(found or [], f"{META}.logprobs")
+        if isinstance(logprobs, Mapping):
+            return steps_of_logprobs(logprobs, f"{META}.logprobs")
+        return steps_from_items(logprobs or [], f"{META}.logprobs")
 
     def calls(self, choice: Reply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools."""
         calls = choice.get("tool_calls") or ()
-        return {i: (str(one.get("name", "")), encode(one.get("args", {}))) for i, one in enumerate(calls)}
+        return {i: (str(call.get("name", "")), encode(call.get("args", {}))) for i, call in enumerate(calls)}
 
 
 class AISDKResult(Shape):
@@ -84,7 +84,7 @@ class AISDKResult(Shape):
         items = self.numbers(choice)
         if isinstance(items, Mapping):
             return steps_of_logprobs(items, "logprobs")
-        flat = [one for part in items for one in (part if isinstance(part, list) else [part])]
+        flat = [item for part in items for item in (part if isinstance(part, list) else [part])]
         return steps_from_items(flat, "providerMetadata.logprobs")
 
 
@@ -118,11 +118,11 @@ class GeminiCandidates(Shape):
     @classmethod
     def said(cls, choice: Reply) -> dict[SegmentKind, str]:
         """The parts of the content; those that are thoughts are the reasoning."""
-        found: dict[SegmentKind, str] = {}
+        texts: dict[SegmentKind, str] = {}
         for part in as_list(value_at(choice, ("content", "parts")) or (), "content.parts"):
             kind: SegmentKind = "reasoning" if as_object(part, "content.parts").get("thought") else "answer"
-            found[kind] = found.get(kind, "") + text_or_empty(part.get("text"), "content.parts.text")
-        return {kind: text for kind, text in found.items() if text}
+            texts[kind] = texts.get(kind, "") + text_or_empty(part.get("text"), "content.parts.text")
+        return {kind: text for kind, text in texts.items() if text}
 
     @classmethod
     def end_of(cls, choice: Reply) -> str | None:
@@ -138,7 +138,7 @@ class GeminiCandidates(Shape):
         if chosen is None:
             return StepList(fault=AVERAGE if either(choice, "avgLogprobs") is not None else None)
         tops = either(result, "topCandidates") or None
-        best = None if tops is None else [value_at(one, ("candidates",)) for one in as_list(tops, "topCandidates")]
+        best = None if tops is None else [value_at(top, ("candidates",)) for top in as_list(tops, "topCandidates")]
         return steps_from_columns(chosen, best, "logprobsResult.chosenCandidates")
 
 

@@ -81,7 +81,7 @@ def _begins(now: Reply, before: Reply) -> bool:
 
 def _behind(now: Reply, before: Reply) -> Reply:
     """What a chunk adds to the one before, which it repeats."""
-    found = {**now, "text": text_or_empty(now.get("text"), "text")[len(before.get("text") or "") :]}
+    added = {**now, "text": text_or_empty(now.get("text"), "text")[len(before.get("text") or "") :]}
     for name, a, b in zip(LISTS, _lists(now), _lists(before), strict=True):
-        found = found if a is None else merged(found, (META, name), a[len(b or ()) :])
-    return found
+        added = added if a is None else merged(added, (META, name), a[len(b or ()) :])
+    return added

@@ -71,8 +71,8 @@ def recognise(reply: HttpReply, owner: object, format: str) -> tuple[Known, str]
     fingerprint = values.get("system_fingerprint") if isinstance(values, dict) else None
     if isinstance(fingerprint, str) and MLX_FINGERPRINT.match(fingerprint):
         return MLX_LM, "its fingerprint"
-    found = next((engine for start, engine in FORMATS.items() if format.startswith(start)), None)
-    return (found, "the fields of its replies") if found else (ANY, "nothing that it says of itself")
+    by_format = next((engine for start, engine in FORMATS.items() if format.startswith(start)), None)
+    return (by_format, "the fields of its replies") if by_format else (ANY, "nothing that it says of itself")
 
 
 Level = Literal["good", "note", "bad"]
@@ -107,12 +107,12 @@ class Page:
     @property
     def most(self) -> int:
         """The largest number of log-probabilities for each token that came besides the chosen token's."""
-        return max((one.given or 0 for one in self.tried), default=0)
+        return max((trial.given or 0 for trial in self.tried), default=0)
 
     @property
     def silent(self) -> bool:
         """Whether the endpoint accepted a request for log-probabilities and then left them out."""
-        return any(one.asked and one.given == 0 for one in self.tried) and not self.most
+        return any(trial.asked and trial.given == 0 for trial in self.tried) and not self.most
 
 
 @dataclass(frozen=True)
@@ -238,83 +238,93 @@ NO_NAMES = (
 )
 
 
-def verdicts(found: Diagnosis) -> tuple[Finding, ...]:
+def verdicts(diagnosis: Diagnosis) -> tuple[Finding, ...]:
     """Sentences on what can be done with the endpoint, the most important first."""
-    best = found.page(found.best)
+    best = diagnosis.page(diagnosis.best)
     if best is None:
-        return tuple(_without_log_probs(found))
+        return tuple(_without_log_probs(diagnosis))
     return tuple(
         verdict
-        for part in (_counts(best, found), _tokenizer(found), _trials(found), _names(found), _numbers(found))
+        for part in (
+            _counts(best, diagnosis),
+            _tokenizer(diagnosis),
+            _trials(diagnosis),
+            _names(diagnosis),
+            _numbers(diagnosis),
+        )
         for verdict in part
     )
 
 
-def _without_log_probs(found: Diagnosis) -> Iterator[Finding]:
-    if not any(page.answers for page in found.pages):
-        told = "; ".join(f"{page.path}: {page.reason}" for page in found.pages)
-        yield Finding("bad", f"No endpoint of this address answers for the model {found.model!r} ({told}).")
+def _without_log_probs(diagnosis: Diagnosis) -> Iterator[Finding]:
+    if not any(page.answers for page in diagnosis.pages):
+        told = "; ".join(f"{page.path}: {page.reason}" for page in diagnosis.pages)
+        yield Finding("bad", f"No endpoint of this address answers for the model {diagnosis.model!r} ({told}).")
         return
-    yield from _silence(found, "bad")
-    for page in found.pages:
+    yield from _silence(diagnosis, "bad")
+    for page in diagnosis.pages:
         if page.answers and not page.silent:
-            reasons = [one.reason for one in page.tried if one.reason]
+            reasons = [trial.reason for trial in page.tried if trial.reason]
             told = f" ({reasons[0]})" if reasons else ""
             yield Finding("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
     yield Finding("bad", NOTHING)
 
 
-def _counts(best: Page, found: Diagnosis) -> Iterator[Finding]:
+def _counts(best: Page, diagnosis: Diagnosis) -> Iterator[Finding]:
     number = f"{best.most:,} log-probabilities a token"
-    whole = any(one.asked == -1 and one.given for one in best.tried)
+    whole = any(trial.asked == -1 and trial.given for trial in best.tried)
     said = f"{best.path} gives {number}" + (", the whole vocabulary if asked for -1" if whole else "")
     if best.most >= FEW:
         yield Finding("good", f"{said}: semtoken can score its answers, with an interval.")
     else:
-        refused = [one.asked for one in best.tried if one.given is None]
+        refused = [trial.asked for trial in best.tried if trial.given is None]
         limit = " and no more" if refused or len(best.tried) > 1 else ""
         wide = f"{said}{limit}: answers can be scored, but the intervals are wide"
-        yield Finding("note", _with_change(wide, found.engine.more))
-    yield from _silence(found, "note")
-    if found.numbers.only_zeros:
+        yield Finding("note", _with_change(wide, diagnosis.engine.more))
+    yield from _silence(diagnosis, "note")
+    if diagnosis.numbers.only_zeros:
         yield Finding("bad", ZEROS)
 
 
-def _silence(found: Diagnosis, level: Level) -> Iterator[Finding]:
-    paths = [page.path for page in found.pages if page.silent]
+def _silence(diagnosis: Diagnosis, level: Level) -> Iterator[Finding]:
+    paths = [page.path for page in diagnosis.pages if page.silent]
     if paths:
         yield Finding(level, SILENT.format(paths=", ".join(paths)))
 
 
-def _tokenizer(found: Diagnosis) -> Iterator[Finding]:
-    if found.tokenizer is None and found.trials:
+def _tokenizer(diagnosis: Diagnosis) -> Iterator[Finding]:
+    if diagnosis.tokenizer is None and diagnosis.trials:
         yield Finding("note", "Give --tokenizer to see whether it fits; intervals are narrower with it.")
-    if found.tokenizer is None:
+    if diagnosis.tokenizer is None:
         return
-    if not found.tokenizer.fits:
-        misfits = ", ".join(found.tokenizer.misfits[:3])
+    if not diagnosis.tokenizer.fits:
+        misfits = ", ".join(diagnosis.tokenizer.misfits[:3])
         yield Finding(
             "bad",
             f"The tokenizer is another one: {misfits} are not in the vocabulary given. Name the model that is "
             "served with --tokenizer.",
         )
-    elif found.tokenizer.enough:
-        yield Finding("good", f"The tokenizer fits: all {found.tokenizer.n_tokens} tokens seen are in the vocabulary.")
+    elif diagnosis.tokenizer.enough:
+        yield Finding(
+            "good", f"The tokenizer fits: all {diagnosis.tokenizer.n_tokens} tokens seen are in the vocabulary."
+        )
     else:
         yield Finding(
             "note",
-            f"All {found.tokenizer.n_tokens} tokens seen are in the vocabulary, too few to be sure that it is the same "
-            "tokenizer.",
+            f"All {diagnosis.tokenizer.n_tokens} tokens seen are in the vocabulary, too few to be sure that it is the "
+            "same tokenizer.",
         )
 
 
-def _trials(found: Diagnosis) -> Iterator[Finding]:
-    widths = [trial.width for trial in found.trials if trial.width is not None]
-    reasons = [trial.reason for trial in found.trials if trial.reason is not None]
+def _trials(diagnosis: Diagnosis) -> Iterator[Finding]:
+    widths = [trial.width for trial in diagnosis.trials if trial.width is not None]
+    reasons = [trial.reason for trial in diagnosis.trials if trial.reason is not None]
     if reasons and not widths:
         yield Finding("bad", f"None of {len(reasons)} trial answers could be scored: {reasons[0]}")
     elif reasons:
-        yield Finding("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
+        yield Finding(
+            "note", f"{len(reasons)} of {len(diagnosis.trials)} trial answers could not be scored: {reasons[0]}"
+        )
     if widths:
         width = median(widths)
         said = f"The intervals of {len(widths)} trial answers are {number(width)} wide (median)"
@@ -324,8 +334,8 @@ def _trials(found: Diagnosis) -> Iterator[Finding]:
             yield Finding("note", f"{said}: the exact confidence may be far from the one given.")
 
 
-def _names(found: Diagnosis) -> Iterator[Finding]:
-    tokens = found.tokens
+def _names(diagnosis: Diagnosis) -> Iterator[Finding]:
+    tokens = diagnosis.tokens
     if tokens is None:
         return
     if tokens.ids == "always":
@@ -345,31 +355,31 @@ def _with_change(said: str, change: str) -> str:
     return f"{said}: {change}." if change else f"{said}."
 
 
-def _numbers(found: Diagnosis) -> Iterator[Finding]:
-    numbers = found.numbers
+def _numbers(diagnosis: Diagnosis) -> Iterator[Finding]:
+    numbers = diagnosis.numbers
     if numbers.distribution == "raw":
         yield Finding("good", "Log-probabilities are the model's own, before the temperature.")
     elif numbers.distribution == "processed":
-        yield Finding("note", _with_change("Log-probabilities follow the temperature", found.engine.raw or ANY.raw))
+        yield Finding("note", _with_change("Log-probabilities follow the temperature", diagnosis.engine.raw or ANY.raw))
     else:
         yield Finding("note", f"Whether log-probabilities follow the temperature is open: {numbers.reason}.")
     if numbers.above_one:
         sums = "The probabilities of a list sum to more than 1, so that they are none (logits, perhaps)"
-        yield Finding("bad", _with_change(sums, found.engine.raw))
+        yield Finding("bad", _with_change(sums, diagnosis.engine.raw))
     if numbers.problem:
         yield Finding("note", f"A sampled answer gets no score: {numbers.problem}")
     if numbers.unlisted:
         yield Finding("bad", DRAFTED.format(n=numbers.unlisted))
     if numbers.repeated:
         twice = f"{numbers.repeated} listed tokens are named as another one of their list"
-        yield Finding("note", _with_change(twice, found.engine.names))
+        yield Finding("note", _with_change(twice, diagnosis.engine.names))
     if numbers.impossible:
         yield Finding("note", f"{numbers.impossible} listed tokens have no probability: a sampler excluded them.")
     if numbers.off is not None:
         yield Finding("note", f"Numbers are rounded: each may be {number(numbers.off)} nats off.")
     if numbers.apart:
         yield Finding("good", f"Two replies agree within {numbers.apart:.1g} nats at a token.")
-    yield from _streams(found.streaming)
+    yield from _streams(diagnosis.streaming)
 
 
 def _streams(streaming: Streaming | None) -> Iterator[Finding]:

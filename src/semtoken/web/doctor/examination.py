@@ -56,16 +56,16 @@ def _try_count(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
 
 def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
     """Search the largest accepted number of log-probabilities: ever more, then all, then by halving."""
-    found: list[TriedCount] = []
+    trials: list[TriedCount] = []
     for top in LADDER:
-        found.append(trying(top))
-        if top and not found[-1].given:
+        trials.append(trying(top))
+        if top and not trials[-1].given:
             break
-    yield from found
+    yield from trials
     whole = trying(ALL)
     yield whole
-    good = max((one.asked for one in found if one.given), default=0)
-    refused = [one.asked for one in found if one.given is None and one.asked > good]
+    good = max((trial.asked for trial in trials if trial.given), default=0)
+    refused = [trial.asked for trial in trials if trial.given is None and trial.asked > good]
     if not good or whole.given or not refused:
         return
     bad = min(refused)
@@ -92,7 +92,7 @@ def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenN
 
 def count_to_ask(page: Page) -> int:
     """How many log-probabilities for each token to ask of this page in further tests."""
-    accepted = [one.asked for one in page.tried if one.given and one.asked <= ENOUGH]
+    accepted = [trial.asked for trial in page.tried if trial.given and trial.asked <= ENOUGH]
     return max((top for top in accepted if top > 0), default=1)
 
 
@@ -102,13 +102,13 @@ def look_at_numbers(asker: Asker, top: int, shape: type[Shape]) -> tuple[Numbers
     Where nothing can be compared, as where an item stands for a character of several tokens, a plain question decides.
     """
     one, half = _at_two_temperatures(asker, top, shape, MANY_TOKENS_PROMPT)
-    found = replace(judge(one.steps, half.steps), problem=one.problem or half.problem)
-    if found.reason == TOO_FEW:
+    numbers = replace(judge(one.steps, half.steps), problem=one.problem or half.problem)
+    if numbers.reason == TOO_FEW:
         plain = judge(*(reply.steps for reply in _at_two_temperatures(asker, top, shape, TRIAL_PROMPTS[0])))
-        found = replace(found, distribution=plain.distribution, reason=plain.reason, apart=plain.apart)
+        numbers = replace(numbers, distribution=plain.distribution, reason=plain.reason, apart=plain.apart)
     if not asker.takes_temperature:
-        found = replace(found, distribution="unknown", reason="the server takes no temperature")
-    return found, one
+        numbers = replace(numbers, distribution="unknown", reason="the server takes no temperature")
+    return numbers, one
 
 
 def _at_two_temperatures(asker: Asker, top: int, shape: type[Shape], prompt: str) -> Iterator[ProbeReply]:
@@ -130,16 +130,16 @@ def look_at_prompt_log_probs(asker: Asker, answers: bool) -> tuple[str, ...]:
     """Find the fields that bring the log-probabilities of a prompt from the completions endpoint."""
     if not answers:
         return ()
-    found = []
+    fields = []
     echoed = asker.ask(OpenAICompletions, ProbeQuestion(SHORT_PROMPT, 1, 1, 0.0, {"echo": True})).answer
     lists = _first_choice(echoed).get("logprobs")
     numbers = lists.get("token_logprobs") if isinstance(lists, dict) else None
     if isinstance(numbers, list) and len(numbers) > 2:
-        found.append("echo")
+        fields.append("echo")
     asked = asker.ask(OpenAICompletions, ProbeQuestion(SHORT_PROMPT, 1, None, 0.0, {"prompt_logprobs": 1})).answer
     if _first_choice(asked).get("prompt_logprobs"):
-        found.append("prompt_logprobs")
-    return tuple(found)
+        fields.append("prompt_logprobs")
+    return tuple(fields)
 
 
 def _first_choice(answer: object) -> dict[str, object]:
@@ -225,19 +225,19 @@ def examine(
         models, owner = _models(connection)
         asker = Asker(connection, model if model is not None else _only(models))
         if quick:
-            found = _in_two_requests(connection.base_url, models, owner, asker)
-            return replace(found, verdicts=verdicts(found))
+            diagnosis = _in_two_requests(connection.base_url, models, owner, asker)
+            return replace(diagnosis, verdicts=verdicts(diagnosis))
         pages = []
         for shape in served_shapes():
             progress(shape.name)
             pages.append(look_at(asker, shape))
-        found = Diagnosis(connection.base_url, asker.model, models, tuple(pages))
+        diagnosis = Diagnosis(connection.base_url, asker.model, models, tuple(pages))
         good = {page.name for page in pages if page.most}
         best = next((shape for shape in served_shapes() if shape.below_v1 and shape.name in good), None)
         if best is not None:
-            found = _with_details(found, asker, best, owner, vocabulary, progress)
-        found = replace(found, requests=asker.requests)
-        return replace(found, verdicts=verdicts(found))
+            diagnosis = _with_details(diagnosis, asker, best, owner, vocabulary, progress)
+        diagnosis = replace(diagnosis, requests=asker.requests)
+        return replace(diagnosis, verdicts=verdicts(diagnosis))
 
 
 def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, asker: Asker) -> Diagnosis:
@@ -257,8 +257,8 @@ def _in_two_requests(base_url: str, models: tuple[str, ...], owner: object, aske
         tried = (TriedCount(asked, given),)
         pages.append(Page(shape.name, shape.path, answers=True, format=reply.payload.format, tried=tried))
         engine, by = recognise(reply.answer, owner, reply.payload.format)
-        found = Diagnosis(base_url, asker.model, models, tuple(pages), engine=engine, recognised_by=by)
-        return replace(found, best=shape.name if given else None, numbers=numbers, requests=asker.requests)
+        diagnosis = Diagnosis(base_url, asker.model, models, tuple(pages), engine=engine, recognised_by=by)
+        return replace(diagnosis, best=shape.name if given else None, numbers=numbers, requests=asker.requests)
     return Diagnosis(base_url, asker.model, models, tuple(pages), requests=asker.requests)
 
 
@@ -288,7 +288,7 @@ def _only(models: Sequence[str]) -> str:
 
 
 def _with_details(
-    found: Diagnosis,
+    diagnosis: Diagnosis,
     asker: Asker,
     shape: type[Shape],
     owner: object,
@@ -296,7 +296,7 @@ def _with_details(
     progress: Callable[[str], Any],
 ) -> Diagnosis:
     """What is known of the best page only."""
-    page = found.page(shape.name)
+    page = diagnosis.page(shape.name)
     assert page is not None
     progress("names of tokens")
     tokens, reply = look_at_tokens(asker, page, shape)
@@ -307,14 +307,14 @@ def _with_details(
     progress("streams")
     streaming = look_at_streaming(asker, page, shape)
     progress("prompts")
-    completions = found.page(OpenAICompletions.name)
+    completions = diagnosis.page(OpenAICompletions.name)
     prompts = look_at_prompt_log_probs(asker, completions is not None and completions.answers)
     progress("trial answers")
     tried, more = try_prompts(asker, page, shape, tokens, vocabulary)
     trials, steps = tuple(tried), steps + more
     known = vocabulary if vocabulary is None or isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
     return replace(
-        found,
+        diagnosis,
         best=shape.name,
         tokens=tokens,
         engine=engine,

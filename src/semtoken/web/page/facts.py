@@ -106,12 +106,12 @@ def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) ->
 
     `reliability` holds (chance, share right, lower, upper) of each group, cross-validated on the answers of the fit.
     """
-    seen = [one for one in answers if one.correct is not None and one.log_score not in (None, -math.inf)]
+    seen = [answer for answer in answers if answer.correct is not None and answer.log_score not in (None, -math.inf)]
     if len(seen) < FEWEST_LABELS:
         return {}
     try:
-        report = calibrator.report(seen, [one.correct for one in seen])
+        report = calibrator.report(seen, [answer.correct for answer in seen])
     except InvalidInput:  # those of the fit among them, and too few of either kind to cross-validate
         return {}
-    points = [[one.chance, one.right, one.low, one.high] for one in report.bins]
+    points = [[group.chance, group.right, group.low, group.high] for group in report.bins]
     return {"reliability": points, "cross_validated": report.cross_validated}

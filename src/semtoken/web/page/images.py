@@ -28,11 +28,11 @@ def rows_with_images(rows: Rows, folder: Path) -> tuple[Rows, int]:
     def without_pixels(part: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"type": "image", "path": path_of(part)}
 
-    found = [
+    with_urls = [
         row | {"images": own, "messages": with_images(row["messages"], without_pixels)} if own else row
         for row, own in zip(rows, urls, strict=True)
     ]
-    return found, lost
+    return with_urls, lost
 
 
 def rows_with_images_of(rows: Rows, questions: Path) -> tuple[Rows, int]:
@@ -48,16 +48,16 @@ def rows_with_images_of(rows: Rows, questions: Path) -> tuple[Rows, int]:
 def _small_urls(conversations: Sequence[Any], folder: Path) -> tuple[list[list[str]], int]:
     """The images of each conversation as data URLs, and how many could not be read."""
     shown = [
-        list(image_parts(with_paths(one, lambda path: str(folder / path)))) if has_images(one) else []
-        for one in conversations
+        list(image_parts(with_paths(conversation, lambda path: str(folder / path)))) if has_images(conversation) else []
+        for conversation in conversations
     ]
     share, lost = min(LARGEST, TOGETHER // max(sum(map(len, shown)), 1)), 0
-    found: list[list[str]] = []
+    urls: list[list[str]] = []
     for parts in shown:
-        found.append([])
+        urls.append([])
         for part in parts:
             try:
-                found[-1].append(small_url(read_image(part), share))
+                urls[-1].append(small_url(read_image(part), share))
             except InvalidInput:
                 lost += 1
-    return found, lost
+    return urls, lost

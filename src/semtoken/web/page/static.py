@@ -53,7 +53,7 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
     InvalidInput
         There is nothing to show, or more than a browser opens with ease.
     """
-    if not files or not all(any(not one.get("error") for one in answers) for answers in files.values()):
+    if not files or not all(any(not answer.get("error") for answer in answers) for answers in files.values()):
         raise InvalidInput("There are no scored answers to show.")
     listed = [{"name": name, **_without_repetition(answers)} for name, answers in files.items()]
     data = json.dumps({"info": info or {}, "files": listed}, ensure_ascii=False, allow_nan=False)
@@ -77,15 +77,17 @@ def _without_repetition(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Rows; apart from them the plain values that all of them share, such as the signature of the scores, and the place
     of each line without a score, with the reason.
     """
-    first, *others = [one for one in answers if not one.get("error")]
+    first, *others = [answer for answer in answers if not answer.get("error")]
     unscored = [
-        [str(one.get("where") or f"line {one.get('line') or i}"), one["error"]]
-        for i, one in enumerate(answers, start=1)
-        if one.get("error")
+        [str(answer.get("where") or f"line {answer.get('line') or i}"), answer["error"]]
+        for i, answer in enumerate(answers, start=1)
+        if answer.get("error")
     ]
     plain = {name: value for name, value in first.items() if isinstance(value, str | float | int | None)}
-    common = {name: value for name, value in plain.items() if all(one.get(name, first) == value for one in others)}
-    rows = [{k: v for k, v in one.items() if k not in common} for one in (first, *others)]
+    common = {
+        name: value for name, value in plain.items() if all(answer.get(name, first) == value for answer in others)
+    }
+    rows = [{k: v for k, v in answer.items() if k not in common} for answer in (first, *others)]
     return {"common": common, "rows": rows} | ({"unscored": unscored} if unscored else {})
 
 

@@ -180,7 +180,7 @@ class ProxyHandler:
         shape = client.shape
         encoded = client.header(b"content-encoding") not in (None, b"identity")
         shapes = [] if shape is None or encoded else shapes_at(client.path)
-        asked = next(filter(None, (read_request(one, body) for one in shapes)), None)
+        asked = next(filter(None, (read_request(candidate, body) for candidate in shapes)), None)
         if asked is None and withheld(self._scoring.calibrators.current) is not None and shows_answers(client.path):
             raise (
                 ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, _not_decided(), code="not_decided")

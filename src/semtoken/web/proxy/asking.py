@@ -107,19 +107,19 @@ def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     """
     try:
         text = body.decode()
-        found = _loads(text)
+        parsed = _loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return None
-    marked = KEY in found
-    wanted = read_options(found.pop(KEY, None)) if marked else BlockOptions(running=False)
+    marked = KEY in parsed
+    wanted = read_options(parsed.pop(KEY, None)) if marked else BlockOptions(running=False)
     try:
-        kept = shape.requested(found)
+        kept = shape.requested(parsed)
     except InvalidInput:
         return None
     sent = without(text, document(text), KEY).encode() if marked else body
-    return AnswerRequest(shape, found, sent, wanted, kept)
+    return AnswerRequest(shape, parsed, sent, wanted, kept)
 
 
 def _loads(body: str) -> Any:
@@ -140,7 +140,7 @@ def _no_constant(name: str) -> float:
 
 def lower_limit(message: str, asked: int) -> int | None:
     """The largest number of log-probabilities that an upstream's refusal allows, or None."""
-    numbers = (int(found[1]) for found in _LIMIT.finditer(message))
+    numbers = (int(match[1]) for match in _LIMIT.finditer(message))
     return max((number for number in numbers if 0 < number < asked), default=None)
 
 

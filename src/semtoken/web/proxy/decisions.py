@@ -132,13 +132,13 @@ class TextQuestions:
 
     async def _masses_by(self, shape: type[Shape], texts: Sequence[AskedText]) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
-        found: dict[int, Masses] = {}
+        masses_by_number: dict[int, Masses] = {}
         failed: list[ApiError | NoRoute] = []
 
         async def ask(number: int) -> None:
             try:
                 async with self.together:
-                    found[number] = await self._masses_of_text(shape, texts[number])
+                    masses_by_number[number] = await self._masses_of_text(shape, texts[number])
             except (ApiError, NoRoute) as error:
                 failed.append(error)
                 tasks.cancel_scope.cancel()
@@ -149,7 +149,7 @@ class TextQuestions:
                     tasks.start_soon(ask, number)
             if failed:
                 raise failed[0]
-        return [found[number] for number in range(len(texts))]
+        return [masses_by_number[number] for number in range(len(texts))]
 
     async def _masses_of_text(self, shape: type[Shape], text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
@@ -194,10 +194,10 @@ class TextQuestions:
     def _request(self, shape: type[Shape], text: AskedText) -> AnswerRequest:
         extra = self.settings.decision_fields
         body = text.request(shape, self.asked.state, model=self.asked.model, extra=extra)
-        found = read_request(shape, encode(body).encode())
-        if found is None:
+        request = read_request(shape, encode(body).encode())
+        if request is None:
             raise InvalidInput(NO_FIELDS)
-        return found
+        return request
 
 
 async def _whole_reply(answer: Answer, limit: int) -> Any:
@@ -223,8 +223,8 @@ async def _upstream_error(answer: Answer) -> ApiError | NoRoute:
         return NoRoute()
     said = await _said(answer)
     try:
-        found = parse_reply(said)
-        said = error_text(found.get("error", found.get("detail", found))) if isinstance(found, dict) else said
+        reply = parse_reply(said)
+        said = error_text(reply.get("error", reply.get("detail", reply))) if isinstance(reply, dict) else said
     except InvalidInput:
         said = " ".join(said.split())[:500]
     status = answer.status if 400 <= answer.status < 500 else 502

@@ -263,16 +263,16 @@ class UnpackedBody:
                     raise BrokenOff(stalled=False)
                 return b""
             try:
-                found: bytes = self._unpacking.decompress(self._rest, UNPACKED)
+                chunk: bytes = self._unpacking.decompress(self._rest, UNPACKED)
             except zlib.error as error:
                 raise BrokenOff(stalled=False) from error
             self._rest = self._unpacking.unconsumed_tail
-            self._left -= len(found)
+            self._left -= len(chunk)
             self.too_large = self._left < 0
             if self.too_large:
                 raise BrokenOff(stalled=False)
-            if found:
-                return found
+            if chunk:
+                return chunk
 
 
 async def can_be_unpacked(answer: Answer) -> bool:
@@ -306,8 +306,8 @@ class Client:
         """The HTTP method, and the path decoded."""
         self.headers: Headers = scope["headers"]
         """The headers of the request, in order."""
-        found = scope.get("client")
-        self.address = str(found[0]) if found else ""
+        peer = scope.get("client")
+        self.address = str(peer[0]) if peer else ""
         """The client's address; empty where it is not known."""
         posted = self.method == "POST"
         self.shape = shape_at(self.path) if posted else None

@@ -68,15 +68,15 @@ class Reader:
             text = self._text(asked, prompt, choice)
             if not text.ended:
                 return self._score(text, [])
-            found = self._score(text, [self._ends[0]])
-            last = found.tokens[-1]
+            response = self._score(text, [self._ends[0]])
+            last = response.tokens[-1]
             others = [other for other in last.alternatives if other.id in self._ends]
             likeliest = max(others, key=lambda other: other.probability, default=last)
-            return found if likeliest.probability <= last.probability else self._score(text, [likeliest.id])
+            return response if likeliest.probability <= last.probability else self._score(text, [likeliest.id])
 
     def _score(self, text: _Text, end: list[int]) -> ScoredResponse:
-        [found] = self._stc.score([text.prompt], [text.answer + end])
-        return found
+        [response] = self._stc.score([text.prompt], [text.answer + end])
+        return response
 
     def _text(self, asked: AnswerRequest, prompt: Prompt, choice: PayloadChoice) -> _Text:
         """A choice as its model saw it. What is too long in any case is not tokenised."""
@@ -103,7 +103,7 @@ def _readable(prompt: str | list[Any]) -> Prompt:
     if isinstance(prompt, str) or is_ids(prompt):
         return prompt
     try:
-        messages = [Message.model_validate(one) for one in prompt]
+        messages = [Message.model_validate(given) for given in prompt]
     except ValidationError as error:
         raise InvalidInput("The messages hold something else than text, which is not read again.") from error
     if has_images(prompt):

@@ -75,11 +75,11 @@ class Scoring:
             return None
         if data is None or sent.kind == "error" or len(sent.raw) >= LARGE:
             return None
-        found = self.scorer.continuation(data)
-        if found is None:
+        continuation = self.scorer.continuation(data)
+        if continuation is None:
             return None
-        edit = partial(self.editor.continued, found, data)
-        return Piece(sent, data, edit, self.scorer.go_on(found), found.choice)
+        edit = partial(self.editor.continued, continuation, data)
+        return Piece(sent, data, edit, self.scorer.go_on(continuation), continuation.choice)
 
     def read(self, sent: Event) -> LocatedReply | Piece:
         """Parse an event. One with nothing to score becomes a piece that passes unchanged; so does one that cannot be
@@ -96,14 +96,14 @@ class Scoring:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
 
-    def scored(self, sent: Event, found: LocatedReply | Piece) -> Piece:
+    def scored(self, sent: Event, parsed: LocatedReply | Piece) -> Piece:
         """Score an event that has been parsed."""
-        if isinstance(found, Piece):
-            return found
-        blocks = self.scorer.event(found)
-        [place] = found.places if len(found.places) == 1 else [None]
+        if isinstance(parsed, Piece):
+            return parsed
+        blocks = self.scorer.event(parsed)
+        [place] = parsed.places if len(parsed.places) == 1 else [None]
         content_of = place.choice if place is not None and place.goes_on else None
-        return Piece(sent, found.json.text, partial(self.editor.edited, found), blocks, content_of)
+        return Piece(sent, parsed.json.text, partial(self.editor.edited, parsed), blocks, content_of)
 
 
 @dataclass
@@ -330,12 +330,12 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
     if len(sent.raw) > scoring.limit:
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
-    found = None if len(sent.raw) >= LARGE else scoring.read(sent)
+    parsed = None if len(sent.raw) >= LARGE else scoring.read(sent)
     takes_long = scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER
-    if found is None or (takes_long and found.ends):
-        piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if found is None else found))
+    if parsed is None or (takes_long and parsed.ends):
+        piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if parsed is None else parsed))
     else:
-        piece = scoring.scored(sent, found)
+        piece = scoring.scored(sent, parsed)
     if scoring.scorer.has_unread:
         await scoring.in_thread(lambda: scoring.scorer.read_again(piece.blocks))
     return piece

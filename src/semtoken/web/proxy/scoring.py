@@ -192,7 +192,7 @@ class ReplyScorer:
         self._last = event.json.value
         late = self._take_in(lambda: self._stream.feed(event.json.value))
         self._stream.learn(event.json.text, event.json.value)
-        found = {
+        blocks = {
             place.choice: self._final_block(place.choice)
             if place.ended or place.choice in late
             else self._running(place.choice)
@@ -200,19 +200,19 @@ class ReplyScorer:
             if place.choice is not None
         }
         self.seconds += perf_counter() - start
-        return {index: block for index, block in found.items() if block is not None}
+        return {index: block for index, block in blocks.items() if block is not None}
 
     def continuation(self, data: str) -> Continuation | None:
         """Read an event that only adds to an answer; None if `event` has to parse it."""
         return None if self._failed is not None else self._stream.continuation(data)
 
-    def go_on(self, found: Continuation) -> dict[int, Block]:
+    def go_on(self, continuation: Continuation) -> dict[int, Block]:
         """The block of a choice after an event that only adds to it; empty if it gets none yet."""
         start = self._begun = perf_counter()
-        late = self._take_in(lambda: self._stream.go_on(found))
-        block = self._final_block(found.choice) if late else self._running(found.choice)
+        late = self._take_in(lambda: self._stream.go_on(continuation))
+        block = self._final_block(continuation.choice) if late else self._running(continuation.choice)
         self.seconds += perf_counter() - start
-        return {} if block is None else {found.choice: block}
+        return {} if block is None else {continuation.choice: block}
 
     def trailer(self) -> Block | None:
         """An event for the end of a stream that was not understood or ended no choice, if none had a final block."""
@@ -296,9 +296,9 @@ class ReplyScorer:
         assert reader is not None
 
         def read() -> ScoredResponse:
-            found = reader.read(self._asked, choice)
+            response = reader.read(self._asked, choice)
             self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
-            return found.with_fields(truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
+            return response.with_fields(truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
 
         return self._block(choice, read, {"read_with": reader.name})
 

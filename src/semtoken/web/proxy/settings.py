@@ -89,7 +89,7 @@ class ProxySettings:
             raise InvalidInput(f"decision_requests must be at least 1, got {self.decision_requests}.")
         if self.hold < 0:
             raise InvalidInput(f"hold must be at least 0, got {self.hold}.")
-        for name in (one.name for one in fields(self)):
+        for name in (setting.name for setting in fields(self)):
             limits = name.startswith(("max_", "scoring_")) or name.endswith("_timeout")
             if limits and not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")

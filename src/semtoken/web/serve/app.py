@@ -166,12 +166,16 @@ class DecisionAnswering:
         try:
             body = await self._intake.body(request)
             (shape, asked), prepared = await self._intake.prepared(lambda: self._prepared(body, shape), None)
-            found = await until_gone(request.receive, self._worker.answers(prepared))
-            if found is None:
+            inquiry_answers = await until_gone(request.receive, self._worker.answers(prepared))
+            if inquiry_answers is None:
                 raise ApiError(499, "The client left.")
             options = prepared.inquiry.options
-            more = blocks_of(self._calibrators.current, found.answers, options)
-            return JSONResponse(shape.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens))
+            more = blocks_of(self._calibrators.current, inquiry_answers.answers, options)
+            return JSONResponse(
+                shape.reply(
+                    asked, self._offer.name, inquiry_answers.answers, options, more, inquiry_answers.input_tokens
+                )
+            )
         except WireError as error:
             return refusal_of(shape, error)
         except InvalidInput as error:

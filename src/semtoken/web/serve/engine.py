@@ -247,8 +247,8 @@ class Engine:
             return
         rows.decisions.finish()
         if begun := rows.start_new():
-            decodings = [replace(one.decoding, batch_size=len(begun)) for one in begun]
-            backend.generate([one.prompt_ids for one in begun], decodings, [rows])
+            decodings = [replace(arrival.decoding, batch_size=len(begun)) for arrival in begun]
+            backend.generate([arrival.prompt_ids for arrival in begun], decodings, [rows])
             rows.ask()
 
 
@@ -388,7 +388,7 @@ class _Rows(Observer):
     def settle(self) -> None:
         """Tell of the rows that are complete."""
         complete, self._complete = self._complete, {}
-        wanted = {a: one for a, one in complete.items() if not self._rows[a].order.cancelled.is_set()}
+        wanted = {a: completed for a, completed in complete.items() if not self._rows[a].order.cancelled.is_set()}
         questions = {answer: self._rows[answer].order.work.question for answer in wanted}
         prompts = {answer: self._rows[answer].prompt for answer in wanted}
         results = self._stc.results(self._scores, wanted, questions, prompts)
@@ -460,7 +460,7 @@ class Worker:
     def _waiting(self, running: int) -> list[AnyOrder]:
         """The orders that wait, as many as fit beside the answers that are being written."""
         self._taken = [order for order in self._taken if not order.is_done]
-        found: list[AnyOrder] = []
+        waiting: list[AnyOrder] = []
         try:
             while not self._closed:
                 order = self._held or self._orders.get_nowait()
@@ -473,11 +473,11 @@ class Worker:
                     self._held = order
                     break
                 running += rows
-                found.append(order)
+                waiting.append(order)
         except Empty:
             pass
-        self._taken += found
-        return found
+        self._taken += waiting
+        return waiting
 
     async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
         """The tokens and ends that the engine produces, in batches as they come.
@@ -490,15 +490,15 @@ class Worker:
         self._orders.put(order)
         try:
             while True:
-                found: list[RowToken | RowEnd] = []
+                batch: list[RowToken | RowEnd] = []
                 item = await queue.get()
                 while isinstance(item, RowToken | RowEnd):
-                    found.append(item)
+                    batch.append(item)
                     if queue.empty():
                         break
                     item = queue.get_nowait()
-                if found:
-                    yield found
+                if batch:
+                    yield batch
                 if item is None:
                     return
                 if isinstance(item, SemtokenError):

@@ -152,8 +152,8 @@ class Service:
             encode = getattr(self._stc.backend, "encode", None)
             if encode is None:
                 raise ApiError(400, "The model of this server reads text only: leave images out.", param=param)
-            found: list[int] = encode([prompt], files=False)[0]
-            return found
+            token_ids: list[int] = encode([prompt], files=False)[0]
+            return token_ids
         text = prompt_text(self._stc.tokenizer, prompt, number)
         most = None if room is None else max(room * self._longest_piece, ALWAYS_TOKENISED)
         if most is not None and len(text.encode()) > most:
@@ -311,8 +311,8 @@ def probe(
 ) -> ProbeResult:
     """Ask the model about alternatives to its answer, as the options want it; finding parts may take `seconds`."""
     try:
-        found = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)
-        disputes = sorted(found, key=lambda one: one.step)
+        by_disagreement = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)
+        disputes = sorted(by_disagreement, key=lambda dispute: dispute.step)
         parts = None if options.parts is None else parts_wanted(answer, options.parts, seconds)
         if parts is not None and any(part.path is not None for part in parts):
             parts = with_choices(stc, list(prompt), answer, parts)
