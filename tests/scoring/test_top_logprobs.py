@@ -337,6 +337,18 @@ def test_mass_of_unclear_names_is_in_the_upper_bound_only() -> None:
     assert set(codes(scored)) == {"ambiguous_names", "unmapped_names"}
 
 
+def test_a_name_of_two_tokens_that_both_begin_the_text_counts_wherever_it_stands() -> None:
+    """Two tokens read "a"; beside "ab" both count, and beside "b" neither does."""
+    texts, nothing = ("ab", "a", "a", "b"), np.zeros(4, dtype=bool)
+    vocabulary = Vocabulary(texts, tuple(text.encode() for text in texts), nothing, nothing)
+    words = TokenClusters(np.arange(4, dtype=np.int32), vocabulary)
+    either = TopToken(math.log(0.25), text="a")
+    steps = [TopStep(TopToken(math.log(0.5), i), (TopToken(math.log(0.5), i), either)) for i in (3, 0, 3, 0)]
+    scored = score_top_logprobs(steps, words, MEANING)
+    assert [token.agreeing_probability for token in scored.tokens] == pytest.approx([0.5, 0.75] * 2)
+    assert not any(token.ambiguous_probability for token in scored.tokens)
+
+
 def test_an_ambiguous_name_that_may_be_consistent() -> None:
     halves = [TopToken(-1.0, bytes=b"\xc3"), TopToken(-1.0, text="\ufffd")]
     character = [TopStep(halves[0], tuple(halves)), TopStep(TopToken(-0.1, bytes=b"\xa9"), ())]
