@@ -91,7 +91,7 @@ def test_one_number_in_full_tells_wherever_it_comes() -> None:
         assert precision.in_full and precision.rounding == Rounding()
     precision = Precision()
     precision.add([-1.25, 0.0, -9999.0, -9998.0, -math.inf])
-    assert not precision.in_full and precision.rounding == Rounding(pytest.approx(0.01 + 1e-5))
+    assert not precision.in_full and precision.rounding == Rounding(pytest.approx(0.01 + 1e-5), None, BFLOAT16)
 
 
 def test_half_precision_has_eight_or_eleven_bits() -> None:
