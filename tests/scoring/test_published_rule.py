@@ -24,6 +24,13 @@ def test_the_worked_example() -> None:
     assert found == pytest.approx(1 - 0.73 * 0.93 * 0.70)
 
 
+@pytest.mark.parametrize("answer", [("\n",), (worked.END, "\n", worked.END)])
+def test_an_answer_without_a_character_is_as_uncertain_as_can_be(answer: tuple[str, ...]) -> None:
+    logits, ids = worked.logits(*[{one: 1.0} for one in answer]), worked.ids(*answer)
+    said = uncertainty(logits, ids, worked.LABELS.tolist(), lambda ids: "".join(worked.TOKENS[i] for i in ids))
+    assert said == score_logits(logits, ids, worked.clusters(), "paper").uncertainty == 1.0
+
+
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 def test_the_twin_and_the_fast_code_agree(name: str) -> None:
     kind = small_kind(name)
