@@ -273,6 +273,7 @@ def test_a_list_of_replies_is_one_of_text_generation_inference_alone() -> None:
     assert TGIGenerate.places(texts) == [Place(0, (0,), ended=True), Place(1, (1,), ended=True)]
     assert TGIGenerate.places(texts[0]) == [Place(0, (), ended=True)]
     assert TGIGenerate.places([]) is TGIGenerate.places([*texts, {}]) is OpenAIChat.places([chat()]) is None
+    assert OpenAIChat.places({"choices": [{"message": {}}]}) == [Place(0, ("choices", 0))]
     assert OpenAIChat.places(chat(choices=2)) == [Place(i, ("choices", i), ended=True, goes_on=False) for i in (0, 1)]
 
 

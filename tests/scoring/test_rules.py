@@ -135,6 +135,18 @@ def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
     return found
 
 
+def test_another_token_is_listed_with_its_probability_whatever_its_id_and_however_likely() -> None:
+    step = {END: 0.95, "TV": 0.05}
+    lists = {ids(text)[0]: math.log(p) for text, p in step.items()}
+    assert ids(END) == [0]
+    for scored in (
+        score_logits(logits(step), ids("TV"), worked.vocabulary()),
+        score_top_logprobs([(*ids("TV"), lists)], worked.vocabulary()),
+    ):
+        [token] = scored.tokens
+        assert [(other.id, other.probability) for other in token.alternatives] == [(0, pytest.approx(0.95))]
+
+
 def test_a_neutral_token_is_certain() -> None:
     assert clustered("TV", " the", steps=[{"TV": 1.0}, {" the": 0.01, " radio": 0.99}]) == [1, 1]
 
