@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -202,6 +203,8 @@ def test_other_clusters_are_refused(tmp_path: Path) -> None:
     answers = [replace(scored[0], log_score=score) for score in scores]
     st.Calibrator.fit(answers, correct, clusters=clusters).save(tmp_path)
     assert st.Calibrator.load(tmp_path, clusters=clusters).n == 50
+    known = json.loads((tmp_path / "calibrator.json").read_text())["fingerprint"]["clusters"]
+    assert known == hashlib.sha256(np.asarray(worked.LABELS, dtype="<i4").tobytes()).hexdigest()[:16]
     moved = TokenClusters(np.roll(worked.LABELS, 1), worked.vocabulary())
     with pytest.raises(CalibratorMismatch, match="cluster"):
         st.Calibrator.load(tmp_path, clusters=moved)

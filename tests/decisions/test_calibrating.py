@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from semtoken.decisions.answers import DecisionRecord, records_of
+from semtoken.decisions import Choice, ReadingOptions
+from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord, records_of
 from semtoken.decisions.auditing import audit, compare
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator, DecisionSide
 from semtoken.errors import ArtifactError, InvalidInput
@@ -57,6 +58,21 @@ def test_promises_are_of_a_tenth_unless_told_otherwise() -> None:
     }
     with pytest.raises(InvalidInput, match=r"Nothing can be fitted\. late, called"):
         DecisionCalibrator.fit(world(1, 5))
+
+
+def test_an_answer_of_now_is_a_record_without_a_label() -> None:
+    asked = AskedQuestion(Choice("Which?", ["a", "b"]), ReadingOptions("words", 2))
+    bounds = ((0.25, 0.35), (0.65, 0.75))
+    answer = AnsweredQuestion(asked.question, (0.3, 0.7), 0.9, 0.05, bounds)
+    found = DecisionRecord.of(answer, asked.options, "team")
+    assert (found.name, found.fingerprint, found.kind, found.values) == (
+        "team",
+        asked.fingerprint,
+        "choice",
+        ("a", "b"),
+    )
+    assert (found.probabilities, found.bounds, found.order_spread) == ((0.3, 0.7), bounds, 0.05)
+    assert (found.label, found.state, found.asked, found.correct) == (None, "", asked, False)
 
 
 def test_what_is_said_of_an_answer_unlike_all_labelled_ones() -> None:
