@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import _digest, _dumped, from_bytes, to_bytes
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
@@ -229,3 +230,4 @@ def test_the_file_is_plain_text_of_plain_values(saved: Path) -> None:
     assert saved.read_bytes() == to_bytes(st.Calibrator.load(saved))
     assert saved.read_bytes().isascii()
     assert [path.name for path in saved.parent.iterdir()] == ["calibrator.json"]
+    assert "saved=" not in repr(CalibratorInUse.load(saved.parent))
