@@ -60,6 +60,13 @@ def test_promises_are_of_a_tenth_unless_told_otherwise() -> None:
         DecisionCalibrator.fit(world(1, 5))
 
 
+def test_a_side_with_too_few_labels_accepts_nothing() -> None:
+    few = [one for one in world(300, 5) if one.side == "false"] + [one for one in world(9, 6) if one.side == "true"]
+    side = DecisionCalibrator.fit(few).sides["f", "true"]
+    assert side.calibrator is None and side.n == sum(one.side == "true" for one in few) and side.asked == len(few)
+    assert (side.n_accepted, side.n_wrong_accepted, side.accepts(few[-1])) == (0, 0, False)
+
+
 def test_an_answer_of_now_is_a_record_without_a_label() -> None:
     asked = AskedQuestion(Choice("Which?", ["a", "b"]), ReadingOptions("words", 2))
     bounds = ((0.25, 0.35), (0.65, 0.75))
