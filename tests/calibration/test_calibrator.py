@@ -309,6 +309,17 @@ def test_intervals_of_five_answers_to_a_question_are_those_of_the_questions() ->
     assert naive.brier.high - naive.brier.low < 0.55 * (one.brier.high - one.brier.low)
 
 
+def test_one_question_with_two_answers_is_drawn_with_both() -> None:
+    calibrator = st.Calibrator.fit(*drawn(60))
+    scores, correct = drawn(80, seed=1)
+    groups = np.array([0, *range(79)])
+    found = calibrator.report(scores, correct, prompts=[f"question {k}" for k in groups])
+    base = np.full(80, calibrator.n_correct / calibrator.n)
+    by_hand = report(calibrator.chance(scores), base, correct, cross_validated=False, groups=groups)
+    assert found.brier == by_hand.brier
+    assert found.brier != report(calibrator.chance(scores), base, correct, cross_validated=False).brier
+
+
 def test_scores_that_know_nothing_do_not_beat_the_base_rate() -> None:
     generator = np.random.default_rng(4)
     scores, correct = -generator.exponential(1, 400), generator.integers(0, 2, 400).astype(float)

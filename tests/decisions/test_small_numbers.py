@@ -153,7 +153,7 @@ def test_probabilities_of_a_server_may_be_a_hundredth_off(second: float, taken: 
             read()
 
 
-@pytest.mark.parametrize("shares", [(-0.2, 0.6, 0.6), (-0.2, 1.2, 0.0)])
+@pytest.mark.parametrize("shares", [(-0.2, 0.6, 0.6), (-0.2, 1.2, 0.0), (1.005, 0.0, 0.0)])
 def test_probabilities_of_a_server_are_none_below_0_or_above_1(shares: tuple[float, ...]) -> None:
     given = {"answers": {"q": {"probabilities": dict(zip("abc", shares, strict=True))}}}
     with pytest.raises(InvalidInput):
