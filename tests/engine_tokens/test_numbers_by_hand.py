@@ -22,6 +22,7 @@ from semtoken.engine_tokens.top_steps import (
     fits_half,
     is_given,
     is_own,
+    is_same_number,
     log_prob_or_none,
     unit_of,
 )
@@ -34,6 +35,11 @@ def test_what_engines_write_for_a_number_that_they_do_not_give() -> None:
     stand_ins = (-9999.0, -1000.0, -999.0, -100.0)
     assert not any(map(is_own, stand_ins))
     assert all(map(is_own, (-9997.9, -1000.5, -998.0, -100.1, -99.9, -101.0, 0.0)))
+
+
+def test_two_numbers_are_one_to_the_last_digit_of_the_shorter_one() -> None:
+    pairs = ((-0.01, -0.02), (-1.25, -1.2549), (-0.5, -0.5009), (-0.01, -0.021), (-0.5, -0.6), (-2.0, -2.1))
+    assert [is_same_number(*pair) for pair in pairs] == [True] * 3 + [False] * 3
 
 
 def test_missing_steps_are_counted_from_the_beginning_of_the_first_list() -> None:
