@@ -101,3 +101,11 @@ def test_a_token_that_the_vocabulary_calls_otherwise_is_shown_as_there(number: i
     vocabulary = Vocabulary(("Oslo", " Rome"), (b"Oslo", b" Rome"), nothing, nothing)
     with pytest.raises(VocabularyMismatch, match=f"in the vocabulary it is {known}"):
         score_top_logprobs([TopStep(TopToken(-1.0, number, " Lima"), ())], vocabulary)
+
+
+@pytest.mark.parametrize("by", ["vocabulary", "names"])
+@pytest.mark.parametrize("numbers", [(0.05, -3.0), (-0.7, 0.05), (0.0011, -3.0)])
+def test_a_list_with_a_number_above_zero_is_refused(numbers: tuple[float, float], by: str) -> None:
+    top = [TopToken(number, i, None, PIECES[i]) for i, number in zip(PLAIN, numbers, strict=False)]
+    with pytest.raises(InvalidLogits, match="at most 0"):
+        scored(TopStep(top[0], top), by=by)
