@@ -42,8 +42,8 @@ def test_too_few_labels_are_counted() -> None:
 
 def test_thresholds_that_accept_none_of_the_labelled_answers_are_said_to_be_badly_placed() -> None:
     found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabelled=-np.arange(1, 301) / 1e4)
-    assert found.uncertainty is None and "of the 0 surest of 100 labelled answers 0 are wrong" in found.statement
-    assert found.statement.endswith("are surer than all labelled answers: place others.")
+    assert found.uncertainty is None and found.statement.startswith("Nothing can be promised: the scores that place")
+    assert found.statement.endswith("are surer than all labelled answers. Place the thresholds by others.")
 
 
 def test_missed_and_joint_count_what_is_missing() -> None:

@@ -182,6 +182,7 @@ def test_three_choices_of_one_step_each_of_which_only_the_last_ends_are_pieces_o
         streamed((0, "a", None), (1, " b", None), (2, " c", "stop")).finish()
     assert len(streamed((0, "a", None), (1, " b", "stop")).finish().choices) == 2
     assert len(streamed((0, "a", "stop"), (1, " b", None), (2, " c", "stop")).finish().choices) == 3
+    assert len(streamed((0, "a", None), (1, " b", "stop"), (2, " c", "stop")).finish().choices) == 3
     assert len(streamed((0, "a", None), (0, " b", None), (1, " b", None), (2, " c", "stop")).finish().choices) == 3
 
 

@@ -343,8 +343,11 @@ def _promised(tests: Sequence[Test], n: int, alpha: float, delta: float) -> str:
 
 def _refused(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
     """Why the first test failed, and what would help: nothing that cannot is said."""
+    if not first.accepted:
+        surer = "the scores that place the thresholds are surer than all labelled answers"
+        return f"Nothing can be promised: {surer}. Place the thresholds by others."
     inside = answers.uncertainty <= first.threshold
-    tied = int((answers.uncertainty == answers.uncertainty[inside].max()).sum()) if first.accepted else 0
+    tied = int((answers.uncertainty == answers.uncertainty[inside].max()).sum())
     equal = f", {tied} of them with one and the same score," if tied > 1 else ""
     return (
         f"Nothing can be promised: of the {first.accepted} surest of {answers.n} labelled answers{equal} {first.wrong} "
@@ -354,8 +357,6 @@ def _refused(answers: LabelledScores, first: Test, alpha: float, delta: float) -
 
 
 def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
-    if not first.accepted:
-        return "The scores that place the thresholds are surer than all labelled answers: place others."
     told = []
     wrong = first.wrong / first.accepted
     if wrong < alpha:
