@@ -141,12 +141,13 @@ assert CliRunner().invoke(app, arguments.split()).exit_code == 0
     "docs/calibration.md": Page(
         f"{LABELLED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n",
         instead={
+            "from cascade import": "from examples.cascade import",  # a copy beside the reader's own code
             'stc = st.STC.from_pretrained("MODEL", states=True) ': """
 from semtoken.almanac import load_questions
 from semtoken.almanac import PROMPT
 prompts = [PROMPT.replace("{question}", one.question) for one in load_questions("dev")[:150]]
 correct = [place % 2 == 0 for place in range(150)]
-stc = st.STC.from_pretrained("MODEL", states=True) """
+stc = st.STC.from_pretrained("MODEL", states=True) """,
         },
     ),
     "docs/check-an-extraction.md": Page(
