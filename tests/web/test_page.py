@@ -432,8 +432,9 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     page.on("request", lambda r: asked.append(r.url) if not r.url.startswith("data:") else None)
     page.on("console", lambda m: complaints.append(m.text))
     page.goto(served)
-    page.get_by_role("textbox", name="Your question").fill("Which city is the capital of Peru?")
-    page.keyboard.press("Enter")
+    box = page.get_by_role("textbox", name="Your question")
+    box.fill("Which city is the capital of Peru?")
+    box.press("Enter")
     page.get_by_text("a ranking, not a chance").wait_for()
     [expected] = almanac.generate(
         PROMPT.format(question="Which city is the capital of Peru?"), 24, stop_at_newline=True
@@ -497,8 +498,9 @@ def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac:
         for word in words:
             inside = [t for t in tokens if t["start"] < word["end"] and t["end"] > word["start"]]
             assert word["confidence"] == pytest.approx(math.prod(t["agreeing_probability"] for t in inside), rel=1e-6)
-        page.get_by_role("textbox", name="Your question").fill(question)
-        page.keyboard.press("Enter")
+        box = page.get_by_role("textbox", name="Your question")
+        box.fill(question)
+        box.press("Enter")
         page.locator("[role=status] .mark.weak").wait_for()  # the answer is still coming
 
 
@@ -515,9 +517,10 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
                 page.get_by_role("button", name="List models").click()
                 sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
                 page.locator("details.server").evaluate("details => { details.open = true }")
-            page.get_by_role("textbox", name="Your question").fill("Which city is the capital of Peru?")
+            box = page.get_by_role("textbox", name="Your question")
+            box.fill("Which city is the capital of Peru?")
             assert_accessible(page, url)
-            page.keyboard.press("Enter")
+            box.press("Enter")
             page.get_by_text("a ranking, not a chance").wait_for()
             page.get_by_label("mark every phrase").check()
             page.locator("button.mark").first.click()
@@ -533,7 +536,7 @@ def test_another_number_than_the_headline_can_be_asked_for(browser: Any, served:
     page.goto(served)
     box = page.get_by_role("textbox", name="Your question")
     box.fill("Which city is the capital of Peru?")
-    page.keyboard.press("Enter")
+    box.press("Enter")
     page.get_by_text("a ranking, not a chance").wait_for()
     assert page.get_by_text("lists are ranked by the headline").count() == 0
     page.get_by_label("Number to show").select_option("weakest_token")
@@ -554,9 +557,10 @@ def test_another_number_than_the_headline_can_be_asked_for(browser: Any, served:
 def test_a_server_that_is_gone_is_a_sentence(browser: Any, served: str) -> None:
     page = browser.new_context().new_page()
     page.goto(served)
-    page.get_by_role("textbox", name="Your question").fill("What?")
+    box = page.get_by_role("textbox", name="Your question")
+    box.fill("What?")
     page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
-    page.keyboard.press("Enter")
+    box.press("Enter")
     assert "does not answer" in page.get_by_role("alert").inner_text()
 
 
@@ -580,8 +584,9 @@ def test_the_page_of_the_proxy_sends_the_key_and_keeps_it_nowhere(
         page.get_by_label("API key").fill("sk-secret")
         page.get_by_role("button", name="List models").click()
         sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
-        page.get_by_role("textbox", name="Your question").fill("Which city is the capital of Peru?")
-        page.keyboard.press("Enter")
+        box = page.get_by_role("textbox", name="Your question")
+        box.fill("Which city is the capital of Peru?")
+        box.press("Enter")
         page.get_by_text("a ranking, not a chance").wait_for()
         assert keys == ["Bearer sk-secret"] * 2
         kept = page.evaluate(
