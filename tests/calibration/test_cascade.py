@@ -148,6 +148,7 @@ def test_only_a_threshold_of_the_product_ends_a_generation() -> None:
             stc.generate([prompt], 12, stop_above_product=bad)
 
 
+@pytest.mark.slow
 def test_a_pair_decides_by_the_headline_unless_told_otherwise() -> None:
     """Long answers: their headline is another number than the product, and orders them otherwise."""
     stc = st.STC.from_pretrained("almanac")
