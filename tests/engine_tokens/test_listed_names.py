@@ -251,6 +251,15 @@ def test_steps_that_miss_a_token_are_refused() -> None:
         score_payload(reply)
 
 
+@pytest.mark.parametrize("other", [("Rome", -3.0), ("Rome", -math.inf), None])
+def test_an_alternative_of_probability_zero_is_an_alternative(other: tuple[str, float] | None) -> None:
+    listed = [("Lima", -0.1)] + ([] if other is None else [other])
+    top = [{"token": token, "logprob": log_prob} for token, log_prob in listed]
+    scored = score_top_logprobs([{"token": "Lima", "logprob": -0.1, "top_logprobs": top}])
+    assert [flag.code for flag in scored.flags] == ([] if other else ["no_alternatives"])
+    assert scored.uncertainty == pytest.approx(-math.expm1(-0.1))
+
+
 FRESH = """
 import sys
 import semtoken as st
