@@ -109,3 +109,12 @@ def test_a_list_with_a_number_above_zero_is_refused(numbers: tuple[float, float]
     top = [TopToken(number, i, None, PIECES[i]) for i, number in zip(PLAIN, numbers, strict=False)]
     with pytest.raises(InvalidLogits, match="at most 0"):
         scored(TopStep(top[0], top), by=by)
+
+
+@pytest.mark.parametrize("number", [-9999.0, -math.inf])
+@pytest.mark.parametrize("listed", [-100.0, -1000.0, -math.inf])
+def test_two_stand_ins_for_one_token_leave_open_what_the_list_does(number: float, listed: float) -> None:
+    own, other = TopToken(number, None, "Lima", b"Lima"), TopToken(math.log(0.6), None, "Rome", b"Rome")
+    step = TopStep(own, [own._replace(log_prob=listed), other])
+    found = score_top_logprobs([step], None, ScoringRules(equality="exact"))
+    assert found.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)

@@ -365,7 +365,8 @@ class NameReader:
                 else:
                     entries.doubtful += probability
             elif is_one is not False and not known and (is_one or name[2] is not None):
-                entries.found.setdefault(chosen, probability)
+                if is_own(log_prob):
+                    entries.found.setdefault(chosen, probability)
             elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
                 self._add_other(entries, chosen, name, probability, known=known)
             else:
