@@ -158,6 +158,7 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
 def test_its_numbers_are_read(name: str) -> None:
     format, reply, log_score = SHAPES[name]
     assert read_payload(reply).format == format
+    assert [choice.index for choice in read_payload(reply).choices] == [0]
     [found] = score_payload(reply)
     assert found.log_score == pytest.approx(log_score, abs=1e-4)
 

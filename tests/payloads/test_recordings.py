@@ -154,6 +154,11 @@ def test_an_echoed_prompt_is_no_answer() -> None:
     without_usage = {k: v for k, v in recording("vllm-completions-echo").reply.items() if k != "usage"}
     [segment] = read_payload(without_usage).choices[0].segments
     assert segment.problem is not None and "repeats the prompt" in segment.problem
+    other = json.loads(
+        json.dumps(recording("vllm-completions-echo").reply).replace("Answer:\\nChina", "Answer:\\nFrance")
+    )
+    [segment] = read_payload(other).choices[0].segments
+    assert segment.text == "Answer:\nFrance", "a text that the tokens do not spell is kept whole, to be refused"
 
 
 def test_token_ids_apart_name_the_chosen_tokens() -> None:
