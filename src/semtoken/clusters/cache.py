@@ -98,7 +98,6 @@ def find(
     """The entry made with these settings for this vocabulary and these weights, if there is one; damaged ones are
     passed over. The weights are named by the hash of their bytes, or by hub id and commit.
     """
-    wanted = (settings.facts(), vocabulary.fingerprint, neutral_hash(vocabulary))
     for path, config in _entries():
         provenance, saved = config["provenance"], config["vocabulary"]
         same_weights = (content_hash is not None and provenance.get("content_hash") == content_hash) or (
@@ -106,7 +105,10 @@ def find(
             and origin.commit is not None
             and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
         )
-        if not same_weights or wanted != (_settings_of(provenance), saved.get("fingerprint"), saved.get("neutral")):
+        if not same_weights:
+            continue
+        wanted = (settings.facts(), vocabulary.fingerprint, neutral_hash(vocabulary))
+        if wanted != (_settings_of(provenance), saved.get("fingerprint"), saved.get("neutral")):
             continue
         try:
             clusters = TokenClusters.from_pretrained(path)

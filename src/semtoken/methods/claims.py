@@ -141,9 +141,10 @@ def _log_agreement(
     back = nli_classes(_plain(backward), f"nli_alternative_to_chosen[{step}]")
     same_count(f"nli_chosen_to_alternative[{step}]", ahead.size, "its log-probabilities", log_p.size)
     same_count(f"nli_alternative_to_chosen[{step}]", back.size, "its log-probabilities", log_p.size)
-    opposite = np.abs(ahead - back) == ENTAILMENT - CONTRADICTION
-    both = np.where(opposite, NEUTRAL, np.where(ahead == NEUTRAL, back, ahead))
-    classes = ahead if directions == "chosen_to_alternative" else both
+    classes = ahead
+    if directions != "chosen_to_alternative":
+        opposite = np.abs(ahead - back) == ENTAILMENT - CONTRADICTION
+        classes = np.where(opposite, NEUTRAL, np.where(ahead == NEUTRAL, back, ahead))
     classes[0] = ENTAILMENT
     agreeing = log_sum_exp(log_p[classes == ENTAILMENT])
     return min(agreeing - log_sum_exp(log_p[classes != NEUTRAL]), 0.0)
