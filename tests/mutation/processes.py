@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,39 +42,43 @@ def load_libraries() -> None:
 
 def run_tests(source: Path, files: Iterable[str], plugins: list[object], limit: float) -> int | None:
     """Run tests in a child; its exit status as pytest gives it, or None if it took longer than `limit` seconds."""
-    child = os.fork()
-    if not child:
-        os._exit(_in_child(source, list(files), plugins))
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            _kill_group(child)
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    _kill_group(child)
-    os.waitpid(child, 0)
-    return None
+    return status_of(in_child(lambda: run(source, list(files), plugins)), limit)
 
 
-def _in_child(source: Path, files: list[str], plugins: list[object]) -> int:
-    os.setsid()
+def in_child(function: Callable[[], int]) -> int:
+    """Fork, and do something in the child, whose status it gives; the child's number."""
+    if child := os.fork():
+        return child
+    status = 1
+    try:
+        os.setsid()
+        status = function()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def status_of(child: int, limit: float) -> int | None:
+    """Wait for a child that leads a group, and end the group; its status, or None after `limit` seconds."""
+    end, status = time.monotonic() + limit, None
+    while status is None and time.monotonic() < end:
+        done, raw = os.waitpid(child, os.WNOHANG)
+        status = os.waitstatus_to_exitcode(raw) if done else None
+        time.sleep(0 if done else 0.01)
+    with suppress(ProcessLookupError):  # servers that a test left behind go, too
+        os.killpg(child, signal.SIGKILL)
+    if status is None:
+        os.waitpid(child, 0)
+    return status
+
+
+def run(source: Path, files: list[str], plugins: list[object]) -> int:
+    """Run tests in this process, which says nothing from now on; the status as pytest gives it."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
-    try:
-        os.chdir(ROOT)
-        os.environ["PYTHONPATH"] = str(source)
-        sys.path.insert(0, str(source))
-        return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files], plugins))
-    except BaseException:
-        traceback.print_exc()
-        return 1
-
-
-def _kill_group(child: int) -> None:
-    """Servers that a test left behind go, too."""
-    try:
-        os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    os.chdir(ROOT)
+    os.environ["PYTHONPATH"] = str(source)
+    sys.path.insert(0, str(source))
+    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *files], plugins))
