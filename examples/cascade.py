@@ -301,6 +301,9 @@ def _walk(
 def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta: float) -> str:
     if not passed:
         first = tests[0]
+        if not first.accepted:
+            surer = "the scores that place the thresholds are surer than all labelled answers"
+            return f"Nothing can be promised: {surer}. Place the thresholds by others."
         few = first.wrong < alpha * first.accepted
         return (
             f"Nothing can be promised: of {first.accepted} answers that the strictest pair of thresholds lets through "

@@ -84,7 +84,11 @@ def test_nothing_to_promise() -> None:
     assert few.first is None and "1 are missing" in few.statement
     wrong = CascadeThreshold.fit(more[0], np.zeros(200), more[2], np.zeros(200), unlabelled=(more[0], more[2]))
     assert wrong.first is None and "Nothing can be promised" in wrong.statement
+    assert "a larger alpha" in wrong.statement
     assert wrong.decide(response(-0.001), "first").reason == "no_threshold"
+    surer = [more[0] / 1e4, more[2] / 1e4]
+    none = CascadeThreshold.fit(more[0] - 1, np.ones(200), more[2] - 1, np.ones(200), unlabelled=surer)
+    assert none.first is None and "surer than all labelled answers" in none.statement and "alpha" not in none.statement
     with pytest.raises(InvalidInput, match="150 are missing"):
         CascadeThreshold.fit(*drawn(np.random.default_rng(0), 100), unlabelled=(more[0][:50], more[2]))
     with pytest.raises(InvalidInput, match="same questions"):
