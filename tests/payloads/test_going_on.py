@@ -143,6 +143,13 @@ def test_other_chunks_are_read_in_full(other: dict[str, Any]) -> None:
     assert going_on.read(json.dumps(other)) is None
 
 
+def test_what_a_chunk_says_beside_its_answer_counts_though_an_earlier_one_said_it() -> None:
+    stream = PayloadStream()
+    for model in "mnm":
+        stream.feed(f"data: {json.dumps({**CHAT, 'model': model})}\n\n")
+    assert stream.finish().model == "m"
+
+
 def test_what_is_remembered_of_a_stream_does_not_grow() -> None:
     going_on = GoingOn()
     for i in range(3 * MOST_FRAMES):
