@@ -1,0 +1,230 @@
+"""Lists of a few tokens with a vocabulary of a few words, or without one: what each entry adds to the interval."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.errors import InvalidInput
+from semtoken.scoring import ScoringRules, TopLogprobsStream
+
+EXACT = ScoringRules(equality="exact")
+
+
+def words(*pieces: str | bytes, byte_tokens: tuple[int, ...] = ()) -> Vocabulary:
+    """A vocabulary of these tokens."""
+    spelled = tuple(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
+    nothing, one_byte = np.zeros(len(pieces), dtype=bool), np.isin(np.arange(len(pieces)), byte_tokens)
+    return Vocabulary(tuple(piece.decode("utf-8", "replace") for piece in spelled), spelled, nothing, one_byte)
+
+
+CITIES = words("Oslo", "Rome", " Oslo")
+HALVES = words("Oslo", "Rome", b"\xc3", b"\xa9", "Lima")
+
+
+def token(
+    probability: float, text: str | None = None, spelled: bytes | None = None, *, id: int | None = None
+) -> TopToken:
+    return TopToken(math.log(probability), id, text, spelled)
+
+
+def in_bytes(probability: float, text: str) -> TopToken:
+    return token(probability, text, text.encode())
+
+
+def step(*listed: TopToken) -> TopStep:
+    """The first of the listed tokens was chosen."""
+    return TopStep(listed[0], listed)
+
+
+def agreeing(scored: ScoredResponse) -> tuple[float, float]:
+    """The least and the largest mass that may agree with an answer of one token."""
+    return 1 - scored.uncertainty_bounds[1], 1 - scored.uncertainty_bounds[0]
+
+
+def codes(scored: ScoredResponse) -> list[str]:
+    return [flag.code for flag in scored.flags]
+
+
+def test_one_unclear_name_is_no_token_of_the_vocabulary() -> None:
+    """The half of a character may be either of two tokens."""
+    own, half, other = token(0.5, "Oslo"), token(0.2, "\ufffd"), token(0.1, "Rome")
+    scored = score_top_logprobs([step(own, half, other)], HALVES)
+    assert [(one.text, one.id) for one in scored.tokens[0].alternatives] == [("Rome", 1)]
+    assert codes(scored) == ["ambiguous_names"]
+    with pytest.raises(InvalidInput, match="may be any of 2 tokens"):
+        score_top_logprobs([TopStep(half, (own, other))], HALVES)
+
+
+def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
+    """In a list by texts the lost "oslo" may have all of the missing 0.65, whatever is the smallest in the list."""
+    vocabulary = words("Oslo", "oslo", "oslo", "Rome")
+    one = TopStep(token(0.2, id=0), (token(0.1, "oslo"), token(0.05, "Rome")))
+    assert agreeing(score_top_logprobs([one], vocabulary)) == pytest.approx((0.3, 0.95), abs=1e-4)
+
+
+@pytest.mark.parametrize(("second", "counted"), [(0.1, 0.8), (0.2, 0.7)])
+def test_a_byte_token_is_told_from_a_letter_by_its_number(second: float, counted: float) -> None:
+    """Two tokens spell "x". The second entry of it is the other one, or the same if it has the same number."""
+    vocabulary = words(" x", "x", "x", "Rome", byte_tokens=(2,))
+    listed = [token(0.5, id=0), token(0.2, spelled=b"x", id=1), token(second, spelled=b"x")]
+    assert agreeing(score_top_logprobs([step(*listed)], vocabulary))[0] == pytest.approx(counted, abs=1e-4)
+
+
+@pytest.mark.parametrize("special", ["chosen", "last"])
+def test_the_name_of_a_special_token_stands_for_any_where_it_was_chosen(special: str) -> None:
+    vocabulary = words("Oslo", "", "", "Rome")
+    end, city = token(0.3, "<|end|>"), token(0.2, "Oslo")
+    if special == "chosen":
+        assert codes(score_top_logprobs([step(end, city)], vocabulary)) == ["special_names"]
+    else:
+        scored = score_top_logprobs([step(city, end), step(token(0.6, "Rome"))], vocabulary)
+        assert (scored.text, "special_names" in codes(scored)) == ("OsloRome", False)
+
+
+def test_what_lies_beyond_the_vocabulary_is_shared_out_among_its_tokens() -> None:
+    padding = token(0.008, id=7)
+    [one] = score_top_logprobs([step(token(0.6, id=0), token(0.2, id=1), padding)], CITIES).tokens
+    assert one.probability == pytest.approx(0.6 / 0.992, rel=1e-9)
+    assert one.alternatives[0].probability == pytest.approx(0.2 / 0.992, rel=1e-9)
+    sure = score_top_logprobs([step(token(0.999, id=0), token(0.0005, id=1), padding)], CITIES)
+    assert (sure.tokens[0].log_probability, codes(sure)) == (0.0, [])
+
+
+def test_a_number_above_zero_by_rounding_is_zero() -> None:
+    own = TopToken(0.0009, 0)
+    for one in (step(own, token(0.0005, id=1)), step(own, token(0.0005, id=1), own)):
+        assert score_top_logprobs([one], CITIES).tokens[0].log_probability == 0.0
+
+
+def test_older_servers_give_the_number_of_the_chosen_token_in_the_list_alone() -> None:
+    own = in_bytes(0.6, "Oslo")
+    one = TopStep(own._replace(log_prob=-9999.0), (own, in_bytes(0.3, "Rome")))
+    for vocabulary in (CITIES, None):
+        scored = score_top_logprobs([one], vocabulary, EXACT)
+        assert scored.uncertainty_bounds == pytest.approx((0.4, 0.4), abs=1e-4)
+        assert scored.tokens[0].probability == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("vocabulary", [CITIES, None])
+@pytest.mark.parametrize("spelled", [None, b"Oslo"])
+@pytest.mark.parametrize("preset", [ScoringRules(), EXACT])
+def test_the_text_of_the_chosen_token_with_another_number(
+    preset: ScoringRules, spelled: bytes | None, vocabulary: Vocabulary | None
+) -> None:
+    """A list by texts has lost a token that is spelled alike. Where there are bytes, nobody knows what it means."""
+    listed = [token(0.6, "Oslo", spelled), token(0.2, "Oslo", spelled), token(0.2, "Rome")]
+    for last in (2, 3):
+        scored = score_top_logprobs([step(*listed[:last])], vocabulary, preset)
+        counts = spelled is None and preset != EXACT
+        most = 0.8 if preset == EXACT or (counts and last == 3) else 1.0
+        assert agreeing(scored) == pytest.approx((0.8 if counts else 0.6, most), abs=1e-4)
+        assert "two_numbers" in codes(scored) and ("no_alternatives" not in codes(scored) or spelled is not None)
+
+
+@pytest.mark.parametrize("vocabulary", [CITIES, None])
+def test_an_entry_without_a_number_is_as_good_as_none(vocabulary: Vocabulary | None) -> None:
+    """Its token may have all of the missing 0.4."""
+    unknown = in_bytes(1.0, " Oslo")._replace(log_prob=-9999.0)
+    scored = score_top_logprobs([step(in_bytes(0.5, "Oslo"), in_bytes(0.1, "Rome"), unknown)], vocabulary)
+    assert agreeing(scored) == pytest.approx((0.5, 0.9), abs=1e-4)
+
+
+@pytest.mark.parametrize("vocabulary", [CITIES, None])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_probability_too_small_for_a_float_is_zero(times: int, vocabulary: Vocabulary | None) -> None:
+    own = in_bytes(1.0, "Oslo")._replace(log_prob=-800.0)
+    scored = score_top_logprobs([TopStep(own, [in_bytes(0.6, "Rome"), *[own] * times])], vocabulary)
+    assert scored.tokens[0].log_probability == -math.inf
+    assert scored.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+
+
+@pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome"), None])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_list_may_add_up_to_just_one_and_a_twentieth(times: int, vocabulary: Vocabulary | None) -> None:
+    own = in_bytes(1.0, "Oslo")
+    assert codes(score_top_logprobs([step(own, in_bytes(0.05, "Rome"), *[own] * times)], vocabulary)) == ["overfull"]
+
+
+# --- without a vocabulary --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"), [(["a", "</s>", " "], "a "), (["a", "</s>", "\n"], "a\n"), (["a", "</s>", "b"], "a</s>b")]
+)
+def test_markup_is_text_where_more_than_blanks_follow(texts: list[str], said: str) -> None:
+    assert score_top_logprobs([step(token(0.6, text)) for text in texts]).text == said
+
+
+def test_names_as_in_the_files_of_a_tokenizer_are_read_as_text() -> None:
+    """Beside them may stand pieces of a character, by their bytes."""
+    steps = [step(token(0.6, "ĠParis")), *(step(token(0.6, spelled=half)) for half in (b"\xc3", b"\xa9"))]
+    assert score_top_logprobs(steps).text == " Parisé"
+
+
+def test_tokens_that_ids_alone_name_may_be_spelled_in_any_way() -> None:
+    """The chosen one is named, and the list has nothing but ids."""
+    steps = [TopStep(token(0.6, "Rome", id=5), (token(0.3, id=7),))]
+    scored = score_top_logprobs(steps)
+    assert agreeing(scored) == pytest.approx((0.6, 1.0), abs=1e-4)
+    assert (codes(scored), scored.tokens[0].unmapped_probability) == (["unmapped_names"], pytest.approx(0.3))
+    exact = score_top_logprobs(steps, None, EXACT)
+    assert agreeing(exact) == pytest.approx((0.6, 0.6), abs=1e-4)
+    assert [(one.id, one.probability) for one in exact.tokens[0].alternatives] == [(7, pytest.approx(0.3))]
+    assert score_top_logprobs([TopStep(token(0.6, id=5), (token(0.3, id=7),))] * 2).token_ids == [5, 5]
+
+
+def test_two_pieces_of_characters_without_names_are_other_tokens() -> None:
+    scored = score_top_logprobs([step(token(0.6, "Rome"), token(0.2, "\ufffd"), token(0.1, "\ufffd"))])
+    assert agreeing(scored) == pytest.approx((0.6, 0.7), abs=1e-4)
+    assert not scored.flags
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        (token(0.6, "\n", b"\n", id=5), token(0.6, "\n", b"\n"), token(0.3, "a", b"a", id=6)),
+        (in_bytes(0.6, "Oslo"), token(0.6, "Oslo"), token(0.3, "Rome")),
+        (token(0.6, "Oslo"), in_bytes(0.6, "Oslo"), token(0.3, "Rome")),
+    ],
+)
+@pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome", " Oslo", "", "", "\n", "a"), None])
+def test_a_list_may_name_the_chosen_token_in_another_way(
+    listed: tuple[TopToken, ...], vocabulary: Vocabulary | None
+) -> None:
+    scored = score_top_logprobs([step(in_bytes(0.9, "a")), TopStep(listed[0], listed[1:])], vocabulary, EXACT)
+    assert agreeing(scored) == pytest.approx((0.54, 0.54), abs=1e-4)
+    assert "two_numbers" not in codes(scored)
+
+
+@pytest.mark.parametrize("listed", [("oslo",), ("oslo", "oslO"), ("Rome", "oslo"), ("Rome",)])
+def test_a_list_without_the_chosen_token_may_hold_what_is_spelled_alike(listed: tuple[str, ...]) -> None:
+    one = TopStep(in_bytes(0.6, "Oslo"), [in_bytes(0.2 / 2**k, text) for k, text in enumerate(listed)])
+    scored = score_top_logprobs([one])
+    alike = math.fsum(0.2 / 2**k for k, text in enumerate(listed) if text != "Rome")
+    rome = math.fsum(0.2 / 2**k for k, text in enumerate(listed) if text == "Rome")
+    assert agreeing(scored) == pytest.approx((0.6 + alike, 1 - rome), abs=1e-4)
+    assert not scored.flags
+
+
+@pytest.mark.parametrize("named", [token, in_bytes])
+def test_a_list_of_the_chosen_token_alone_is_no_alternative_but_a_list(named: Any) -> None:
+    bare = score_top_logprobs([step(named(0.6, "Oslo"))])
+    assert codes(bare) == ["no_alternatives"]
+    zero, other = named(1.0, "Oslo"), step(named(0.6, "Rome"), named(0.3, "Lima"))
+    listed, alone = (score_top_logprobs([TopStep(zero, top), other]) for top in ([zero], []))
+    assert (listed.uncertainty, listed.tokens[0].log_probability) == (pytest.approx(0.4), 0.0)
+    assert (alone.uncertainty, alone.tokens[0].log_probability) == (1.0, -math.inf)  # a zero that says nothing
+
+
+@pytest.mark.parametrize("steps", [[step(token(0.6, "ĠParis"), token(0.2, "Ġparis"))]])
+def test_names_that_are_spelled_alike_count_in_a_stream_as_in_the_end(steps: list[TopStep]) -> None:
+    stream = TopLogprobsStream()
+    for one in steps:
+        running = stream.add(one)
+    assert running.uncertainty == pytest.approx(0.2) == score_top_logprobs(steps).uncertainty
