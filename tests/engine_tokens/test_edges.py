@@ -90,6 +90,7 @@ def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list
         found = scored(TopStep(missing, top), by=by)
         assert "missing_log_probability" in [flag.code for flag in found.flags]
         assert found.uncertainty_bounds == pytest.approx((0.6, 1.0), abs=1e-4)
+        assert found.tokens[0].log_probability == -math.inf
     sure = own._replace(log_prob=math.log(0.4))
     found = scored(TopStep(sure, [likely, sure, last._replace(log_prob=number)]), by=by)
     assert not found.flags and found.uncertainty == pytest.approx(0.6)

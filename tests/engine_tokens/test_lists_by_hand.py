@@ -96,10 +96,16 @@ def test_what_lies_beyond_the_vocabulary_is_shared_out_among_its_tokens() -> Non
     assert (sure.tokens[0].log_probability, codes(sure)) == (0.0, [])
 
 
-def test_a_number_above_zero_by_rounding_is_zero() -> None:
-    own = TopToken(0.0009, 0)
-    for one in (step(own, token(0.0005, id=1)), step(own, token(0.0005, id=1), own)):
-        assert score_top_logprobs([one], CITIES).tokens[0].log_probability == 0.0
+@pytest.mark.parametrize("vocabulary", [CITIES, None])
+def test_a_number_above_zero_by_rounding_is_zero(vocabulary: Vocabulary | None) -> None:
+    own, other = (TopToken(number, None, text, text.encode()) for number, text in ((0.0009, "Oslo"), (-7.0, "Rome")))
+    for one in (step(own, other), step(own, other, own)):
+        assert score_top_logprobs([one], vocabulary).tokens[0].log_probability == 0.0
+
+
+def test_a_log_probability_may_be_off_by_a_hundred_thousandth() -> None:
+    [one] = score_top_logprobs([step(token(0.6, id=0), token(0.2, id=1))], CITIES, EXACT).tokens
+    assert one.log_agreeing_bounds == pytest.approx((math.log(0.6) - 1e-5, math.log(0.6) + 1e-5), abs=1e-7)
 
 
 def test_older_servers_give_the_number_of_the_chosen_token_in_the_list_alone() -> None:
@@ -119,8 +125,8 @@ def test_the_text_of_the_chosen_token_with_another_number(
 ) -> None:
     """A list by texts has lost a token that is spelled alike. Where there are bytes, nobody knows what it means."""
     listed = [token(0.6, "Oslo", spelled), token(0.2, "Oslo", spelled), token(0.2, "Rome")]
-    for last in (2, 3):
-        scored = score_top_logprobs([step(*listed[:last])], vocabulary, preset)
+    for first, last in ((0, 2), (0, 3), (1, 2), (1, 3)):
+        scored = score_top_logprobs([TopStep(listed[0], listed[first:last])], vocabulary, preset)
         counts = spelled is None and preset != EXACT
         most = 0.8 if preset == EXACT or (counts and last == 3) else 1.0
         assert agreeing(scored) == pytest.approx((0.8 if counts else 0.6, most), abs=1e-4)
@@ -163,8 +169,9 @@ def test_markup_is_text_where_more_than_blanks_follow(texts: list[str], said: st
 
 def test_names_as_in_the_files_of_a_tokenizer_are_read_as_text() -> None:
     """Beside them may stand pieces of a character, by their bytes."""
-    steps = [step(token(0.6, "ĠParis")), *(step(token(0.6, spelled=half)) for half in (b"\xc3", b"\xa9"))]
-    assert score_top_logprobs(steps).text == " Parisé"
+    for name in ("ĠParis", "▁Paris"):
+        steps = [step(token(0.6, name)), *(step(token(0.6, spelled=half)) for half in (b"\xc3", b"\xa9"))]
+        assert score_top_logprobs(steps).text == " Parisé"
 
 
 def test_tokens_that_ids_alone_name_may_be_spelled_in_any_way() -> None:
@@ -183,6 +190,17 @@ def test_two_pieces_of_characters_without_names_are_other_tokens() -> None:
     scored = score_top_logprobs([step(token(0.6, "Rome"), token(0.2, "\ufffd"), token(0.1, "\ufffd"))])
     assert agreeing(scored) == pytest.approx((0.6, 0.7), abs=1e-4)
     assert not scored.flags
+    assert agreeing(score_top_logprobs([step(token(0.6, "\ufffd"), token(0.3, "a"))])) == pytest.approx(
+        (0.6, 0.6), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("vocabulary", [CITIES, None])
+def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary | None) -> None:
+    other = in_bytes(0.2, "Rome")
+    for listed in ([other, other], [in_bytes(0.6, "Oslo"), other, other]):
+        one = TopStep(in_bytes(0.6, "Oslo"), listed)
+        assert agreeing(score_top_logprobs([one], vocabulary)) == pytest.approx((0.6, 0.8), abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
 from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
-from semtoken.engine_tokens.spellings import as_top_steps, steps_from_triples, steps_in_files
+from semtoken.engine_tokens.spellings import (
+    as_top_steps,
+    merged_steps,
+    steps_from_lists,
+    steps_from_triples,
+    steps_in_files,
+)
 from semtoken.engine_tokens.token_names import KeptByName, SharedVocabulary
 from semtoken.engine_tokens.top_steps import (
     BFLOAT16,
@@ -19,6 +26,7 @@ from semtoken.engine_tokens.top_steps import (
     StepList,
     as_bytes,
     as_id,
+    decimals_of,
     fits_half,
     is_given,
     is_own,
@@ -38,8 +46,16 @@ def test_what_engines_write_for_a_number_that_they_do_not_give() -> None:
 
 
 def test_two_numbers_are_one_to_the_last_digit_of_the_shorter_one() -> None:
-    pairs = ((-0.01, -0.02), (-1.25, -1.2549), (-0.5, -0.5009), (-0.01, -0.021), (-0.5, -0.6), (-2.0, -2.1))
-    assert [is_same_number(*pair) for pair in pairs] == [True] * 3 + [False] * 3
+    pairs = (
+        (-0.01, -0.02),
+        (-1.25, -1.2549),
+        (-0.5, -0.5009),
+        (-0.01, -0.021),
+        (-0.5, -0.6),
+        (-2.0, -2.1),
+        (0.0, -0.001),
+    )
+    assert [is_same_number(*pair) for pair in pairs] == [True] * 3 + [False] * 4
 
 
 def test_missing_steps_are_counted_from_the_beginning_of_the_first_list() -> None:
@@ -60,9 +76,10 @@ def test_ids_bytes_and_numbers_that_may_be_missing() -> None:
     for numbers in ([256], [-1]):
         with pytest.raises(InvalidInput, match="numbers from 0 to 255"):
             as_bytes(numbers, "bytes")
-    assert [log_prob_or_none(x, "x") for x in (None, math.nan, math.inf, -math.inf, 0.0009)] == [
+    assert [log_prob_or_none(x, "x") for x in (None, math.nan, math.inf, -math.inf, 0.0009, 0.001)] == [
         *[None] * 3,
         -math.inf,
+        0.0,
         0.0,
     ]
     with pytest.raises(InvalidInput) as error:
@@ -100,10 +117,28 @@ def test_one_number_in_full_tells_wherever_it_comes() -> None:
     assert not precision.in_full and precision.rounding == Rounding(pytest.approx(0.01 + 1e-5), None, BFLOAT16)
 
 
+def test_numbers_in_half_precision_are_not_rounded_to_digits_besides() -> None:
+    precision = Precision()
+    precision.add([-0.003719329833984375, -1.0078125])
+    assert precision.rounding == Rounding(1e-5, None, FLOAT16)
+
+
+@pytest.mark.parametrize(("number", "most"), [(-1.25, 1e-8), (-0.25, 1e-8), (-3.75, 5e-9 * 3.75), (-5.25, 5e-9 * 5.25)])
+def test_a_number_has_decimals_up_to_a_millionth_of_them_or_the_error_of_nine_digits(
+    number: float, most: float
+) -> None:
+    for sign in (1, -1):
+        assert decimals_of([number + sign * 0.97 * most]) == 2
+        assert decimals_of([number + sign * 1.03 * most]) == 7
+
+
 def test_half_precision_has_eight_or_eleven_bits() -> None:
     assert fits_half([-1.0 - 2**-7], BFLOAT16) and not fits_half([-1.0 - 2**-8], BFLOAT16)
     assert fits_half([-1.0 - 2**-10], FLOAT16) and not fits_half([-1.0 - 2**-11], FLOAT16)
     assert fits_half([-2.0 - 2**-6, -0.375], BFLOAT16) and not fits_half([-1.0, -1.001], BFLOAT16)
+    for sign in (-1.5, 0.75):  # up to the error of float32
+        for half in (BFLOAT16, FLOAT16):
+            assert fits_half([sign * (1 + 1.98e-7)], half) and not fits_half([sign * (1 + 2.02e-7)], half)
     assert not fits_half([-1e6], FLOAT16) and (BFLOAT16, FLOAT16) == (1 / 128, 1 / 1024)
 
 
@@ -158,7 +193,7 @@ def test_where_tokens_and_message_differ_is_told_with_what_stands_there() -> Non
         message = f"{digits[:at]}X{digits[at + 1 :]}"
         problem = place_of_answer(spelled(digits), message, called=False).problem
         assert problem is not None and f"from character {begin} on it says" in problem
-        assert repr(message[begin : begin + 60]) in problem and repr(digits[begin : begin + 60]) in problem
+        assert f"says {message[begin : begin + 60]!r}, the tokens {digits[begin : begin + 60]!r}." in problem
     shorter = place_of_answer(spelled(digits), digits + "!", called=False).problem
     assert shorter is not None and "from character 80 on" in shorter
 
@@ -189,11 +224,54 @@ def test_a_triple_says_number_id_and_text_and_a_pair_the_first_two() -> None:
             steps_from_triples([entry], None, "reply")
 
 
+def test_three_triples_do_not_say_which_of_them_was_chosen() -> None:
+    triples = ((-0.1, 5, " Oslo"), (-2.5, 6, " Bergen"), (-3.0, 7, " Rome"))
+    with pytest.raises(InvalidInput, match=r"^steps\[0\] has none of the known forms.*which token was chosen"):
+        as_top_steps([triples])
+
+
 def test_a_step_of_a_triple_may_have_a_list_beside_it_or_none() -> None:
     triple, other = (-0.1, 5, " Oslo"), (-2.5, 6, " Bergen")
     listed, bare, alone = as_top_steps([(triple, [triple, other]), (triple, None), triple])
     assert [name[1] for name in listed.names] == [" Oslo", " Oslo", " Bergen"]
     assert [name[1] for name in bare.names] == [name[1] for name in alone.names] == [" Oslo"]
+
+
+def test_a_probability_of_zero_has_no_finite_log() -> None:
+    best = [{"token": "Oslo", "prob": 0.5}, {"token": "Rome", "prob": 0}]
+    [one] = as_top_steps([{"token": "Oslo", "prob": 0.5, "top_probs": best}])
+    assert one.log_probs == (math.log(0.5), math.log(0.5), -math.inf)
+
+
+@pytest.mark.parametrize("more", [{}, {"rank": 1}])
+def test_an_item_may_have_an_id_though_its_list_has_none(more: dict[str, Any]) -> None:
+    best = [{"token": text, "logprob": -0.5 - k, "bytes": None} for k, text in enumerate(("Oslo", "Rome"))]
+    [one] = as_top_steps([best[0] | {"id": 5, "top_logprobs": best} | more])
+    assert one.names == ((5, "Oslo", None), (None, "Oslo", None), (None, "Rome", None))
+
+
+def test_lists_of_ids_have_ids_as_the_keys_of_an_object() -> None:
+    lists = {
+        "tokens": [5, 6],
+        "token_logprobs": [-0.1, -0.2],
+        "top_logprobs": [{"5": -0.1, "7": -2.0, "x": -3.0}, None],
+    }
+    first, second = steps_from_lists(lists, "choice").steps
+    assert (first.names, first.log_probs) == (((5, None, None), (5, None, None), (7, None, None)), (-0.1, -0.1, -2.0))
+    assert (second.names, second.log_probs) == (((6, None, None),), (-0.2,))
+
+
+def test_items_of_whole_characters_are_told_by_the_last_piece_in_their_lists() -> None:
+    """With its id: the name of the item is the whole character's, and in the list it is that of the piece."""
+    whole, first, last = "é".encode(), b"\xc3", b"\xa9"
+
+    def step(token: int | None, spelled: bytes, listed: bytes) -> TopStep:
+        own, entry = (TopToken(-0.5, token, text.decode("utf-8", "replace"), text) for text in (spelled, listed))
+        return TopStep(own, (entry,))
+
+    assert merged_steps([step(7, whole, last), step(7, whole, whole), step(8, whole, last)]) == 2
+    assert merged_steps([step(6, first, first), step(7, last, last)]) == 0
+    assert merged_steps([step(None, whole, last)]) == 0  # without ids it may be any token
 
 
 def test_a_piece_without_its_bytes_stands_for_one_character_more_than_its_text_at_most() -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,3 +102,29 @@ def test_the_last_answer_behind_a_closing_mark_is_taken() -> None:
     for called in (False, True):
         found = place_of_answer(pieces, "yy", called=called)
         assert (found.start, found.end, found.problem) == (4, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("texts", "answer", "place"),
+    [
+        (["a", 2, "b"], "axyb", (0, 3)),
+        (["a", 2, "b"], "axyzb", None),  # it says two characters at most
+        (["a", 2], "axyz", None),
+        (["x", 1, "éb"], "éb", (1, 3)),  # it may be the first byte
+        (["x", 1, "aé"], "aé", (2, 3)),
+        ([3, "ba", "<eos>"], "ba", (0, 2)),  # all but a terminator is the answer
+        ([3, "ba", "<eos>", "<eos>"], "ba", (1, 2)),
+    ],
+)
+def test_steps_that_do_not_tell_their_text_belong_to_a_text_where_they_may(
+    texts: list[str | int], answer: str, place: tuple[int, int] | None
+) -> None:
+    pieces = [SpelledText(None, text) if isinstance(text, int) else SpelledText(text) for text in texts]
+    assert find_text(pieces, answer) == place
+
+
+def test_an_answer_that_may_begin_in_an_unknown_step_has_one_place_or_none() -> None:
+    pieces = [*map(SpelledText, ("x", "éa", " b ")), SpelledText(None, 1), SpelledText("éa")]
+    assert place_of_answer(pieces, "éa", called=False)[:2] == (3, 5)
+    both = place_of_answer([pieces[0], *pieces[3:], *pieces[2:], pieces[0]], "éa", called=False)
+    assert both.problem is not None and "fits 2 places" in both.problem

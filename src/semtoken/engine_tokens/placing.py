@@ -250,12 +250,12 @@ def place_of_answer(
     closed = [place for place in good if CLOSED.search(whole[: at[place.start]])]
     if called or closed:
         return closed[-1] if closed else good[0]
-    if len(good) > 1 and any(pieces[place.start].text for place in good):
+    if len(good) > 1:
         return AnswerPlace(
             problem=f"The answer {_shown(answer)} fits {len(good)} places of the list of log-probabilities, and "
             "nothing says which is its own: ask for the reasoning in a field of its own, or without a stop string."
         )
-    return good[-1]
+    return good[0]
 
 
 def _begins_with(behind: str, stop: str) -> bool:
