@@ -99,11 +99,11 @@ class Endings:
             return float(probabilities[tokens[ids]].sum())
 
         def around(low: float) -> tuple[float, float]:
-            return min(max(low, 0.0), 1.0), min(max(low + unseen, 0.0), 1.0)
+            return min(low, 1.0), min(low + unseen, 1.0)
 
         closes = mass(self.closes)
         total = closes + mass(self.goes_on) + unseen
-        array = (closes / total, min((closes + unseen) / total, 1.0)) if total else None
+        array = (closes / total, (closes + unseen) / total) if total else None
         return _asked_for(asked, around(mass(~self.number)), around(mass(~self.digit)), around(mass(self.quote)), array)
 
 

@@ -203,7 +203,11 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
 
     def truncate(self, length: int) -> None:
         """Forget all steps from `length` on, which are special tokens that pad a finished answer."""
-        super().truncate(length)
+        del self.ids[length:], self._neutral[length:]
+        self._open = [step for step in self._open if step.position < length]
+        self._n_settled, self._settled = 0, LogMass(0.0, 0.0, 0.0)
+        self._leading_blanks = min(self._leading_blanks, length)
+        self._has_content = not all(self._neutral)
         self._steps.truncate(length)
         self._prefixes = {position: mass for position, mass in self._prefixes.items() if position < length}
 

@@ -78,8 +78,6 @@ class StepTables(NamedTuple):
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
 """Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
-ANY_NUMBER = 2**53
-"""How many tokens may agree with a chosen one where the vocabulary is not known: more than any vocabulary has."""
 TOKENS_KEPT = 4096
 """For how many chosen tokens it is kept which others are related to them, a few kilobytes each: an answer chooses few
 tokens often."""
@@ -218,8 +216,6 @@ class Scorer:
         return lru_cache(maxsize=TOKENS_KEPT)(self._related_count)
 
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
-        if self.open_ended and self.rules.spelling is not None and not self._is_alone(token):
-            return ANY_NUMBER
         related = list(self.related_kinds(token))
         if not neutrality:
             return len(related)
@@ -229,10 +225,6 @@ class Scorer:
     def _neutral_counts(self) -> list[int]:
         """How many tokens are neutral, as in `neutral_masks`."""
         return self.neutral_masks.sum(axis=1).tolist()  # type: ignore[no-any-return]
-
-    def _is_alone(self, token: int) -> bool:
-        """Whether no other token can be spelled as one is."""
-        return bool(self.alike.asks[token] < 0)
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:

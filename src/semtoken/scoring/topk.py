@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from os.path import commonprefix
 from typing import Any, get_args
 
@@ -39,7 +40,7 @@ from semtoken.scoring.topk_bounds import FEW, ListedSteps, PlacedStep
 from semtoken.support.arrays import IdArray
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
-from semtoken.tokens.rules import SAME_LETTERS, ScoringRules, as_rules
+from semtoken.tokens.rules import SAME_LETTERS, SURFACE_RULES, ScoringRules, as_rules
 from semtoken.tokens.scored_token import Flag, TokenMark
 from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import Vocabulary
@@ -211,12 +212,6 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self.advance()
         return super().running()
 
-    def truncate(self, length: int) -> None:
-        """Forget all steps from `length` on."""
-        super().truncate(length)
-        del self._steps[length:], self._prefixes[length:]
-        self._last, self._copied = None, [i for i in self._copied if i < length]
-
     def _decide(self, step: OpenStep, head: str) -> None:
         self._prefixes[step.position] = self.scorer.index.beginnings(head)
 
@@ -297,6 +292,10 @@ def _proxy_flags(proxy_for: str | None) -> list[Flag]:
     return [Flag("shared_vocabulary", message)]
 
 
+ANY_NUMBER = 2**53
+"""How many tokens may be spelled as a chosen one where the vocabulary is not known: more than any vocabulary has."""
+
+
 class ListedScorer(Scorer):
     """The scorer of an answer without a vocabulary: its tokens are those that the lists have named."""
 
@@ -308,8 +307,14 @@ class ListedScorer(Scorer):
         """The ids that the engine gave, -1 where it gave none."""
         return [self._names.ids[token] for token in tokens]
 
-    def _is_alone(self, token: int) -> bool:
-        return self._names.spellings[token].alone
+    @cached_property
+    def _surface(self) -> Scorer:
+        return ListedScorer(self.vocabulary, SURFACE_RULES, self._names)
+
+    def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
+        if self.rules.spelling is not None and not self._names.spellings[token].alone:
+            return ANY_NUMBER
+        return super()._related_count(token, opening, neutrality)
 
     # Kept in the scorer, which belongs to one answer, these would hold it until the garbage collector comes.
 

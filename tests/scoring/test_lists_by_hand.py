@@ -1,0 +1,229 @@
+"""One list of the best tokens and what an answer says of it, by hand: how wide it is, and what is told of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
+from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.scoring import ScoringRules, TopLogprobsStream
+from tests import worked
+
+MEANING = ScoringRules(equality="meaning", function_words="off")
+WHOLE_WORDS = ScoringRules(equality="meaning", function_words="whole-word")
+MANY = 70
+"""So many steps are summed in arrays, and fewer one by one."""
+
+
+def listed(step: dict[str, float], chosen: str) -> tuple[int, dict[int, float]]:
+    """A step by the ids of the worked example, with these probabilities."""
+    return worked.ids(chosen)[0], {worked.ids(token)[0]: math.log(p) for token, p in step.items()}
+
+
+def bounds(scored: ScoredResponse, place: int = 0) -> tuple[float, float]:
+    """Of the agreeing probability of a token, as it counts and as its record has it, which are the same."""
+    first = scored.marks[place].log_agreeing_bounds  # made without the records as long as there are none
+    assert first is not None
+    pair = scored.tokens[place].agreeing_bounds
+    assert [math.exp(end) for end in first] == pytest.approx(list(pair), abs=1e-12)
+    return pair
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+@pytest.mark.parametrize(
+    ("step", "rules", "expected"),
+    [
+        # All but the chosen token and its cluster is listed, and adds up to more than everything.
+        ({"vision": 0.6, " radio": 0.44}, ScoringRules(), (0.6, 0.6)),
+        ({" tele": 0.2, "TV": 0.4, " radio": 0.44}, MEANING, (0.6, 0.6)),
+        # What agrees adds up to more than everything.
+        ({" tele": 0.6, "TV": 0.44}, MEANING, (1.0, 1.0)),
+        ({" tele": 0.6, "te": 0.44}, MEANING, (1.0, 1.0)),
+        ({" tele": 0.6, "\n": 0.44}, WHOLE_WORDS, (1.0, 1.0)),
+        ({" the": 0.6, " The": 0.44}, ScoringRules(), (1.0, 1.0)),
+    ],
+)
+def test_a_list_of_more_than_everything_leaves_nothing_open(
+    step: dict[str, float], rules: ScoringRules, expected: tuple[float, float], n: int
+) -> None:
+    scored = score_top_logprobs([listed(step, next(iter(step)))] * n, worked.clusters(), rules)
+    assert bounds(scored) == pytest.approx(expected, abs=1e-4)
+    assert scored.tokens[0].log_agreeing_probability == pytest.approx(math.log(expected[0]))
+    assert scored.log_score == pytest.approx(n * math.log(expected[0]))
+    token = scored.tokens[0]
+    assert max(token.cluster_probability, token.prefix_probability, token.neutral_probability) <= 1.0
+    assert [flag.code for flag in scored.flags if flag.code == "overfull"] == ["overfull"]
+
+
+@pytest.mark.parametrize("n", [2, MANY])
+def test_function_words_that_are_not_listed_may_agree_unless_the_step_opens_the_answer(n: int) -> None:
+    """The line break and the end may have .1 each there, and the function word as much at a later step."""
+    steps = [listed({"vision": 0.5, " radio": 0.1}, "vision")] * n
+    for place, expected in ((0, (0.5, 0.7)), (n - 1, (0.5, 0.8))):
+        assert bounds(score_top_logprobs(steps, worked.clusters(), WHOLE_WORDS), place) == pytest.approx(
+            expected, abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: int) -> None:
+    """The sign begins the amount, and may have what is missing; the other word may not."""
+    clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("$", "$5", "x", "y")))
+    scored = score_top_logprobs([(1, {1: math.log(0.5), 2: math.log(0.3)})] * n, clusters, MEANING)
+    assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
+
+
+def test_one_unlisted_token_of_the_same_spelling_may_have_all_that_is_missing() -> None:
+    """Of a list of one token that is written in half precision."""
+    vocabulary = worked.vocabulary(("paris", " Paris", "x"))
+    scored = score_top_logprobs([(0, {0: -4.0})], vocabulary)
+    assert bounds(scored)[1] == pytest.approx(1.0)
+
+
+def test_names_of_more_than_everything_leave_nothing_open() -> None:
+    names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((" Rome", 0.6), (" Lima", 0.44))]
+    assert bounds(score_top_logprobs([TopStep(names[0], names)])) == pytest.approx((0.6, 0.6), abs=1e-4)
+
+
+def test_many_of_the_same_spelling_are_everything_at_most() -> None:
+    vocabulary = worked.vocabulary(("a", "A", " a", "b"))
+    [token] = score_top_logprobs([(0, {0: math.log(0.001), 1: math.log(0.6), 2: math.log(0.44)})], vocabulary).tokens
+    assert (token.prefix_probability, token.agreeing_probability) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("equality", "lower"), [("surface", 0.7), ("exact", 0.5)])
+def test_a_second_number_of_the_chosen_text_is_another_token_of_that_spelling(equality: Any, lower: float) -> None:
+    """A list keyed by texts has lost which token it is."""
+    one, other = TopToken(math.log(0.5), text="TV"), TopToken(math.log(0.2), text="TV")
+    steps = [TopStep(one, [one, other, TopToken(math.log(0.3), text=" radio")])]
+    scored = score_top_logprobs(steps, worked.vocabulary(), ScoringRules(equality=equality))
+    assert bounds(scored) == pytest.approx((lower, 0.7), abs=1e-4)
+    assert "two_numbers" in [flag.code for flag in scored.flags]
+
+
+OFF = 1 / 128
+"""By how much of itself a number in half precision may be off."""
+
+
+def test_numbers_in_half_precision_widen_what_is_listed_and_what_is_missing() -> None:
+    """ " Paris" is not listed: it has what is missing at most, and no more than the other word."""
+    vocabulary = worked.vocabulary(("paris", " Paris", "x"))
+    for own, other in ((-3.0, -0.5), (-1.0, -4.0)):
+        p, q = math.exp(own), math.exp(other)
+        whole = math.log((p * math.exp(-own * OFF) + q * math.exp(-other * OFF)) / (p + q))
+        unlisted = min(1 - (p + q) + whole * (p + q), q * math.exp(-other * OFF))
+        expected = (p * math.exp(own * OFF), min((p + unlisted) * math.exp(-own * OFF), 1.0))
+        assert bounds(score_top_logprobs([(0, {0: own, 2: other})], vocabulary)) == pytest.approx(expected, abs=1e-4)
+
+
+def test_numbers_in_half_precision_without_a_vocabulary_widen_what_is_missing() -> None:
+    """Any number of tokens may be spelled as the word is, so that all of what is missing may agree."""
+    own, other = -3.078125, -0.5078125
+    names = [TopToken(own, text=" Rome", bytes=b" Rome"), TopToken(other, text=" Lima", bytes=b" Lima")]
+    p, q = math.exp(own), math.exp(other)
+    whole = math.log((p * math.exp(-own * OFF) + q * math.exp(-other * OFF)) / (p + q))
+    missing = 1 - (p + q) + whole * (p + q)
+    expected = (p * math.exp(own * OFF), (p + missing) * math.exp(-own * OFF))
+    for n in (1, MANY):
+        assert bounds(score_top_logprobs([TopStep(names[0], names)] * n)) == pytest.approx(expected, abs=1e-4)
+    running = TopLogprobsStream().add(TopStep(names[0], names))
+    assert running.uncertainty_bounds == pytest.approx((1 - expected[1], 1 - expected[0]), abs=1e-4)
+
+
+def test_a_name_that_may_agree_is_off_with_the_whole_list() -> None:
+    """The entry may be either half of a character, so that all numbers of the list have to be sure."""
+    texts, pieces, nothing = ("x", "\ufffd", "\ufffd", "y"), (b"x", b"\xc3", b"\xa9", b"y"), np.zeros(4, dtype=bool)
+    half, either = TopToken(-0.5, bytes=b"\xc3"), TopToken(-4.0, text="\ufffd")
+    [token] = score_top_logprobs(
+        [TopStep(half, [either, TopToken(-3.0, bytes=b"x")])],
+        Vocabulary(texts, pieces, nothing, nothing),
+        ScoringRules(equality="exact"),
+    ).tokens
+    sizes = np.array([0.5, 3.0])
+    whole = math.log(np.exp(sizes * OFF - sizes).sum() / np.exp(-sizes).sum())
+    expected = (math.exp(-0.5 - whole), (math.exp(-0.5) + math.exp(-4.0)) * math.exp(whole))
+    assert token.agreeing_bounds == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("by", ["names", "a vocabulary"])
+def test_others_are_told_down_to_a_percent(by: str) -> None:
+    names = [(" vision", 0.9), (" radio", 0.05), (" 17", 0.011), ("te", 0.009)]
+    tokens = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in names]
+    vocabulary = None if by == "names" else worked.vocabulary([name for name, _ in names])
+    for token in score_top_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary).tokens:
+        told = [(other.text, other.source, other.counted) for other in token.alternatives]
+        assert told == [(" radio", "other", False), (" 17", "other", False)]
+
+
+@pytest.mark.parametrize("equality", ["surface", "exact"])
+def test_what_names_do_not_tell_may_be_spelled_alike_whatever_is_scored(equality: Any) -> None:
+    """.3 is not listed. Where no vocabulary is given, it may be the word in capitals."""
+    names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((" Rome", 0.5), (" Lima", 0.2))]
+    [token] = score_top_logprobs([TopStep(names[0], names)], None, ScoringRules(equality=equality)).tokens
+    assert token.log_surface_bounds is not None
+    assert [math.exp(end) for end in token.log_surface_bounds] == pytest.approx([0.5, 0.8], abs=1e-4)
+    blank = TopToken(math.log(0.5), text="\n", bytes=b"\n")
+    [token] = score_top_logprobs([TopStep(blank, [blank, names[1]])], None, ScoringRules(equality=equality)).tokens
+    assert token.log_surface_bounds is not None
+    assert [math.exp(end) for end in token.log_surface_bounds] == pytest.approx([0.5, 0.5], abs=1e-4)
+
+
+def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:
+    """ "TV" counts for " tele" by its cluster; the numeral after it makes the answer as unlikely as .02."""
+    steps = [listed({" tele": 0.2, "TV": 0.2, " radio": 0.5}, " tele"), listed({" radio": 0.9, " 17": 0.05}, " 17")]
+    for rules in ("paper", MEANING):
+        scored = score_top_logprobs(steps, worked.clusters(), rules)
+        assert 1 - scored.uncertainty < 0.1
+        assert "rivals_counted" in [flag.code for flag in scored.flags]
+    assert "rivals_counted" not in [flag.code for flag in score_top_logprobs(steps, worked.clusters()).flags]
+
+
+@pytest.mark.parametrize(("others", "flagged"), [(0.1, True), (0.07, False)])
+def test_an_answer_of_a_tenth_that_rests_on_function_words_is_flagged(others: float, flagged: bool) -> None:
+    """Its own token has .02, and no other word is a rival."""
+    step = listed({" tele": 0.02, "\n": others, " radio": 0.98 - others}, " tele")
+    scored = score_top_logprobs([step], worked.clusters(), "paper")
+    assert ("carried_by_function_words" in [flag.code for flag in scored.flags]) == flagged
+
+
+def test_zeros_of_all_tokens_but_function_words_are_no_log_probabilities() -> None:
+    """The function word is certain under the paper's rules, whatever its number."""
+    zero, word = TopStep(TopToken(0.0, worked.ids("vision")[0]), ()), listed({" the": 0.5, " radio": 0.3}, " the")
+    with pytest.raises(BackendError, match="does not report log-probabilities"):
+        score_top_logprobs([zero, word, zero], worked.clusters(), "paper")
+
+
+def test_a_special_token_that_may_be_either_of_two_is_told_where_it_matters() -> None:
+    clusters = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "")))
+    end = TopToken(-0.5, text="<|end|>")
+    scored = score_top_logprobs([(0, {0: -0.5}), TopStep(end, [end])], clusters, MEANING)
+    assert "special_names" in [flag.code for flag in scored.flags]
+    beside = TopStep(TopToken(math.log(0.6), 0), [TopToken(math.log(0.6), 0), TopToken(math.log(0.3), text="<|end|>")])
+    assert [flag.code for flag in score_top_logprobs([beside], clusters, MEANING).flags] == []
+    chosen = TopStep(TopToken(math.log(0.6), 1), [TopToken(math.log(0.6), 1), TopToken(math.log(0.3), text="<|end|>")])
+    assert [flag.code for flag in score_top_logprobs([chosen], clusters, MEANING).flags] == ["ambiguous_names"]
+
+
+def test_text_that_the_steps_do_not_spell_is_told_from_both_sides() -> None:
+    steps = [listed({"TV": 0.5, " radio": 0.1}, "TV")]
+    scored = score_top_logprobs(steps, worked.clusters(), proxy_for="other", text="TV set")
+    assert [(flag.code, flag.message) for flag in scored.flags[-2:]] == [
+        (
+            "shared_vocabulary",
+            "The vocabulary is another model's than other, with the same tokenizer: a proxy for its own.",
+        ),
+        ("other_text", "The steps spell '' where the answer says 'set': some are missing."),
+    ]
+
+
+@pytest.mark.parametrize("name", ["proxy_for", "text"])
+def test_what_is_to_be_text_is_text(name: str) -> None:
+    steps, odd = [listed({"TV": 0.5, " radio": 0.1}, "TV")], {name: 5}
+    with pytest.raises(InvalidInput, match=name):
+        score_top_logprobs(steps, worked.clusters(), **odd)  # type: ignore[arg-type]
