@@ -67,7 +67,7 @@ def ends_by_hand(before: bytes | None, token: bytes, chances: dict[bytes, float]
     digits = tuple(b"%d" % digit for digit in range(10))
     after_digit = before is not None and before[-1:] in digits
     number, quote = after_digit and not token.startswith(digits), token.startswith(b'"')
-    after_value = before is not None and before[-1:] in (*digits, b'"', b"e", b"]")
+    after_value = before is not None and before[-1:] in (*digits, b'"', b"e", b"]", b"}")
     array = b"]" in token or (token == b"\n" and after_value)
     if not (number or quote or array):
         return None
@@ -84,18 +84,18 @@ def shown(ends: ValueEnds | None) -> list[Any] | None:
     if ends is None:
         return None
     found = (ends.number, ends.digits, ends.quote, ends.array)
-    return [None if pair is None else [pytest.approx(pair[0]), pytest.approx(pair[1])] for pair in found]
+    return [None if pair is None else list(map(pytest.approx, pair)) for pair in found]
 
 
 def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None:
     """Every token after every other, and a line's end after none; the vocabulary begins with a digit and a value."""
-    pieces = (b"7", b"true", b"x", b'"', b"]", b"\n", b",", b'"]', b".5", b"-", b"12")
+    pieces = (b"7", b"true", b"x", b'"', b"]", b"\n", b",", b'"]', b".5", b"-", b"12", b"5th", b"]}")
     nothing = np.zeros(len(pieces), dtype=bool)
     vocabulary = Vocabulary(tuple(piece.decode() for piece in pieces), pieces, nothing, nothing)
     random = np.random.default_rng(0)
     pairs = np.ndindex(len(pieces), len(pieces))
     tokens = [pieces.index(b"\n"), *(token for pair in pairs for token in pair)]
-    logits = random.normal(size=(len(tokens), len(pieces)))
+    logits = random.normal(0, 4, (len(tokens), len(pieces)))
     log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     expected = [
         ends_by_hand(pieces[tokens[i - 1]] if i else None, pieces[token], dict(zip(pieces, row, strict=True)))
@@ -112,6 +112,16 @@ def test_ends_are_the_same_by_all_logits_by_whole_lists_and_in_a_batch() -> None
         score_top_logprobs([*zip(tokens, lists, strict=True)], vocabulary),
     ):
         assert [shown(token.value_ends) for token in scored.tokens] == wanted
+
+
+def test_a_list_of_more_than_everything_makes_an_end_no_more_than_certain() -> None:
+    """Rounding lifts what may come after the digit to 1.04 in all, none of which is a digit."""
+    nothing = np.zeros(len(PIECES), dtype=bool)
+    vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
+    digit, word, closes = (PIECES.index(piece) for piece in (b"7", b"x", b"]"))
+    last = {word: float(np.log(0.64)), closes: float(np.log(0.4))}
+    _, token = score_top_logprobs([(digit, {digit: 0.0}), (closes, last)], vocabulary).tokens
+    assert token.value_ends == ValueEnds((1.0, 1.0), (1.0, 1.0), None, (1.0, 1.0))
 
 
 def test_what_a_list_leaves_out_may_end_a_value_or_not() -> None:

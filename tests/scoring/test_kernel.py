@@ -121,6 +121,21 @@ def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monk
         np.testing.assert_array_equal(part.found.likely_ids, alone.found.likely_ids[1:])
 
 
+@pytest.mark.parametrize("shift", [0.0, 2.0**22])
+def test_the_rows_of_a_step_that_is_kept_are_those_that_were_read(shift: float) -> None:
+    """Also where they are so far from 0 that sums lose digits, and are not the kernel's."""
+    logits = (np.random.default_rng(5).integers(-9, 9, (4, 2000)) + shift).astype(np.float32)
+    kept = rows.KeptRows(2, 3, np.float32, 2000, np.array([7]))
+    kept.read(read_only(logits), np.array([0, 0, 0]))
+    place = kept.read(read_only(logits), np.array([3, 1, 2]))
+    for found, chosen in ((kept.step(place, 2), [3, 1]), (kept.select([(place, [2, 0])]), [2, 3])):
+        alone = normalized_rows(logits[chosen], 2000)
+        assert (found.found is None) == (alone.found is None) == (shift > 0)
+        assert found.numbers.tolist() == chosen and found.has_minus_infinity is not None
+        np.testing.assert_array_equal(found.log_normalizers, alone.log_normalizers)
+        np.testing.assert_array_equal(found.logits[found.row_ids], alone.logits[alone.row_ids])
+
+
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

@@ -135,11 +135,12 @@ def test_only_beginnings_and_continuations_can_end_up_in_the_set(kind: str, data
         assert final <= possible
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "few"])
 def test_beginnings_and_continuations_follow_their_definitions(kind: str) -> None:
-    _, index = index_of(kind)
+    index = index_of_few() if kind == "few" else index_of(kind)[1]
     texts = index.vocabulary.normalized
-    for head in ("the", "tel", "p", "ς", "1", "東京", "zzzz", "\N{REPLACEMENT CHARACTER}"):
+    some = ("the", "tel", "p", "ς", "1", "東京", "zzzz", "\N{REPLACEMENT CHARACTER}")
+    for head in ("a", "ad", "abc", "abcd", "b", "bb", "c", "cc", "`") if kind == "few" else some:
         beginnings = [i for i, text in enumerate(texts) if text and head.startswith(text)]
         longer = [i for i, text in enumerate(texts) if text.startswith(head) and text != head]
         assert sorted(index.beginnings(head).tolist()) == beginnings
@@ -147,15 +148,16 @@ def test_beginnings_and_continuations_follow_their_definitions(kind: str) -> Non
         assert index.can_continue(head) == bool(longer)
 
 
-def index_of_few() -> PrefixIndex:
-    """A vocabulary whose first string begins others, and whose last one does not."""
-    texts, nothing = ("abc", "a", "", " A", "ab", "b", "ba", "c"), np.zeros(8, dtype=bool)
+def index_of_few(*last: str) -> PrefixIndex:
+    """A vocabulary whose first string begins others, and whose last one does not, unless more follow."""
+    texts = ("abc", "a", "", " A", "ab", "b", "ba", "c", *last)
+    nothing = np.zeros(len(texts), dtype=bool)
     return PrefixIndex(Vocabulary(texts, tuple(text.encode() for text in texts), nothing, nothing))
 
 
-@pytest.mark.parametrize("kind", [*SMALL, "few"])
+@pytest.mark.parametrize("kind", [*SMALL, "few", "few and one more"])
 def test_candidates_begin_a_text_or_go_on_with_it(kind: str) -> None:
-    index = index_of_few() if kind == "few" else index_of(kind)[1]
+    index = index_of_few(*["cd"] * (kind != "few")) if kind.startswith("few") else index_of(kind)[1]
     texts, found = index.vocabulary.normalized, index.candidates
     for text, place in zip(texts, index.string_of.tolist(), strict=True):
         row = found.ids[found.places[place] : found.places[place + 1]].tolist()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semtoken.clusters import vocabulary_of
-from semtoken.scoring.scorer import as_tokens
+import pytest
+
+from semtoken.clusters import TokenClusters, vocabulary_of
+from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
+from semtoken.scoring.scorer import as_clusters, as_tokens
+from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 
 
@@ -16,3 +20,30 @@ def test_a_file_and_a_folder_with_a_tokenizer_alone_give_its_vocabulary(tmp_path
     for place in (tmp_path, tmp_path / "tokenizer.json", str(tmp_path)):
         found = as_tokens(place, clustering=False)
         assert found.size == len(expected) == vocabulary_of(None, tokenizer).size
+
+
+def test_a_tokenizer_and_a_shipped_name_give_a_vocabulary_and_clusters_only_where_they_are_asked_for() -> None:
+    tokenizer = tiny.byte_level_bpe()
+    found = as_tokens(tokenizer)
+    assert isinstance(found, Vocabulary) and found.fingerprint == vocabulary_of(None, tokenizer).fingerprint
+    named, clusters = as_tokens("almanac"), as_tokens("almanac", clustering=True)
+    assert isinstance(named, Vocabulary) and isinstance(clusters, TokenClusters)
+    assert named.fingerprint == clusters.vocabulary.fingerprint
+    other = as_tokens("smollm2", clustering=True)
+    assert isinstance(other, TokenClusters) and other.vocabulary.size != named.size
+
+
+@pytest.mark.parametrize("odd", [b"almanac", bytearray(b"almanac"), 5, ["almanac"]])
+def test_what_names_no_tokens_is_refused(odd: object) -> None:
+    with pytest.raises(InvalidInput, match="A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name"):
+        as_tokens(odd)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_folder_without_clusters_is_refused_and_so_is_one_of_an_unreadable_model(kind: type, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError):
+        as_clusters(kind(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SemtokenError):
+        as_clusters(kind(tmp_path))

@@ -350,11 +350,11 @@ def test_a_name_of_two_tokens_that_both_begin_the_text_counts_wherever_it_stands
 
 
 def test_an_ambiguous_name_that_may_be_consistent() -> None:
-    halves = [TopToken(-1.0, bytes=b"\xc3"), TopToken(-1.0, text="\ufffd")]
+    halves = [TopToken(math.log(0.05), bytes=b"\xc3"), TopToken(math.log(0.9), text="\ufffd")]
     character = [TopStep(halves[0], tuple(halves)), TopStep(TopToken(-0.1, bytes=b"\xa9"), ())]
     scored = score_top_logprobs(character, clusters(), MEANING)
     assert scored.text == "é"
-    assert scored.tokens[0].ambiguous_probability == pytest.approx(math.exp(-1))
+    assert scored.tokens[0].ambiguous_probability == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Answers that are written together are those that are written alone, whatever their numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from semtoken import score_logits
+from semtoken.errors import InvalidLogits
+from semtoken.scoring import AnswerBatch, LogitsAnswer, ScoringRules, normalized_rows, scorer_for
+from tests import worked
+
+WHOLE_WORDS = ScoringRules(equality="meaning", function_words="whole-word")
+SIZE = len(worked.TOKENS)
+ROWS = np.random.default_rng(0).normal(0, 2, (20, SIZE))
+
+
+def test_answers_have_any_numbers_and_new_ones_come_while_others_go_on() -> None:
+    """A function word is certain unless it opens its answer, and a numeral may end at the token behind it."""
+    spelled = {0: ("vision", " the"), 63: (" 17", "\n"), 64: (" the", "vision"), 200: ("TV", " 17", " the")}
+    answers = {number: worked.ids(*tokens) for number, tokens in spelled.items()}
+    batch, rows = AnswerBatch(scorer_for(worked.clusters(), WHOLE_WORDS)), dict[int, list[int]]()
+    for numbers in ([0], [63], [64, 0], [200], [63, 64], [200], [200]):
+        first = sum(map(len, rows.values()))
+        places = range(first, first + len(numbers))
+        tokens = [answers[number][len(rows.setdefault(number, []))] for number in numbers]
+        batch.add([(numbers, tokens)], normalized_rows(ROWS, SIZE, places))
+        for number, place in zip(numbers, places, strict=True):
+            rows[number].append(place)
+    found = batch.finish({number: len(ids) for number, ids in answers.items()})
+    for scored, (number, ids) in zip(found, answers.items(), strict=True):
+        assert scored == score_logits(ROWS[rows[number]], ids, worked.clusters(), WHOLE_WORDS)
+
+
+def test_under_the_number_of_a_forgotten_answer_nothing_comes_before() -> None:
+    """Neither what was there nor the first or last token of the vocabulary, which would leave a number behind."""
+    vocabulary = worked.vocabulary(("7", "x", "8"))
+    rows = np.log([[0.4, 0.5, 0.1], [0.3, 0.6, 0.1]])
+    batch = AnswerBatch(scorer_for(vocabulary, ScoringRules()))
+    batch.add([([0], [0])], normalized_rows(rows, 3, [0]))
+    assert batch[0].ids == [0]
+    del batch[0]
+    batch.add([([0, 1], [1, 1])], normalized_rows(rows, 3))
+    again, other = batch.finish({0: 1, 1: 1})
+    assert (again, other) == (score_logits(rows[:1], [1], vocabulary), score_logits(rows[1:], [1], vocabulary))
+    assert again.tokens[0].value_ends is None and other.tokens[0].value_ends is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "place", "message"),
+    [([0], 0, r"^The logits of step 1 hold"), ([0, 1], 1, r"^Sequence 1 of the batch: The logits of step 1 hold")],
+)
+def test_a_row_without_a_distribution_is_named_by_its_answer_where_there_are_several(
+    numbers: list[int], place: int, message: str
+) -> None:
+    batch, rows, tokens = AnswerBatch(scorer_for(worked.clusters(), WHOLE_WORDS)), ROWS[: len(numbers)].copy(), [5, 5]
+    batch.add([(numbers, tokens[: len(numbers)])], normalized_rows(rows, SIZE))
+    rows[place, 3] = np.nan
+    with pytest.raises(InvalidLogits, match=message):
+        batch.add([(numbers, tokens[: len(numbers)])], normalized_rows(rows, SIZE))
+
+
+def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
+    """What counts of the steps that are left is what counted without padding."""
+
+    def answer_of(*tokens: str) -> LogitsAnswer:
+        answer = LogitsAnswer(scorer_for(worked.clusters(), WHOLE_WORDS))
+        for token in worked.ids(*tokens):
+            answer.add(ROWS, token, token)
+            answer.running()
+        return answer
+
+    for tokens in ((), ("\n",), (" the",), ("\n", "TV", "vision"), (" 17", " tele")):
+        answer, further = answer_of(*tokens, worked.END, worked.END), (" radio", "te")
+        answer.truncate(len(tokens))
+        assert answer.running() == answer_of(*tokens).running()
+        for token in worked.ids(*further):
+            answer.add(ROWS, token, token)
+        assert answer.finish() == answer_of(*tokens, *further).finish()
