@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from semtoken.errors import InvalidInput
@@ -224,6 +225,12 @@ class TestCounts:
         assert len(flags) == bool(told)
         assert all(f"counts {counted} tokens and lists 4" in flag and told in flag for flag in flags)
 
+    def test_llama_server_counts_beside_its_seconds(self) -> None:
+        for counted, told in ((1, 0), (9, 1)):
+            reply = chat({"content": "Oslo"}, {"content": [item("Oslo")]}, timings={"predicted_n": counted})
+            flags = [flag for flag in read_payload(reply).choices[0].flags if "counts 9 tokens and lists 1" in flag]
+            assert len(flags) == told
+
     @pytest.mark.parametrize(
         ("chosen", "entry", "told"),
         [
@@ -264,6 +271,35 @@ def test_the_alternatives_do_not_spell_an_answer() -> None:
     other = item("Bergen", top_logprobs=[item("Bergen"), item("Oslo", -1.5)])
     [segment] = read_payload(chat({"content": "Oslo"}, {"content": [other]})).choices[0].segments
     assert segment.problem is not None and "do not spell" in segment.problem
+
+
+class TestIds:
+    """vLLM lists ids beside the steps."""
+
+    def reply(self, ids: list[int], *numbers: float) -> PayloadChoice:
+        items = [item(text, number) for text, number in zip(["In", "dia"], numbers, strict=True)]
+        one = {"message": {"content": "India"}, "logprobs": {"content": items}, "token_ids": ids}
+        [choice] = read_payload({"choices": [one]}).choices
+        return choice
+
+    def test_each_step_gets_its_own(self) -> None:
+        choice = self.reply([5, 7], -0.25, -0.5)
+        [segment] = choice.segments
+        assert [(step.chosen.id, step.chosen.log_prob) for step in segment.steps] == [(5, -0.25), (7, -0.5)]
+        assert choice.flags == () and segment.problem is None
+
+    def test_none_gets_one_where_they_do_not_fit(self) -> None:
+        choice = self.reply([5, 6, 7], -0.25, -0.5)
+        assert [step.chosen.id for step in choice.segments[0].steps] == [None, None]
+        assert "3 token ids do not fit 2 steps; they are not used." in choice.flags
+
+    def test_a_step_without_a_number_has_none_with_an_id(self) -> None:
+        [segment] = self.reply([5, 7], -0.25, -9999.0).segments
+        assert (segment.problem or "").startswith("1 of 2 steps have no log-probability")
+
+    def test_ids_alone_say_how_many_tokens_there_were(self) -> None:
+        choice = self.reply([5, 7, 8, 9], -0.25, -0.5)
+        assert any("counts 4 tokens and lists 2" in flag for flag in choice.flags)
 
 
 class TestEcho:
@@ -332,6 +368,52 @@ def test_chunks_of_llama_cpp_without_an_index_are_those_of_one_answer() -> None:
     chunks = [llama(text, stop=False, completion_probabilities=items) for text, items in listed.items()]
     chunks.append({"content": "", "stop": True})
     assert said(read_payload(sent(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
+
+
+def test_numbers_of_numpy_are_those_of_llama_cpp_python_in_process() -> None:
+    for kind, format in ((np.float32, "llama-cpp-python-completions"), (float, "openai-completions")):
+        reply = completion("Oslo", ["Oslo"], [kind(-0.25)])
+        assert read_payload(reply).format == format
+        payload = read_payload(chat({"content": "Oslo"}, {"content": [item("Oslo", kind(-0.25))]}))
+        assert payload.format == format.replace("completions", "chat")
+
+
+def test_content_in_parts_is_joined() -> None:
+    parts = ["Os", {"type": "text", "text": "lo"}, {"type": "image", "text": None}]
+    assert said(read_payload(chat({"content": parts}, {"content": [item("Oslo")]}))) == [("answer", "Oslo", ["Oslo"])]
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [({"type": "length", "length": 9}, "length"), ({"matched": 7}, "unknown"), ("stop", "stop"), (None, None)],
+)
+def test_the_end_of_sglang_is_named_in_an_object(given: Any, end: str | None) -> None:
+    meta = {"output_token_logprobs": [[-0.2, 1, "Oslo"]], "finish_reason": given}
+    assert read_payload({"text": "Oslo", "meta_info": meta}).choices[0].finish_reason == end
+
+
+PROBABILITIES = [{"content": "Oslo", "probs": [{"tok_str": "Oslo", "prob": 0.5}, {"tok_str": "Rome", "prob": 0.25}]}]
+FORBIDDEN = [item("Oslo", top_logprobs=[item("Oslo"), item("Rome", -9999.0)])]
+
+
+@pytest.mark.parametrize(
+    ("format", "reply", "distribution"),
+    [
+        ("llama-cpp", llama("Oslo"), "raw"),
+        ("llama-cpp", llama("Oslo", completion_probabilities=PROBABILITIES), "processed"),
+        ("llama-cpp", llama("Oslo", completion_probabilities=FORBIDDEN), "processed"),
+        ("llama-cpp-chat", chat({"content": "Oslo"}, {"content": [item("Oslo", id=5)]}), "raw"),
+        ("vllm-chat", chat({"content": "Oslo"}, {"content": [item("Oslo")]}, prompt_logprobs=None), "raw"),
+        ("vllm-chat", chat({"content": "Oslo"}, {"content": FORBIDDEN}, prompt_logprobs=None), "processed"),
+        ("openai-chat", chat({"content": "Oslo"}, {"content": [item("Oslo")]}), "unknown"),
+        ("vllm-responses", {**RESPONSE, "kv_transfer_params": None}, "raw"),
+        ("openai-responses", RESPONSE, "unknown"),
+        ("ollama-generate", {"response": "Oslo", "done": True, "logprobs": [item("Oslo")]}, "unknown"),
+    ],
+)
+def test_what_the_numbers_are_is_known_of_some_engines(format: str, reply: dict[str, Any], distribution: str) -> None:
+    payload = read_payload(reply)
+    assert (payload.format, payload.distribution) == (format, distribution)
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,22 @@ def test_a_prompt_that_only_the_server_knows(name: str, body: dict[str, Any], to
         SHAPES[name].prompt(body, 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "body", "texts"),
+    [
+        ("chat", {"stop": ["a", "", "b"]}, ("a", "b")),
+        ("completions", {"stop": "a"}, ("a",)),
+        ("generate", {"sampling_params": {"stop": ["a"], "stop_token_ids": [7]}}, ("a",)),
+        ("completion", {"stop": ["a"]}, ("a",)),
+        ("ollama-chat", {"options": {"stop": ["a"]}}, ("a",)),
+        ("tgi", {"parameters": {"stop": ["a"]}}, ("a",)),
+    ],
+)
+def test_the_texts_that_end_an_answer(name: str, body: dict[str, Any], texts: tuple[str, ...]) -> None:
+    assert SHAPES[name].stop_texts(body) == texts and SHAPES[name].has_stop_texts(body)
+    assert SHAPES[name].stop_texts({}) == () and not SHAPES[name].has_stop_texts({})
+
+
 OTHER = "I do not know."
 ITEMS = [{"token": "Oslo", "logprob": -0.2, "top_logprobs": []}]
 META = {"id": "1", "finish_reason": {"type": "stop"}}
@@ -197,6 +213,34 @@ BEST = [{"token": text, "logprob": -1.0} for text in "abc"]
     ("name", "event", "none", "two"),
     [
         (
+            "chat",
+            {"choices": [{"index": 0, "logprobs": {"content": [{"token": "a", "top_logprobs": BEST}]}}]},
+            {"choices": [{"index": 0, "logprobs": None}]},
+            {"choices": [{"index": 0, "logprobs": {"content": [{"token": "a", "top_logprobs": BEST[:2]}]}}]},
+        ),
+        (
+            "completions",
+            {"choices": [{"logprobs": {"tokens": ["a"], "top_logprobs": [{"a": -3.0, "b": -0.5, "c": -1.0}, None]}}]},
+            {"choices": [{"logprobs": None}]},
+            {"choices": [{"logprobs": {"tokens": ["a"], "top_logprobs": [{"a": -3.0, "b": -0.5, "c": -1.0}, None]}}]},
+        ),
+        (
+            "completions",
+            {"choices": [{"logprobs": {"tokens": ["c"], "top_logprobs": [{"a": -3.0, "b": -0.5, "c": -1.0}] * 2}}]},
+            {"choices": [{"logprobs": None}]},
+            {"choices": [{"logprobs": {"tokens": ["c"], "top_logprobs": [{"b": -0.5, "c": -1.0}] * 2}}]},
+        ),
+        (
+            "responses",
+            {"output": [{"content": [{"type": "output_text", "logprobs": [{"token": "a", "top_logprobs": BEST}]}]}]},
+            {"output": [{"content": [{"type": "output_text", "logprobs": []}]}]},
+            {
+                "output": [
+                    {"content": [{"type": "output_text"} | {"logprobs": [{"token": "a", "top_logprobs": BEST[:2]}]}]}
+                ]
+            },
+        ),
+        (
             "generate",
             {"text": "a", "meta_info": META | {"output_token_logprobs": [1], "output_top_logprobs": [[1, 2, 3], [4]]}},
             {"text": "a", "meta_info": META},
@@ -253,3 +297,19 @@ def test_the_path_of_a_stream_of_tgi_is_longer_than_that_of_a_reply() -> None:
     assert [shape.name for shape in found] == ["tgi-stream"] and found[0].streams({})
     assert {shape.name for shape in shapes_at("/generate")} == {"generate", "tgi"}
     assert shape_at("/elsewhere") is None
+
+
+@pytest.mark.parametrize(("asked", "shown"), [({}, 0), ({"n_probs": 3}, 3)])
+def test_the_settings_that_llama_cpp_repeats_are_those_of_the_client(asked: dict[str, Any], shown: int) -> None:
+    reply = {"content": "a", "stop": True, "generation_settings": {"n_probs": 20}}
+    changes = SHAPES["completion"].hiding(reply, HiddenFields(None, request=asked))
+    assert json.loads(Document(json.dumps(reply)).changed(changes))["generation_settings"] == {"n_probs": shown}
+
+
+@pytest.mark.parametrize(
+    ("name", "by_default"),
+    [("chat", False), ("completions", False), ("ollama-chat", True), ("ollama-generate", True), ("tgi", False)],
+)
+def test_whether_a_request_asks_for_a_stream(name: str, by_default: bool) -> None:
+    shape = SHAPES[name]
+    assert [shape.streams(body) for body in ({}, {"stream": True}, {"stream": False})] == [by_default, True, False]
