@@ -34,8 +34,9 @@ def completion(text: str, tokens: list[str], numbers: list[float | None], **fiel
 
 
 def said(payload: Payload) -> list[tuple[str, str, list[str | None]]]:
-    """The kind, the text and the tokens of each part of the only choice."""
+    """The kind, the text and the tokens of each part of the only choice, which is whole."""
     [choice] = payload.choices
+    assert choice.index == 0 and choice.broken is None
     return [(part.kind, part.text, [step.chosen.text for step in part.steps]) for part in choice.segments]
 
 
@@ -66,6 +67,12 @@ class TestToolCalls:
         calls = [{"name": "weather", "args": {"city": "Oslo"}}, {"name": "now"}]
         message = {"content": "", "tool_calls": calls, "response_metadata": {"finish_reason": "tool_calls"}}
         assert said(read_payload(message)) == [("tool_call", 'weather({"city": "Oslo"})\nnow({})', [])]
+
+    def test_of_a_response(self) -> None:
+        called = {"type": "function_call", "name": "weather", "arguments": '{"city":"Oslo"}'}
+        custom = {"type": "custom_tool_call", "name": "note", "input": "Oslo"}
+        payload = read_payload({**RESPONSE, "output": [called, custom]})
+        assert said(payload) == [("tool_call", 'weather({"city":"Oslo"})\nnote(Oslo)', [])]
 
     def test_arguments_of_a_response_are_those_of_its_one_choice(self) -> None:
         pieces = [{"type": "response.function_call_arguments.delta", "delta": text} for text in ('{"a":', "1}")]
@@ -132,6 +139,7 @@ RESPONSE = {
         ("ollama-chat", {"message": {"content": "Oslo"}, "done": True, "done_reason": "stop", "logprobs": ITEMS}),
         ("langchain-message", {"content": "Oslo", "response_metadata": {"logprobs": {"content": ITEMS}}}),
         ("ai-sdk", {"text": "Oslo", "finishReason": "stop", "logprobs": ITEMS}),
+        ("ai-sdk", {"text": "Oslo", "finishReason": "stop", "logprobs": {"content": ITEMS}}),
         (
             "gemini",
             {
@@ -178,6 +186,14 @@ class TestResponses:
         whole = {**RESPONSE, **more}
         stream = [{"type": "response.incomplete", "response": whole}]
         assert read_payload(whole).choices[0].finish_reason == read_payload(stream).choices[0].finish_reason == end
+
+    def test_events_that_only_go_on_are_those_of_its_one_choice(self) -> None:
+        deltas = [
+            {"type": "response.output_text.delta", "delta": text, "logprobs": [item(text, top_logprobs=[item(text)])]}
+            for text in ("Os", "lo", " is")
+        ]
+        payload = read_payload(sent(*deltas, {"type": "response.completed", "response": {"status": "completed"}}))
+        assert said(payload) == [("answer", "Oslo is", ["Os", "lo", " is"])]
 
     def test_a_list_of_typed_items_is_one_by_itself(self) -> None:
         first, [second] = {"type": "reasoning", "summary": []}, RESPONSE["output"]
@@ -309,6 +325,7 @@ class TestEcho:
             ("Q: Oslo.", ["Q:", " Oslo", "."], 2, " Oslo.", [" Oslo", "."]),
             ("Q:A", ["Q:", "A"], 1, "A", ["A"]),
             ("Q:A", ["Q:", "A", "</s>"], 2, "A", ["A", "</s>"]),
+            ("Q:A", ["Q:", "A", "<e>"], 2, "A", ["A", "<e>"]),
             ("Why Q: Oslo", ["Why", " Q:", " Oslo"], 1, " Oslo", [" Oslo"]),
         ],
     )
