@@ -137,7 +137,7 @@ def test_text_that_ends_inside_a_character() -> None:
     for content in ("caf", "caf\ufffd"):
         found = choice({"content": content}, [b"caf", b"\xc3"], finish="length")
         assert spelled(found, "answer") == [b"caf", b"\xc3"]
-        assert found.segments[0].problem is None
+        assert found.segments[0].problem is None and found.flags == ()
 
 
 def test_an_empty_message() -> None:

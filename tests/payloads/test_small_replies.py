@@ -159,10 +159,69 @@ def test_what_a_message_lacks_is_the_reasoning_of_engines_that_divide_it(format:
     whole = read_payload(reply)
     assert whole.format == format
     assert said(whole) == [("reasoning", "", ["<x>"]), ("answer", "Oslo", ["Oslo"])]
+    assert "The first 1 tokens are not in the message: they are taken as reasoning." in whole.choices[0].flags
     chunk_of = reply[0] if isinstance(reply, list) else reply
-    if format != "openai-responses" and "message" not in chunk_of.get("choices", [{}])[0]:
+    if "output" not in chunk_of and "message" not in chunk_of.get("choices", [{}])[0]:
         events = PayloadStream(format).feed(chunk_of)
         assert [(event.kind, len(event.steps)) for event in events] == [("reasoning", 1), ("answer", 1)]
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens", "parts"),
+    [
+        ({"content": "Oslo"}, ["\n", "Oslo"], [("answer", "Oslo", 2)]),
+        ({"content": "\nOslo"}, ["<x>", "\n", "Oslo"], [("reasoning", "", 1), ("answer", "\nOslo", 2)]),
+        ({"content": "\nOslo"}, ["<x>", "\n", "\n", "Oslo"], [("reasoning", "", 2), ("answer", "\nOslo", 2)]),
+        ({"content": "\n\nOslo"}, ["<x>", "\n", "\n", "Oslo"], [("reasoning", "", 1), ("answer", "\n\nOslo", 3)]),
+        ({"content": "Oslo"}, ["<x>", "\n", "Oslo"], [("reasoning", "", 2), ("answer", "Oslo", 1)]),
+        (
+            {"content": "Oslo", "reasoning": "Hm"},
+            ["Hm", "</think>", "Oslo", "<e>"],
+            [("reasoning", "Hm", 2), ("answer", "Oslo", 2)],
+        ),
+        ({"content": "Oslo", "reasoning": "Hm"}, ["Oslo"], [("reasoning", "Hm", 0), ("answer", "Oslo", 1)]),
+        ({"content": None, "reasoning": "Hm"}, ["Hm", "</think>"], [("reasoning", "Hm", 2)]),
+        (
+            {"content": None, "reasoning": "Hm", "refusal": "No"},
+            ["Hm", "No"],
+            [("reasoning", "Hm", 1), ("refusal", "No", 1)],
+        ),
+        ({"content": ""}, ["<e>"], [("answer", "", 1)]),
+        ({"content": ""}, ["\n", "\n"], [("answer", "", 2)]),
+        ({"content": ""}, ["Hm", "<e>"], [("reasoning", "", 2)]),
+        ({"content": ""}, [], [("answer", "", 0)]),
+    ],
+)
+def test_each_step_belongs_to_one_part(message: dict[str, Any], tokens: list[str], parts: list[Any]) -> None:
+    found = said(read_payload(chat(message, {"content": [item(text) for text in tokens]})))
+    assert [(kind, text, len(steps)) for kind, text, steps in found] == parts
+    assert [step for *_, steps in found for step in steps] == tokens
+
+
+def test_parts_without_numbers_say_so() -> None:
+    message = {"content": "Oslo", "reasoning": "Hm", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+    [choice] = read_payload(chat(message, {"content": [item("Oslo")]})).choices
+    assert [(part.kind, part.problem) for part in choice.segments] == [
+        ("reasoning", "The engine gives no log-probabilities for this part (reasoning)."),
+        ("answer", None),
+        ("tool_call", "The engine gives no log-probabilities for this part (tool call)."),
+    ]
+    [silent] = read_payload(chat({"content": "Oslo"})).choices[0].segments
+    assert (silent.problem or "").startswith('The reply holds no log-probabilities. Ask for them ("logprobs": true')
+    [empty] = read_payload(chat({"content": ""})).choices[0].segments
+    assert (empty.problem or "").startswith("The answer is empty (its end: stop)")
+
+
+def test_a_chunk_of_two_parts_adds_to_both() -> None:
+    stream = PayloadStream()
+    events = stream.feed(chunk({"reasoning": "Hm", "content": "Oslo"}, "Hm", "</think>", "Oslo"))
+    assert [(event.kind, event.text, len(event.steps)) for event in events] == [
+        ("reasoning", "Hm", 2),
+        ("answer", "Oslo", 1),
+    ]
+    refusal = chunk({"refusal": "No"})
+    refusal["choices"][0]["logprobs"] = {"refusal": [item("No")]}
+    assert [(event.kind, event.text, len(event.steps)) for event in stream.feed(refusal)] == [("refusal", "No", 1)]
 
 
 class TestResponses:
@@ -201,7 +260,7 @@ class TestResponses:
         assert read_payload({"output": [first, {"content": []}]}).format == "openai-responses"
 
 
-@pytest.mark.parametrize("name", ["output", "outputs", "logprobs", "content", "segments"])
+@pytest.mark.parametrize("name", ["output", "outputs", "logprobs", "content", "segments", "results"])
 def test_empty_lists_are_no_reply(name: str) -> None:
     with pytest.raises(InvalidInput, match="no reply that semtoken understands"):
         read_payload({name: []})
@@ -216,6 +275,12 @@ def test_chunks_of_two_replies_are_told_unless_each_has_a_name_of_its_own(names:
     chunks[-1]["choices"][0]["finish_reason"] = "stop"
     [choice] = read_payload(chunks).choices
     assert any("may be mixed" in flag for flag in choice.flags) is mixed
+
+
+def test_a_chunk_without_choices_may_come_first() -> None:
+    assert said(read_payload([{"choices": []}, chunk({"content": "Oslo"}, "Oslo", end="stop")]))[0][1] == "Oslo"
+    legacy = completion("Oslo", ["Oslo"], [-0.25])
+    assert read_payload([{"choices": []}, legacy, {"choices": []}]).format == "openai-completions"
 
 
 @pytest.mark.parametrize("logprobs", [[-0.1], [-0.1, -0.2]])
@@ -240,6 +305,13 @@ class TestCounts:
         flags = [flag for flag in read_payload(reply).choices[0].flags if flag.startswith("The reply counts")]
         assert len(flags) == bool(told)
         assert all(f"counts {counted} tokens and lists 4" in flag and told in flag for flag in flags)
+
+    def test_a_reasoning_that_is_not_listed_is_not_missed(self) -> None:
+        for tokens, told in ((["Oslo"], 0), (["Hm", "Oslo"], 1)):
+            logprobs = {"content": [item(text) for text in tokens]}
+            reply = chat({"content": "Oslo", "reasoning": "Hm"}, logprobs, usage={"completion_tokens": 9})
+            flags = [flag for flag in read_payload(reply).choices[0].flags if "The reply counts 9" in flag]
+            assert len(flags) == told
 
     def test_llama_server_counts_beside_its_seconds(self) -> None:
         for counted, told in ((1, 0), (9, 1)):
@@ -279,6 +351,15 @@ def test_tokens_that_an_engine_forbade_are_told_by_a_name_of_their_own() -> None
     forbidden = item("Oslo", top_logprobs=[item("Oslo"), item("Rome", -9999.0)])
     [found] = score_payload(chat({"content": "Oslo"}, {"content": [forbidden]}))
     assert [flag.code for flag in found.flags if "forbade tokens" in flag.message] == ["constrained"]
+    for chosen, entries, told in (
+        (-0.25, [item("Rome", -9999.0)], True),
+        (-9999.0, [], False),
+        (-9999.0, [item("Rome", -0.5)], False),
+    ):
+        [choice] = read_payload(
+            chat({"content": "Oslo"}, {"content": [item("Oslo", chosen, top_logprobs=entries)]})
+        ).choices
+        assert any("forbade tokens" in flag for flag in choice.flags) is told
     [found] = score_payload(chat({"content": "Oslo"}, {"content": [item("Oslo")]}, usage={"completion_tokens": 2}))
     assert [flag.code for flag in found.flags if "terminator" in flag.message] == ["reply"]
 
@@ -312,6 +393,15 @@ class TestIds:
     def test_a_step_without_a_number_has_none_with_an_id(self) -> None:
         [segment] = self.reply([5, 7], -0.25, -9999.0).segments
         assert (segment.problem or "").startswith("1 of 2 steps have no log-probability")
+
+    def test_ids_are_checked_in_each_event(self) -> None:
+        event = chunk({"content": "a"}, "a")
+        event["choices"][0]["logprobs"]["content"] = [item("a", top_logprobs=[item("a")])]
+        stream = PayloadStream()
+        for ids in ([7], [0]):
+            stream.feed(sent({"choices": [{**event["choices"][0], "token_ids": ids}]}))
+        with pytest.raises(InvalidInput, match="token_ids"):
+            stream.feed(sent({"choices": [{**event["choices"][0], "token_ids": [-1]}]}))
 
     def test_ids_alone_say_how_many_tokens_there_were(self) -> None:
         choice = self.reply([5, 7, 8, 9], -0.25, -0.5)
@@ -367,6 +457,41 @@ def test_lists_of_sglang_as_they_were_called_before() -> None:
     }
     [found] = score_payload({"text": "Oslo", "meta_info": meta})
     assert found.log_score == pytest.approx(math.log(math.exp(-0.2) + math.exp(-2.0)), abs=1e-6)
+
+
+def test_chunks_of_sglang_repeat_or_add() -> None:
+    def chunk_of(text: str, *tokens: str) -> dict[str, Any]:
+        chosen = [[-0.25, i, token] for i, token in enumerate(tokens)]
+        return {"text": text, "meta_info": {"id": "1", "output_token_logprobs": chosen, "finish_reason": None}}
+
+    end = {"finish_reason": {"type": "stop"}}
+    for chunks in (
+        [chunk_of("Os", "Os"), chunk_of("Oslo", "Os", "lo")],
+        [chunk_of("Os", "Os"), chunk_of("lo", "lo")],
+        [chunk_of("", "Os"), chunk_of("Oslo", "Os", "lo")],
+    ):
+        chunks[-1]["meta_info"] |= end
+        assert said(read_payload(chunks)) == [("answer", "Oslo", ["Os", "lo"])]
+
+
+def test_the_best_tokens_of_tgi_stand_beside_the_chosen_ones() -> None:
+    one = {"text": "Oslo", "logprob": -0.25}
+    best = [[one, {"text": "Rome", "logprob": -1.5}]]
+    details = {"tokens": [one], "top_tokens": best, "finish_reason": "eos_token"}
+    [whole] = read_payload({"generated_text": "Oslo", "details": details}).choices
+    event = {"token": one, "top_tokens": best[0], "generated_text": "Oslo", "details": {"finish_reason": "eos_token"}}
+    [streamed] = read_payload(sent(event)).choices
+    for choice in (whole, streamed):
+        assert [token.text for token in choice.segments[0].steps[0].top] == ["Oslo", "Rome"]
+        assert choice.finish_reason == "eos_token" and choice.broken is None
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_lines_of_ollama_are_a_stream_if_the_first_goes_on(as_bytes: bool) -> None:
+    lines = [{"response": "Oslo", "done": False, "logprobs": [item("Oslo")]}, {"response": "", "done": True}]
+    text = "\n".join(map(json.dumps, lines))
+    for one in (text, "\ufeff" + sent(*lines), json.dumps(lines[0] | {"done": True})):
+        assert said(read_payload(one.encode() if as_bytes else one)) == [("answer", "Oslo", ["Oslo"])]
 
 
 def llama(text: str, **more: Any) -> dict[str, Any]:
@@ -461,6 +586,14 @@ def test_the_stop_texts_of_a_request_explain_the_end_of_a_stream() -> None:
         return choice
 
     assert not ends(stop=["###"]).flags and any("not in the message" in flag for flag in ends().flags)
+
+
+def test_what_the_numbers_are_may_be_said() -> None:
+    reply = chat({"content": "Oslo"}, {"content": [item("Oslo")]})
+    assert score_payload(reply)[0].distribution == "unknown"
+    assert score_payload(reply, distribution="raw")[0].distribution == "raw"
+    with pytest.raises(InvalidInput, match="'distribution' must be one of"):
+        score_payload(reply, distribution="cooked")  # type: ignore[arg-type]
 
 
 def test_the_model_of_a_proxy_is_named_by_a_text() -> None:

@@ -63,7 +63,8 @@ def test_the_request_of_a_question(name: str, path: str, body: dict[str, Any]) -
     assert ("/v1" if shape.below_v1 else "") + shape.path == path and shape in shapes_at(path)
 
 
-def test_a_response_has_at_least_16_tokens() -> None:
+def test_a_question_has_one_token_by_default_and_a_response_at_least_16() -> None:
+    assert SHAPES["chat"].body(ProbeQuestion("Where?")) == {"messages": SAID, "max_tokens": 1}
     assert SHAPES["responses"].request(ProbeQuestion("Where?", 20))["max_output_tokens"] == 20
 
 
@@ -88,6 +89,12 @@ def test_none_none_but_the_chosen_and_all_are_told_apart(name: str, body: dict[s
     ("name", "body", "prompts"),
     [
         ("chat", {"messages": SAID, "n": 2}, [SAID, SAID]),
+        (
+            "chat",
+            {"messages": SAID, "tools": [], "chat_template_kwargs": {}, "reasoning_effort": None}
+            | {"continue_final_message": False, "add_generation_prompt": True},
+            [SAID],
+        ),
         ("completions", {"prompt": "a"}, ["a"]),
         ("completions", {"prompt": ["a"]}, ["a"]),
         ("completions", {"prompt": ["a", "b"], "n": 2}, ["a", "a", "b", "b"]),
@@ -113,6 +120,8 @@ def test_the_prompt_of_each_choice(name: str, body: dict[str, Any], prompts: lis
         ("chat", {"messages": []}, "no messages"),
         ("chat", {"messages": "Where?"}, "no messages"),
         ("chat", {"messages": SAID, "tools": [{}]}, "has 'tools'"),
+        ("chat", {"messages": SAID, "continue_final_message": True}, "has 'continue_final_message'"),
+        ("chat", {"messages": SAID, "add_generation_prompt": False}, "has 'add_generation_prompt'"),
         ("completions", {"prompt": []}, "no prompt"),
         ("completions", {"prompt": ["a"], "n": "2"}, "no prompt"),
         ("responses", {"input": SAID}, "no plain text"),
@@ -214,9 +223,9 @@ BEST = [{"token": text, "logprob": -1.0} for text in "abc"]
     [
         (
             "chat",
-            {"choices": [{"index": 0, "logprobs": {"content": [{"token": "a", "top_logprobs": BEST}]}}]},
-            {"choices": [{"index": 0, "logprobs": None}]},
-            {"choices": [{"index": 0, "logprobs": {"content": [{"token": "a", "top_logprobs": BEST[:2]}]}}]},
+            {"choices": [{"token_ids": [5], "logprobs": {"content": [{"token": "a", "top_logprobs": BEST}]}}]},
+            {"choices": [{"token_ids": [5], "logprobs": None}]},
+            {"choices": [{"token_ids": [5], "logprobs": {"content": [{"token": "a", "top_logprobs": BEST[:2]}]}}]},
         ),
         (
             "completions",
