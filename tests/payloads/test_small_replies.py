@@ -213,15 +213,17 @@ def test_parts_without_numbers_say_so() -> None:
 
 
 def test_a_chunk_of_two_parts_adds_to_both() -> None:
-    stream = PayloadStream()
-    events = stream.feed(chunk({"reasoning": "Hm", "content": "Oslo"}, "Hm", "</think>", "Oslo"))
-    assert [(event.kind, event.text, len(event.steps)) for event in events] == [
-        ("reasoning", "Hm", 2),
-        ("answer", "Oslo", 1),
-    ]
+    both = chunk({"reasoning": "Hm", "content": "Oslo"}, "Hm", "</think>", "Oslo")
     refusal = chunk({"refusal": "No"})
     refusal["choices"][0]["logprobs"] = {"refusal": [item("No")]}
-    assert [(event.kind, event.text, len(event.steps)) for event in stream.feed(refusal)] == [("refusal", "No", 1)]
+    stream = PayloadStream()
+    for sent_chunk, parts in (
+        (both, [("reasoning", "Hm", 2), ("answer", "Oslo", 1)]),
+        (chunk({"content": "."}, "."), [("answer", ".", 1)]),
+        (chunk({"reasoning": "So", "content": "!"}, "!"), [("reasoning", "So", 0), ("answer", "!", 1)]),
+        (refusal, [("refusal", "No", 1)]),
+    ):
+        assert [(event.kind, event.text, len(event.steps)) for event in stream.feed(sent_chunk)] == parts
 
 
 class TestResponses:
