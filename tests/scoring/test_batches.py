@@ -15,11 +15,14 @@ SIZE = len(worked.TOKENS)
 ROWS = np.random.default_rng(0).normal(0, 2, (20, SIZE))
 
 
-def test_answers_have_any_numbers_and_new_ones_come_while_others_go_on() -> None:
-    """A function word is certain unless it opens its answer, and a numeral may end at the token behind it."""
-    spelled = {0: ("vision", " the"), 63: (" 17", "\n"), 64: (" the", "vision"), 200: ("TV", " 17", " the")}
+@pytest.mark.parametrize("rules", [WHOLE_WORDS, ScoringRules(equality="meaning", function_words="off")])
+def test_answers_have_any_numbers_and_new_ones_come_while_others_go_on(rules: ScoringRules) -> None:
+    """A function word is certain unless it opens its answer, a numeral may end at the token behind it, and before a
+    blank it is open what begins there.
+    """
+    spelled = {0: ("vision", " the"), 63: (" 17", "\n"), 64: (" the", "vision"), 200: ("\n", " tele", " the")}
     answers = {number: worked.ids(*tokens) for number, tokens in spelled.items()}
-    batch, rows = AnswerBatch(scorer_for(worked.clusters(), WHOLE_WORDS)), dict[int, list[int]]()
+    batch, rows = AnswerBatch(scorer_for(worked.clusters(), rules)), dict[int, list[int]]()
     for numbers in ([0], [63], [64, 0], [200], [63, 64], [200], [200]):
         first = sum(map(len, rows.values()))
         places = range(first, first + len(numbers))
@@ -29,7 +32,7 @@ def test_answers_have_any_numbers_and_new_ones_come_while_others_go_on() -> None
             rows[number].append(place)
     found = batch.finish({number: len(ids) for number, ids in answers.items()})
     for scored, (number, ids) in zip(found, answers.items(), strict=True):
-        assert scored == score_logits(ROWS[rows[number]], ids, worked.clusters(), WHOLE_WORDS)
+        assert scored == score_logits(ROWS[rows[number]], ids, worked.clusters(), rules)
 
 
 def test_under_the_number_of_a_forgotten_answer_nothing_comes_before() -> None:

@@ -72,6 +72,14 @@ def test_function_words_that_are_not_listed_may_agree_unless_the_step_opens_the_
 
 
 @pytest.mark.parametrize("n", [1, MANY])
+def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -> None:
+    scored = score_top_logprobs([listed({" the": 0.3, " radio": 0.2}, " the")] * n, worked.clusters(), "paper")
+    assert bounds(scored) == (1.0, 1.0) and scored.uncertainty_bounds == (0.0, 0.0)
+    token = scored.tokens[0]
+    assert (token.agreeing_probability, token.cluster_probability) == (1.0, pytest.approx(0.3))
+
+
+@pytest.mark.parametrize("n", [1, MANY])
 def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: int) -> None:
     """The sign begins the amount, and may have what is missing; the other word may not."""
     clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("$", "$5", "x", "y")))
@@ -136,6 +144,16 @@ def test_numbers_in_half_precision_without_a_vocabulary_widen_what_is_missing() 
     assert running.uncertainty_bounds == pytest.approx((1 - expected[1], 1 - expected[0]), abs=1e-4)
 
 
+@pytest.mark.parametrize("n", [1, MANY])
+def test_a_step_that_does_not_tell_its_token_is_open_up_to_what_is_missing(n: int) -> None:
+    """Also among numbers in half precision, of which its own is none."""
+    others = [TopToken(-0.5078125, id=2), TopToken(-9999.0, id=0)]
+    scored = score_top_logprobs([TopStep(others[1], others)] * n, worked.vocabulary(("paris", " Paris", "x")))
+    q = math.exp(-0.5078125)
+    whole = 0.5078125 * OFF
+    assert bounds(scored) == pytest.approx((0.0, 1 - q + whole * q), abs=1e-4)
+
+
 def test_a_name_that_may_agree_is_off_with_the_whole_list() -> None:
     """The entry may be either half of a character, so that all numbers of the list have to be sure."""
     texts, pieces, nothing = ("x", "\ufffd", "\ufffd", "y"), (b"x", b"\xc3", b"\xa9", b"y"), np.zeros(4, dtype=bool)
@@ -162,16 +180,15 @@ def test_others_are_told_down_to_a_percent(by: str) -> None:
 
 
 @pytest.mark.parametrize("equality", ["surface", "exact"])
-def test_what_names_do_not_tell_may_be_spelled_alike_whatever_is_scored(equality: Any) -> None:
-    """.3 is not listed. Where no vocabulary is given, it may be the word in capitals."""
-    names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((" Rome", 0.5), (" Lima", 0.2))]
-    [token] = score_top_logprobs([TopStep(names[0], names)], None, ScoringRules(equality=equality)).tokens
-    assert token.log_surface_bounds is not None
-    assert [math.exp(end) for end in token.log_surface_bounds] == pytest.approx([0.5, 0.8], abs=1e-4)
-    blank = TopToken(math.log(0.5), text="\n", bytes=b"\n")
-    [token] = score_top_logprobs([TopStep(blank, [blank, names[1]])], None, ScoringRules(equality=equality)).tokens
-    assert token.log_surface_bounds is not None
-    assert [math.exp(end) for end in token.log_surface_bounds] == pytest.approx([0.5, 0.5], abs=1e-4)
+@pytest.mark.parametrize(("text", "upper"), [(" Rome", 0.8), ("\n", 0.5)])
+def test_what_names_do_not_tell_may_be_spelled_alike_whatever_is_scored(equality: Any, text: str, upper: float) -> None:
+    """Without a vocabulary, all of what is missing may be the word in capitals; a blank is spelled like no other."""
+    names = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in ((text, 0.5), (" Lima", 0.2))]
+    scored = score_top_logprobs([TopStep(names[0], names)], None, ScoringRules(equality=equality))
+    assert bounds(scored) == pytest.approx((0.5, upper if equality == "surface" else 0.5), abs=1e-4)
+    alike = scored.tokens[0].log_surface_bounds
+    assert alike is not None
+    assert [math.exp(end) for end in alike] == pytest.approx([0.5, upper], abs=1e-4)
 
 
 def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:

@@ -155,6 +155,14 @@ def index_of_few(*last: str) -> PrefixIndex:
     return PrefixIndex(Vocabulary(texts, tuple(text.encode() for text in texts), nothing, nothing))
 
 
+def test_what_stands_between_two_strings_begins_with_neither() -> None:
+    nothing = np.zeros(2, dtype=bool)
+    index = PrefixIndex(Vocabulary(("b", "d"), (b"b", b"d"), nothing, nothing))
+    for head, beginnings in {"a": [], "b": [0], "bb": [0], "c": [], "d": [1], "dc": [1], "e": []}.items():
+        assert index.beginnings(head).tolist() == beginnings
+        assert index.continuations(head).tolist() == []
+
+
 @pytest.mark.parametrize("kind", [*SMALL, "few", "few and one more"])
 def test_candidates_begin_a_text_or_go_on_with_it(kind: str) -> None:
     index = index_of_few(*["cd"] * (kind != "few")) if kind.startswith("few") else index_of(kind)[1]

@@ -45,7 +45,7 @@ def test_nearly_all_of_the_mass_may_come_from_one_source(
 ) -> None:
     found = scored(by, step, " tele", "vision")
     assert masses(found.tokens[0]) == pytest.approx(expected, abs=1e-9)
-    assert found.uncertainty == pytest.approx(1 - expected[-1], abs=1e-9)
+    assert (found.uncertainty, *found.uncertainty_bounds) == pytest.approx([1 - expected[-1]] * 3, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -105,6 +105,15 @@ def test_a_function_word_is_certain_where_more_than_blanks_come_before(
     )
     assert [token.neutral for token in found.tokens] == [*certain, False]
     assert found.log_score == pytest.approx(sum(token.log_agreeing_probability for token in found.tokens))
+
+
+@pytest.mark.parametrize("by", ["rows", "lists"])
+def test_clusters_tell_what_means_the_same_beside_a_score_that_does_not_count_them(by: str) -> None:
+    """What begins "television" means the same too."""
+    step = {" tele": 0.3, "TV": 0.2, "te": 0.1, " the": 0.05, "\n": 0.05, " radio": 0.3}
+    token = scored(by, step, " tele", "vision", rules=ScoringRules()).tokens[0]
+    assert (token.meaning_probability, token.surface_probability) == pytest.approx((0.7, 0.3))
+    assert masses(token) == pytest.approx([0.3, 0.3, 0.0, 0.0, 0.3])
 
 
 def test_of_many_blanks_before_the_text_the_first_thirty_two_count_what_begins_it() -> None:
