@@ -36,17 +36,17 @@ def test_answers_have_any_numbers_and_new_ones_come_while_others_go_on(rules: Sc
 
 
 def test_under_the_number_of_a_forgotten_answer_nothing_comes_before() -> None:
-    """Neither what was there nor the first or last token of the vocabulary, which would leave a number behind."""
-    vocabulary = worked.vocabulary(("7", "x", "8"))
-    rows = np.log([[0.4, 0.5, 0.1], [0.3, 0.6, 0.1]])
+    """Neither what was there nor any token of the vocabulary, nearly all of which would leave a number behind."""
+    vocabulary, (digit, word) = worked.vocabulary(("7", "8", "x", "9")), (0, 2)
+    rows = np.log([[0.4, 0.2, 0.3, 0.1], [0.3, 0.4, 0.2, 0.1]])
     batch = AnswerBatch(scorer_for(vocabulary, ScoringRules()))
-    batch.add([([0], [0])], normalized_rows(rows, 3, [0]))
-    assert batch[0].ids == [0]
+    batch.add([([0], [digit])], normalized_rows(rows, 4, [0]))
+    assert batch[0].ids == [digit]
     del batch[0]
-    batch.add([([0, 1], [1, 1])], normalized_rows(rows, 3))
-    again, other = batch.finish({0: 1, 1: 1})
-    assert (again, other) == (score_logits(rows[:1], [1], vocabulary), score_logits(rows[1:], [1], vocabulary))
-    assert again.tokens[0].value_ends is None and other.tokens[0].value_ends is None
+    batch.add([([0, 1], [word, word])], normalized_rows(rows, 4))
+    found = batch.finish({0: 1, 1: 1})
+    assert found == [score_logits(rows[k : k + 1], [word], vocabulary) for k in (0, 1)]
+    assert [scored.tokens[0].value_ends for scored in found] == [None, None]
 
 
 @pytest.mark.parametrize(

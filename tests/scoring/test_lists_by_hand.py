@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
+from semtoken import ScoredResponse, Vocabulary, score_logits, score_top_logprobs
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInput
@@ -46,6 +46,7 @@ def bounds(scored: ScoredResponse, place: int = 0) -> tuple[float, float]:
         ({" tele": 0.6, "TV": 0.44}, MEANING, (1.0, 1.0)),
         ({" tele": 0.6, "te": 0.44}, MEANING, (1.0, 1.0)),
         ({" tele": 0.6, "\n": 0.44}, WHOLE_WORDS, (1.0, 1.0)),
+        ({" the": 0.6, "\n": 0.44}, ScoringRules("paper"), (1.0, 1.0)),
         ({" the": 0.6, " The": 0.44}, ScoringRules(), (1.0, 1.0)),
     ],
 )
@@ -76,7 +77,8 @@ def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -
     scored = score_top_logprobs([listed({" the": 0.3, " radio": 0.2}, " the")] * n, worked.clusters(), "paper")
     assert bounds(scored) == (1.0, 1.0) and scored.uncertainty_bounds == (0.0, 0.0)
     token = scored.tokens[0]
-    assert (token.agreeing_probability, token.cluster_probability) == (1.0, pytest.approx(0.3))
+    assert (token.agreeing_probability, token.prefix_probability) == (1.0, 0.0)
+    assert token.cluster_probability == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("n", [1, MANY])
@@ -85,6 +87,8 @@ def test_a_numeral_and_a_beginning_of_it_with_the_same_label_are_no_cluster(n: i
     clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("$", "$5", "x", "y")))
     scored = score_top_logprobs([(1, {1: math.log(0.5), 2: math.log(0.3)})] * n, clusters, MEANING)
     assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
+    [token] = score_logits(np.log([[0.1, 0.5, 0.3, 0.1]]), [1], clusters, MEANING).tokens
+    assert (token.cluster_probability, token.prefix_probability) == pytest.approx((0.5, 0.1))
 
 
 def test_one_unlisted_token_of_the_same_spelling_may_have_all_that_is_missing() -> None:
@@ -244,3 +248,12 @@ def test_what_is_to_be_text_is_text(name: str) -> None:
     steps, odd = [listed({"TV": 0.5, " radio": 0.1}, "TV")], {name: 5}
     with pytest.raises(InvalidInput, match=name):
         score_top_logprobs(steps, worked.clusters(), **odd)  # type: ignore[arg-type]
+
+
+def test_entries_that_have_ids_alone_are_told_where_no_vocabulary_is_known() -> None:
+    step = TopStep(TopToken(-0.5, 5, " Rome"), [TopToken(-0.5, 5), TopToken(-2.0, 7)])
+    [flag] = score_top_logprobs([step]).flags
+    assert flag.code == "unmapped_names" and flag.message.endswith(" name tokens by ids alone.")
+    top = [TopToken(-0.5, text="TV"), TopToken(-2.0, text="nowhere")]
+    [flag] = score_top_logprobs([TopStep(top[0], top)], worked.vocabulary()).flags
+    assert flag.message.endswith(" list names that fit no token of the vocabulary.")

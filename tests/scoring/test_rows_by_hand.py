@@ -10,7 +10,7 @@ import pytest
 
 from semtoken import ScoredResponse, ScoredToken, score_logits, score_top_logprobs
 from semtoken.clusters import TokenClusters
-from semtoken.scoring import LogitsStream, ScoringRules
+from semtoken.scoring import LogitsStream, ScoringRules, TopLogprobsStream
 from tests import worked
 
 MEANING = ScoringRules(equality="meaning")
@@ -114,6 +114,15 @@ def test_clusters_tell_what_means_the_same_beside_a_score_that_does_not_count_th
     token = scored(by, step, " tele", "vision", rules=ScoringRules()).tokens[0]
     assert (token.meaning_probability, token.surface_probability) == pytest.approx((0.7, 0.3))
     assert masses(token) == pytest.approx([0.3, 0.3, 0.0, 0.0, 0.3])
+
+
+@pytest.mark.parametrize("rules", [ScoringRules(), MEANING, ScoringRules("paper")])
+def test_an_answer_of_blanks_may_still_end_as_one_that_says_nothing(rules: ScoringRules) -> None:
+    logits, lists = LogitsStream(worked.clusters(), rules), TopLogprobsStream(worked.clusters(), rules)
+    [row], [blank] = worked.logits({"\n": 0.6, " radio": 0.4}), worked.ids("\n")
+    for _ in range(2):
+        for running in (logits.add(row, blank), lists.add((blank, dict(enumerate(row.tolist()))))):
+            assert running.uncertainty_bounds[1] == 1.0 and running.log_score_bounds[0] == -math.inf
 
 
 def test_of_many_blanks_before_the_text_the_first_thirty_two_count_what_begins_it() -> None:
