@@ -590,6 +590,12 @@ def test_the_stop_texts_of_a_request_explain_the_end_of_a_stream() -> None:
     assert not ends(stop=["###"]).flags and any("not in the message" in flag for flag in ends().flags)
 
 
+@pytest.mark.parametrize("content", ["Oslo", "Oslo</b>"])
+def test_markup_at_the_end_is_text_where_the_message_has_it(content: str) -> None:
+    [found] = score_payload(chat({"content": content}, {"content": [item("Oslo"), item("</b>")]}))
+    assert found.text == content and [token.text for token in found.tokens] == ["Oslo", content.removeprefix("Oslo")]
+
+
 def test_what_the_numbers_are_may_be_said() -> None:
     reply = chat({"content": "Oslo"}, {"content": [item("Oslo")]})
     assert score_payload(reply)[0].distribution == "unknown"
