@@ -17,7 +17,7 @@ from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.learning import NUMBERS, PEAK
-from semtoken.calibration.threshold import GroupThresholds, _round_up
+from semtoken.calibration.threshold import Bands, GroupThresholds, _round_up
 from semtoken.errors import InvalidInput
 from tests.calibration.test_calibrator import drawn, response
 
@@ -109,6 +109,39 @@ def test_the_labels_that_would_do_are_hardly_more_than_needed(wrong: int, alpha:
     assert binom.cdf(math.ceil(share * math.floor(accepted)), math.floor(accepted), alpha) <= 0.11
     fewer = math.floor(accepted / 1.4)
     assert binom.cdf(math.ceil(share * fewer), fewer, alpha) > 0.1
+
+
+@pytest.mark.parametrize("start", [-0.1, 0.0, 1.01, 1.5])
+def test_a_share_to_begin_with_is_a_share(start: float) -> None:
+    with pytest.raises(InvalidInput, match=r"start must be a share of answers in \(0, 1\]"):
+        st.Threshold.fit(-np.arange(1, 101) / 100, np.ones(100), start=start)
+
+
+def test_promises_are_ten_percent_with_ninety_percent_confidence_unless_told_otherwise() -> None:
+    scores, correct = drawn(400)
+    groups, usual = ["a", "b"] * 200, {"alpha": 0.1, "delta": 0.1}
+    assert st.Threshold.fit(scores, correct) == st.Threshold.fit(scores, correct, **usual)
+    assert Bands.fit(scores, correct) == Bands.fit(scores, correct, **usual)
+    grouped = GroupThresholds.fit(scores, correct, groups=groups)
+    assert grouped == GroupThresholds.fit(scores, correct, groups=groups, **usual)
+
+
+def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_promise() -> None:
+    scores, correct = drawn(200)
+    blank = st.Threshold.fit([*scores, *[-math.inf] * 30], [*correct, *[0] * 30], promise="joint", alpha=0.2)
+    doubtful = st.Threshold.fit([*scores, *[-1e6] * 30], [*correct, *[0] * 30], promise="joint", alpha=0.2)
+    assert blank.uncertainty == doubtful.uncertainty is not None
+    assert blank.uncertainty != st.Threshold.fit(scores, correct, promise="joint", alpha=0.2).uncertainty
+
+
+@pytest.mark.parametrize("right", [4, 5, 25, 26])
+def test_a_calibrator_needs_five_right_and_five_wrong_answers(right: int) -> None:
+    scores, correct = -np.arange(1, 31) / 10, np.r_[np.ones(right), np.zeros(30 - right)]
+    if 5 <= right <= 25:
+        assert st.Calibrator.fit(scores, correct).n == 30
+    else:
+        with pytest.raises(InvalidInput, match="4 of 30: 1 more are missing"):
+            st.Calibrator.fit(scores, correct)
 
 
 def test_numbers_are_rounded_up_to_two_digits() -> None:

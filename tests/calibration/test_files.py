@@ -150,6 +150,23 @@ def test_steps_that_fall_are_refused(saved: Path) -> None:
         from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
+@pytest.mark.parametrize(("place", "value"), [(0, -0.1), (-1, 1.1)])
+def test_steps_outside_of_zero_to_one_are_refused(saved: Path, place: int, value: float) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["venn_abers"]["p1_values"][place] = value
+    with pytest.raises(ArtifactError, match=r"must lie in \[0, 1\]"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def test_labelled_scores_must_not_fall(saved: Path) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["scores"][1] = values["scores"][0] - 0.01
+    with pytest.raises(ArtifactError, match="outside their ranges"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("alpha", 0.0), ("alpha", 1.0), ("n", 1), ("n_wrong", -1), ("uncertainty", -0.1), ("promise", "all")],

@@ -44,6 +44,21 @@ def test_what_the_states_know_is_found_and_the_gate_opens() -> None:
     assert headline + 0.7 * (best - headline) < learned <= best + 0.01
 
 
+def test_a_part_of_readings_is_that_of_some_answers() -> None:
+    part = Readings(np.arange(6.0).reshape(3, 2), np.arange(12.0).reshape(3, 4)).part([2, 0])
+    assert part.numbers.tolist() == [[4, 5], [0, 1]] and part.states is not None
+    assert part.states.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
+
+
+def test_a_state_that_never_changes_says_nothing_of_how_far_an_answer_is() -> None:
+    world = draw(np.random.default_rng(7), 60, dimensions=5)
+    states = world.readings.states
+    assert states is not None
+    constant = np.column_stack([states, np.full(60, 7.0)])
+    alone, beside = (fit(["headline"], Readings(world.readings.numbers, s), world.correct) for s in (states, constant))
+    assert np.asarray(beside.distances) * 6 / 5 == pytest.approx(np.asarray(alone.distances))
+
+
 def test_distances_are_from_the_centre_of_the_other_answers() -> None:
     """In standard deviations, of each labelled answer from the mean of all others, ascending."""
     world = draw(np.random.default_rng(7), 60, dimensions=5)

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binomtest, bootstrap, ks_2samp
 
 from semtoken.calibration.measures import Bin, calibration_error, drift, log_losses, reliability, report
+from semtoken.errors import InvalidInput
 
 
 def world(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -85,3 +86,5 @@ def test_the_band_of_a_distance_is_95_percent_wide() -> None:
     same = drift(first, first)
     assert (same.distance, same.low) == (0.0, 0.0) and 0 < same.high < 1
     assert drift(first, first + 100).high == 1.0
+    with pytest.raises(InvalidInput, match="no recent scores"):
+        drift(first, first[:0])
