@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,12 @@ def test_the_request_of_a_question(name: str, path: str, body: dict[str, Any]) -
     shape = SHAPES[name]
     assert shape.body(QUESTION) == body
     assert ("/v1" if shape.below_v1 else "") + shape.path == path and shape in shapes_at(path)
+
+
+def test_the_model_is_named_where_a_server_may_have_several() -> None:
+    named = {name for name, shape in SHAPES.items() if shape.body(replace(QUESTION, model="m")).get("model") == "m"}
+    assert named == {"chat", "completions", "responses", "ollama-chat", "ollama-generate"}
+    assert not any("model" in shape.body(QUESTION) for shape in SHAPES.values())
 
 
 def test_a_question_has_one_token_by_default_and_a_response_at_least_16() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from semtoken.errors import BackendError
-from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape
+from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape
 from semtoken.support.splice import Path, encode
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
@@ -34,6 +34,12 @@ class OllamaGenerate(Shape):
     end_at = ("done_reason",)
     count_at = ("eval_count",)
     read_at = ("prompt_eval_count",)
+
+    @classmethod
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
+        """A request that names its model, which Ollama does not choose itself."""
+        named = {} if question.model is None else {"model": question.model}
+        return named | super().request(question)
 
     @classmethod
     def streams(cls, body: Reply) -> bool:
