@@ -78,7 +78,7 @@ def test_a_function_word_that_was_chosen_is_certain_whatever_is_listed(n: int) -
     assert bounds(scored) == (1.0, 1.0) and scored.uncertainty_bounds == (0.0, 0.0)
     token = scored.tokens[0]
     assert (token.agreeing_probability, token.prefix_probability) == (1.0, 0.0)
-    assert token.cluster_probability == pytest.approx(0.3)
+    assert (token.cluster_probability, token.neutral_probability) == pytest.approx((0.3, 0.3))
 
 
 @pytest.mark.parametrize("n", [1, MANY])
@@ -117,6 +117,17 @@ def test_a_second_number_of_the_chosen_text_is_another_token_of_that_spelling(eq
     scored = score_top_logprobs(steps, worked.vocabulary(), ScoringRules(equality=equality))
     assert bounds(scored) == pytest.approx((lower, 0.7), abs=1e-4)
     assert "two_numbers" in [flag.code for flag in scored.flags]
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+def test_another_number_of_the_chosen_id_counts_for_the_upper_end_alone(n: int) -> None:
+    """Which of the two is its number, the list does not tell."""
+    word, other = worked.ids("TV", " radio")
+    steps = [
+        TopStep(TopToken(math.log(0.5), word), [TopToken(math.log(0.2), word), TopToken(math.log(0.1), other)])
+    ] * n
+    scored = score_top_logprobs(steps, worked.vocabulary(), ScoringRules(equality="exact"))
+    assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
 
 
 OFF = 1 / 128

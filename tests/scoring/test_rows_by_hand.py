@@ -46,6 +46,7 @@ def test_nearly_all_of_the_mass_may_come_from_one_source(
     found = scored(by, step, " tele", "vision")
     assert masses(found.tokens[0]) == pytest.approx(expected, abs=1e-9)
     assert (found.uncertainty, *found.uncertainty_bounds) == pytest.approx([1 - expected[-1]] * 3, abs=1e-9)
+    assert found.tokens[0].agreeing_bounds == pytest.approx([expected[-1]] * 2, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -79,6 +80,7 @@ def test_rows_far_from_zero_lose_no_digits(shift: float) -> None:
 def test_a_chosen_token_of_a_percent_beside_its_own_cluster_leaves_others_to_be_told(by: str) -> None:
     [other] = scored(by, {" tele": 0.005, " television": 0.995}, " tele").tokens[0].alternatives
     assert (other.text, other.source, other.counted) == (" television", "cluster", True)
+    assert other.probability == pytest.approx(0.995)
 
 
 @pytest.mark.parametrize("by", ["rows", "lists"])

@@ -136,3 +136,4 @@ def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:
     logits, lists = LogitsStream(worked.vocabulary()), TopLogprobsStream(worked.vocabulary())
     for running in (logits.add(row, token), lists.add((token, {token: 0.0}))):
         assert str((running.uncertainty, running.uncertainty_bounds[0])) == "(0.0, 0.0)"
+    assert str(logits.add(row, token).uncertainty_bounds) == "(0.0, 0.0)"

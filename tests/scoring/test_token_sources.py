@@ -10,7 +10,7 @@ from semtoken.clusters import TokenClusters, vocabulary_of
 from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
 from semtoken.scoring.scorer import as_clusters, as_tokens
 from semtoken.tokens.vocabulary import Vocabulary
-from tests import tiny
+from tests import tiny, worked
 
 
 def test_a_file_and_a_folder_with_a_tokenizer_alone_give_its_vocabulary(tmp_path: Path) -> None:
@@ -47,3 +47,10 @@ def test_a_folder_without_clusters_is_refused_and_so_is_one_of_an_unreadable_mod
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(SemtokenError):
         as_clusters(kind(tmp_path))
+
+
+def test_clusters_are_taken_as_they_are_and_numbers_are_none() -> None:
+    clusters = worked.clusters()
+    assert as_clusters(clusters) is clusters and as_tokens(clusters) is clusters
+    with pytest.raises(InvalidInput, match="clusters"):
+        as_clusters(5)  # type: ignore[arg-type]

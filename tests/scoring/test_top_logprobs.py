@@ -868,6 +868,7 @@ def test_a_zero_without_a_list_says_nothing_where_other_steps_have_lists() -> No
     scored = score_top_logprobs([listed, TopStep(TopToken(0.0, 9), ())], clusters(), ScoringRules(equality="exact"))
     assert codes(scored) == ["no_alternatives", "zero_log_probabilities"]
     assert scored.uncertainty_bounds == pytest.approx((0.2, 1.0), abs=2 * ROUNDING)
+    assert [token.log_probability for token in scored.tokens] == [pytest.approx(math.log(0.8)), -math.inf]
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
