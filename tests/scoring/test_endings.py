@@ -124,6 +124,16 @@ def test_a_list_of_more_than_everything_makes_an_end_no_more_than_certain() -> N
     assert token.value_ends == ValueEnds((1.0, 1.0), (1.0, 1.0), None, (1.0, 1.0))
 
 
+def test_an_end_that_had_no_probability_has_none() -> None:
+    """The bracket was forced, and the model would have gone on."""
+    nothing = np.zeros(len(PIECES), dtype=bool)
+    vocabulary = Vocabulary(tuple(piece.decode() for piece in PIECES), PIECES, nothing, nothing)
+    row = np.full((1, len(PIECES)), -np.inf)
+    row[0, [PIECES.index(b","), PIECES.index(b"x")]] = np.log([0.4, 0.6])
+    [token] = score_logits(row, [PIECES.index(b"]")], vocabulary).tokens
+    assert token.value_ends == ValueEnds(None, None, None, (0.0, 0.0))
+
+
 def test_what_a_list_leaves_out_may_end_a_value_or_not() -> None:
     """The list has .6 in all, a third of it digits."""
     nothing = np.zeros(len(PIECES), dtype=bool)

@@ -49,6 +49,14 @@ def test_nearly_all_of_the_mass_may_come_from_one_source(
     assert found.tokens[0].agreeing_bounds == pytest.approx([expected[-1]] * 2, abs=1e-9)
 
 
+@pytest.mark.parametrize("by", ["rows", "lists"])
+def test_of_an_answer_of_function_words_alone_only_what_shares_a_cluster_counts(by: str) -> None:
+    """Function words as such say nothing there, and no more do blanks."""
+    found = scored(by, {" the": 0.5, " The": 0.2, "\n": 0.2, " radio": 0.1}, " the", rules=MEANING)
+    assert found.neutral_only and not found.tokens[0].neutral
+    assert masses(found.tokens[0]) == pytest.approx([0.5, 0.7, 0.0, 0.0, 0.7])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_adds_up_to_everything_is_not_lifted_above_it_by_rounding(seed: int) -> None:
     """All tokens agree, by their cluster or their spelling; the sum is rounded up for some of the seeds."""
@@ -81,6 +89,27 @@ def test_a_chosen_token_of_a_percent_beside_its_own_cluster_leaves_others_to_be_
     [other] = scored(by, {" tele": 0.005, " television": 0.995}, " tele").tokens[0].alternatives
     assert (other.text, other.source, other.counted) == (" television", "cluster", True)
     assert other.probability == pytest.approx(0.995)
+
+
+@pytest.mark.parametrize("by", ["rows", "lists"])
+def test_a_function_word_is_told_as_one_where_there_are_no_clusters(by: str) -> None:
+    [row], [chosen] = worked.logits({" tele": 0.5, " the": 0.3, " radio": 0.2}), worked.ids(" tele")
+    if by == "rows":
+        [token] = score_logits(row[None], [chosen], worked.vocabulary()).tokens
+    else:
+        [token] = score_top_logprobs([(chosen, dict(enumerate(row.tolist())))], worked.vocabulary()).tokens
+    told = [(other.text, other.source, other.counted) for other in token.alternatives]
+    assert told == [(" the", "neutral", False), (" radio", "other", False)]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_tensors_are_read_as_the_numbers_that_they_hold(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    rows = torch.tensor(np.random.default_rng(0).normal(0, 3, (3, len(worked.TOKENS)))).to(getattr(torch, dtype))
+    expected = score_logits(rows.double().numpy(), [4, 3, 2], worked.clusters(), MEANING)
+    assert score_logits(rows, [4, 3, 2], worked.clusters(), MEANING).log_score == pytest.approx(
+        expected.log_score, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("by", ["rows", "lists"])
