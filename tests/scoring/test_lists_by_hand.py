@@ -189,7 +189,9 @@ def test_others_are_told_down_to_a_percent(by: str) -> None:
     names = [(" vision", 0.9), (" radio", 0.05), (" 17", 0.011), ("te", 0.009)]
     tokens = [TopToken(math.log(p), text=name, bytes=name.encode()) for name, p in names]
     vocabulary = None if by == "names" else worked.vocabulary([name for name, _ in names])
-    for token in score_top_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary).tokens:
+    scored = score_top_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary)
+    assert [len(others) for others in scored.alternatives_at([5, 2])] == [2, 2]
+    for token in scored.tokens:
         told = [(other.text, other.source, other.counted) for other in token.alternatives]
         assert told == [(" radio", "other", False), (" 17", "other", False)]
 

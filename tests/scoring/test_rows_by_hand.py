@@ -102,6 +102,11 @@ def test_a_function_word_is_told_as_one_where_there_are_no_clusters(by: str) -> 
     assert told == [(" the", "neutral", False), (" radio", "other", False)]
 
 
+def test_the_first_token_of_a_vocabulary_is_told_as_any_other() -> None:
+    [token] = score_logits(np.log([[0.6, 0.4]]), [1], worked.vocabulary(("TV", " radio"))).tokens
+    assert [(other.id, other.text) for other in token.alternatives] == [(0, "TV")]
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_tensors_are_read_as_the_numbers_that_they_hold(dtype: str) -> None:
     torch = pytest.importorskip("torch")
