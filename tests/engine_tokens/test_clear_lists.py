@@ -58,7 +58,7 @@ def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spellin
         one = reader(names)
         try:
             for position, step in enumerate(answer):
-                read.append(names.with_others(one.read(step, position)))
+                read.append(names.with_others(one.read(step, position), 0.0))
         except SemtokenError as error:
             read.append(str(error))
         found.append((read, None if isinstance(read[-1], str) else names.spellings))

@@ -51,14 +51,22 @@ def codes(scored: ScoredResponse) -> list[str]:
     return [flag.code for flag in scored.flags]
 
 
-def test_one_unclear_name_is_no_token_of_the_vocabulary() -> None:
-    """The half of a character may be either of two tokens."""
-    own, half, other = token(0.5, "Oslo"), token(0.2, "\ufffd"), token(0.1, "Rome")
-    scored = score_top_logprobs([step(own, half, other)], HALVES)
+@pytest.mark.parametrize(
+    ("vocabulary", "half"),
+    [
+        (HALVES, token(0.2, "\ufffd")),
+        (words("Oslo", "Rome", "Lima", "Lima", "Cairo"), in_bytes(0.2, "Lima")),
+        (words("Oslo", "Rome", "Lima", "Cairo", "Lima"), in_bytes(0.2, "Lima")),
+    ],
+)
+def test_one_unclear_name_is_no_token_of_the_vocabulary(vocabulary: Vocabulary, half: TopToken) -> None:
+    """It may be either of two tokens."""
+    own, other = token(0.5, "Oslo"), token(0.1, "Rome")
+    scored = score_top_logprobs([step(own, half, other)], vocabulary)
     assert [(one.text, one.id) for one in scored.tokens[0].alternatives] == [("Rome", 1)]
     assert codes(scored) == ["ambiguous_names"]
     with pytest.raises(InvalidInput, match="may be any of 2 tokens"):
-        score_top_logprobs([TopStep(half, (own, other))], HALVES)
+        score_top_logprobs([TopStep(half, (own, other))], vocabulary)
 
 
 def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
@@ -81,7 +89,8 @@ def test_the_name_of_a_special_token_stands_for_any_where_it_was_chosen(special:
     vocabulary = words("Oslo", "", "", "Rome")
     end, city = token(0.3, "<|end|>"), token(0.2, "Oslo")
     if special == "chosen":
-        assert codes(score_top_logprobs([step(end, city)], vocabulary)) == ["special_names"]
+        scored = score_top_logprobs([step(end, city)], vocabulary)
+        assert (codes(scored), scored.token_ids) == (["special_names"], [1])
     else:
         scored = score_top_logprobs([step(city, end), step(token(0.6, "Rome"))], vocabulary)
         assert (scored.text, "special_names" in codes(scored)) == ("OsloRome", False)
@@ -115,6 +124,13 @@ def test_older_servers_give_the_number_of_the_chosen_token_in_the_list_alone() -
         scored = score_top_logprobs([one], vocabulary, EXACT)
         assert scored.uncertainty_bounds == pytest.approx((0.4, 0.4), abs=1e-4)
         assert scored.tokens[0].probability == pytest.approx(0.6)
+
+
+def test_a_text_without_a_number_may_be_another_token_than_the_same_text_in_the_list() -> None:
+    """Where nothing but the text is known."""
+    one = TopStep(TopToken(-9999.0, text="Oslo"), (token(0.6, "Oslo"), token(0.3, "Rome")))
+    assert agreeing(score_top_logprobs([one], CITIES)) == pytest.approx((0.6, 0.7), abs=1e-4)
+    assert agreeing(score_top_logprobs([one])) == pytest.approx((0.0, 0.7), abs=1e-4)
 
 
 @pytest.mark.parametrize("vocabulary", [CITIES, None])
@@ -209,6 +225,8 @@ def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary |
         (token(0.6, "\n", b"\n", id=5), token(0.6, "\n", b"\n"), token(0.3, "a", b"a", id=6)),
         (in_bytes(0.6, "Oslo"), token(0.6, "Oslo"), token(0.3, "Rome")),
         (token(0.6, "Oslo"), in_bytes(0.6, "Oslo"), token(0.3, "Rome")),
+        (token(0.6, "Oslo"), token(0.6, "Oslo", id=0), token(0.3, "Rome", id=1)),
+        (token(0.6, "Oslo", id=0), token(0.6, "Oslo"), token(0.3, "Rome")),
     ],
 )
 @pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome", " Oslo", "", "", "\n", "a"), None])
@@ -230,12 +248,15 @@ def test_a_list_without_the_chosen_token_may_hold_what_is_spelled_alike(listed: 
     assert not scored.flags
 
 
+@pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome", "Lima"), None])
 @pytest.mark.parametrize("named", [token, in_bytes])
-def test_a_list_of_the_chosen_token_alone_is_no_alternative_but_a_list(named: Any) -> None:
-    bare = score_top_logprobs([step(named(0.6, "Oslo"))])
+def test_a_list_of_the_chosen_token_alone_is_no_alternative_but_a_list(
+    named: Any, vocabulary: Vocabulary | None
+) -> None:
+    bare = score_top_logprobs([step(named(0.6, "Oslo"))], vocabulary)
     assert codes(bare) == ["no_alternatives"]
     zero, other = named(1.0, "Oslo"), step(named(0.6, "Rome"), named(0.3, "Lima"))
-    listed, alone = (score_top_logprobs([TopStep(zero, top), other]) for top in ([zero], []))
+    listed, alone = (score_top_logprobs([TopStep(zero, top), other], vocabulary) for top in ([zero], []))
     assert (listed.uncertainty, listed.tokens[0].log_probability) == (pytest.approx(0.4), 0.0)
     assert (alone.uncertainty, alone.tokens[0].log_probability) == (1.0, -math.inf)  # a zero that says nothing
 

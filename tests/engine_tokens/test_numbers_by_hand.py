@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
+from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
 from semtoken.engine_tokens.spellings import (
     as_top_steps,
+    has_twice,
     merged_steps,
+    steps_from_items,
     steps_from_lists,
     steps_from_triples,
     steps_in_files,
@@ -34,7 +38,7 @@ from semtoken.engine_tokens.top_steps import (
     log_prob_or_none,
     unit_of,
 )
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, InvalidLogits
 from tests.scoring.test_scoring import small_kind
 
 
@@ -95,6 +99,8 @@ def test_a_number_of_some_digits_is_off_by_a_unit_of_its_last_one() -> None:
     assert Rounding(digits=3, relative=0.25).beyond(-np.array(sizes[:-1])) == pytest.approx(
         [unit + size / 4 for unit, size in zip(units[:-1], sizes[:-1], strict=True)]
     )
+    for size, unit in ((10 * (1 - 0.9e-9), 0.1), (10 * (1 - 1.1e-9), 0.01)):  # just below a power of ten
+        assert unit_of(size, 3) == pytest.approx(unit)
     assert Rounding().even and not Rounding(digits=3).even and not Rounding(relative=0.25).even
 
 
@@ -226,8 +232,9 @@ def test_a_triple_says_number_id_and_text_and_a_pair_the_first_two() -> None:
 
 def test_three_triples_do_not_say_which_of_them_was_chosen() -> None:
     triples = ((-0.1, 5, " Oslo"), (-2.5, 6, " Bergen"), (-3.0, 7, " Rome"))
-    with pytest.raises(InvalidInput, match=r"^steps\[0\] has none of the known forms.*which token was chosen"):
-        as_top_steps([triples])
+    for step in (triples, (triples[0], None, None)):
+        with pytest.raises(InvalidInput, match=r"^steps\[0\] has none of the known forms.*which token was chosen"):
+            as_top_steps([step])
 
 
 def test_a_step_of_a_triple_may_have_a_list_beside_it_or_none() -> None:
@@ -248,6 +255,34 @@ def test_an_item_may_have_an_id_though_its_list_has_none(more: dict[str, Any]) -
     best = [{"token": text, "logprob": -0.5 - k, "bytes": None} for k, text in enumerate(("Oslo", "Rome"))]
     [one] = as_top_steps([best[0] | {"id": 5, "top_logprobs": best} | more])
     assert one.names == ((5, "Oslo", None), (None, "Oslo", None), (None, "Rome", None))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"logprob": 0.05}, "at most 0. Got 0.05"),
+        ({"bytes": 3}, "bytes must be a list"),
+        ({"id": -1}, "from 0. Got -1"),
+    ],
+)
+@pytest.mark.parametrize("ids", [{}, {"id": 5}])
+def test_items_are_refused_alike_as_text_and_as_objects(ids: dict[str, int], wrong: dict[str, Any], error: str) -> None:
+    entry = {"token": "Oslo", "logprob": -0.5, "bytes": list(b"Oslo")} | ids
+    for item in (entry | {"top_logprobs": [entry, entry | wrong]}, entry | wrong | {"top_logprobs": [entry]}):
+        assert steps_in_json(json.dumps([item])) is None
+        with pytest.raises((InvalidInput, InvalidLogits), match=error):
+            steps_from_items([item], "items")
+    right = entry | {"top_logprobs": [entry]}
+    assert steps_in_json(json.dumps([right])) == steps_from_items([right], "items")
+
+
+def test_a_list_that_is_there_twice_tells_of_a_step_that_is_and_one_number_does_not() -> None:
+    def step(*log_probs: float) -> TopStep:
+        return TopStep.of_columns(((None, "Oslo", None), *((None, str(k), None) for k in log_probs[1:])), log_probs)
+
+    exact, between = -0.12345678, step(-0.5, -0.5)
+    assert has_twice([step(exact, exact, -3.1), between, step(exact, exact, -3.1)])
+    assert not has_twice([step(exact, exact), between, step(exact, exact)])
 
 
 def test_lists_of_ids_have_ids_as_the_keys_of_an_object() -> None:

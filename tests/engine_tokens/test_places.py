@@ -112,6 +112,9 @@ def test_the_last_answer_behind_a_closing_mark_is_taken() -> None:
         (["a", 2], "axyz", None),
         (["x", 1, "éb"], "éb", (1, 3)),  # it may be the first byte
         (["x", 1, "aé"], "aé", (2, 3)),
+        (["x", " ", "ba"], "xba", None),
+        (["x", 1, " ", "ba"], "xba", None),
+        ([1, " ", "ba"], "ba", (2, 3)),
         ([3, "ba", "<eos>"], "ba", (0, 2)),  # all but a terminator is the answer
         ([3, "ba", "<eos>", "<eos>"], "ba", (1, 2)),
     ],

@@ -146,7 +146,7 @@ class ListedNames:
         self._by_spelling.setdefault(spelling.read[0], []).append(number)
         return number
 
-    def with_others(self, listed: ListedStep, least: float = 0.0) -> ListedStep:
+    def with_others(self, listed: ListedStep, least: float) -> ListedStep:
         """A step with the tokens of its list of at least a probability, which are added if they are new; see
         `ListedStep.others`.
         """

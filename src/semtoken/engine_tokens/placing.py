@@ -131,11 +131,10 @@ class Matcher:
             piece = pieces[i]
             if piece.text is None:
                 before = _shifted(after, -self._width(piece))
-            elif stripped := piece.text.lstrip():
-                before = self._fitting_places(piece.text, after >> len(piece.text)) & ~1
-                before |= self._fitting_places(stripped, after >> len(stripped)) & 1
             else:
-                before = (self._fitting_places(piece.text, after >> len(piece.text)) & ~1) | (after & 1)
+                stripped = piece.text.lstrip()  # its blanks may be missing at the beginning of the text
+                before = self._fitting_places(piece.text, after >> len(piece.text))
+                before |= self._fitting_places(stripped, after >> len(stripped)) & 1
             if before & 1 and (piece.text is None or piece.text.strip()):
                 start_steps.append(i)
             after = before | self._end
