@@ -65,8 +65,9 @@ def test_one_unclear_name_is_no_token_of_the_vocabulary(vocabulary: Vocabulary, 
     scored = score_top_logprobs([step(own, half, other)], vocabulary)
     assert [(one.text, one.id) for one in scored.tokens[0].alternatives] == [("Rome", 1)]
     assert codes(scored) == ["ambiguous_names"]
-    with pytest.raises(InvalidInput, match="may be any of 2 tokens"):
-        score_top_logprobs([TopStep(half, (own, other))], vocabulary)
+    for listed in ((own, other), (half,)):
+        with pytest.raises(InvalidInput, match="may be any of 2 tokens"):
+            score_top_logprobs([TopStep(half, listed)], vocabulary)
 
 
 def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
@@ -74,6 +75,9 @@ def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
     vocabulary = words("Oslo", "oslo", "oslo", "Rome")
     one = TopStep(token(0.2, id=0), (token(0.1, "oslo"), token(0.05, "Rome")))
     assert agreeing(score_top_logprobs([one], vocabulary)) == pytest.approx((0.3, 0.95), abs=1e-4)
+    letters = words("x", "y", "x", "y", byte_tokens=(2, 3))
+    two = score_top_logprobs([step(token(0.5, "x"), token(0.1, "y"))], letters)
+    assert agreeing(two) == pytest.approx((0.5, 0.9), abs=1e-4)
 
 
 @pytest.mark.parametrize(("second", "counted"), [(0.1, 0.8), (0.2, 0.7)])

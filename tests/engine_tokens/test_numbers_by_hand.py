@@ -268,11 +268,12 @@ def test_an_item_may_have_an_id_though_its_list_has_none(more: dict[str, Any]) -
 @pytest.mark.parametrize("ids", [{}, {"id": 5}])
 def test_items_are_refused_alike_as_text_and_as_objects(ids: dict[str, int], wrong: dict[str, Any], error: str) -> None:
     entry = {"token": "Oslo", "logprob": -0.5, "bytes": list(b"Oslo")} | ids
-    for item in (entry | {"top_logprobs": [entry, entry | wrong]}, entry | wrong | {"top_logprobs": [entry]}):
+    best, none = {"top_logprobs": [entry]}, {"top_logprobs": [entry | wrong]}
+    for item in (entry | none, entry | wrong | best, entry | wrong | none):
         assert steps_in_json(json.dumps([item])) is None
         with pytest.raises((InvalidInput, InvalidLogits), match=error):
             steps_from_items([item], "items")
-    right = entry | {"top_logprobs": [entry]}
+    right = entry | best
     assert steps_in_json(json.dumps([right])) == steps_from_items([right], "items")
 
 
