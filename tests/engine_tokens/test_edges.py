@@ -32,7 +32,7 @@ def scored(one: TopStep, *, by: str) -> ScoredResponse:
     return score_top_logprobs([one], KIND.clusters if by == "vocabulary" else None)
 
 
-@pytest.mark.parametrize(("number", "refused"), [(0.0, False), (0.0009, False), (0.0011, True)])
+@pytest.mark.parametrize(("number", "refused"), [(0.0, False), (0.001, False), (0.0011, True)])
 def test_a_log_probability_is_above_zero_by_rounding_alone(number: float, refused: bool) -> None:
     with pytest.raises(InvalidLogits, match="at most 0") if refused else nullcontext():
         check_number(TopToken(number, 1), 0)
@@ -96,7 +96,9 @@ def test_a_stand_in_for_the_number_of_the_chosen_token_leaves_open_what_the_list
     assert not found.flags and found.uncertainty == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize(("number", "known"), [(0, "'Oslo'"), (1, "' Rome'"), (2, "beyond its 2 tokens")])
+@pytest.mark.parametrize(
+    ("number", "known"), [(0, "'Oslo'"), (1, "' Rome'"), (2, "beyond its 2 tokens"), (-1, "beyond its 2 tokens")]
+)
 def test_a_token_that_the_vocabulary_calls_otherwise_is_shown_as_there(number: int, known: str) -> None:
     nothing = np.zeros(2, dtype=bool)
     vocabulary = Vocabulary(("Oslo", " Rome"), (b"Oslo", b" Rome"), nothing, nothing)

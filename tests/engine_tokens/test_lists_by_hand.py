@@ -100,8 +100,9 @@ def test_the_name_of_a_special_token_stands_for_any_where_it_was_chosen(special:
         assert (scored.text, "special_names" in codes(scored)) == ("OsloRome", False)
 
 
-def test_what_lies_beyond_the_vocabulary_is_shared_out_among_its_tokens() -> None:
-    padding = token(0.008, id=7)
+@pytest.mark.parametrize("row", [3, 7])
+def test_what_lies_beyond_the_vocabulary_is_shared_out_among_its_tokens(row: int) -> None:
+    padding = token(0.008, id=row)
     [one] = score_top_logprobs([step(token(0.6, id=0), token(0.2, id=1), padding)], CITIES).tokens
     assert one.probability == pytest.approx(0.6 / 0.992, rel=1e-9)
     assert one.alternatives[0].probability == pytest.approx(0.2 / 0.992, rel=1e-9)
@@ -114,6 +115,8 @@ def test_a_number_above_zero_by_rounding_is_zero(vocabulary: Vocabulary | None) 
     own, other = (TopToken(number, None, text, text.encode()) for number, text in ((0.0009, "Oslo"), (-7.0, "Rome")))
     for one in (step(own, other), step(own, other, own)):
         assert score_top_logprobs([one], vocabulary).tokens[0].log_probability == 0.0
+    [rival] = score_top_logprobs([TopStep(other, (own,))], vocabulary).tokens[0].alternatives
+    assert rival.probability == 1.0
 
 
 def test_a_log_probability_may_be_off_by_a_hundred_thousandth() -> None:
@@ -146,7 +149,8 @@ def test_the_text_of_the_chosen_token_with_another_number(
     """A list by texts has lost a token that is spelled alike. Where there are bytes, nobody knows what it means."""
     listed = [token(0.6, "Oslo", spelled), token(0.2, "Oslo", spelled), token(0.2, "Rome")]
     for first, last in ((0, 2), (0, 3), (1, 2), (1, 3)):
-        scored = score_top_logprobs([TopStep(listed[0], listed[first:last])], vocabulary, preset)
+        order = 1 if first else -1
+        scored = score_top_logprobs([TopStep(listed[0], listed[first:last][::order])], vocabulary, preset)
         counts = spelled is None and preset != EXACT
         most = 0.8 if preset == EXACT or (counts and last == 3) else 1.0
         assert agreeing(scored) == pytest.approx((0.8 if counts else 0.6, most), abs=1e-4)
@@ -159,6 +163,13 @@ def test_an_entry_without_a_number_is_as_good_as_none(vocabulary: Vocabulary | N
     unknown = in_bytes(1.0, " Oslo")._replace(log_prob=-9999.0)
     scored = score_top_logprobs([step(in_bytes(0.5, "Oslo"), in_bytes(0.1, "Rome"), unknown)], vocabulary)
     assert agreeing(scored) == pytest.approx((0.5, 0.9), abs=1e-4)
+    assert codes(score_top_logprobs([step(in_bytes(0.5, "Oslo"), unknown)], vocabulary)) == ["no_alternatives"]
+
+
+def test_an_entry_of_probability_zero_is_known() -> None:
+    zero = token(1.0, id=2)._replace(log_prob=-math.inf)
+    scored = score_top_logprobs([step(token(0.5, id=0), token(0.1, id=1), zero)], CITIES)
+    assert agreeing(scored) == pytest.approx((0.5, 0.5), abs=1e-4)
 
 
 @pytest.mark.parametrize("vocabulary", [CITIES, None])
@@ -192,6 +203,17 @@ def test_names_as_in_the_files_of_a_tokenizer_are_read_as_text() -> None:
     for name in ("ĠParis", "▁Paris"):
         steps = [step(token(0.6, name)), *(step(token(0.6, spelled=half)) for half in (b"\xc3", b"\xa9"))]
         assert score_top_logprobs(steps).text == " Parisé"
+    assert score_top_logprobs([step(token(0.6, " a")), step(token(0.6, "Ġb"))]).text == " aĠb"  # no file has a blank
+
+
+def test_a_function_word_is_known_by_its_text() -> None:
+    steps = [step(token(0.6, text)) for text in ("Oslo", " the")]
+    assert [one.function_word for one in score_top_logprobs(steps).tokens] == [False, True]
+
+
+def test_an_id_alone_at_the_end_is_a_special_token_where_the_list_has_texts() -> None:
+    listed = [step(token(0.6, "a", id=5), token(0.2, "b", id=6)), step(token(0.6, id=7), token(0.3, "b", id=8))]
+    assert [score_top_logprobs(listed, text=said).text for said in ("a", None)] == ["a", "a"]
 
 
 def test_tokens_that_ids_alone_name_may_be_spelled_in_any_way() -> None:
@@ -244,8 +266,9 @@ def test_a_list_may_name_the_chosen_token_in_another_way(
 
 @pytest.mark.parametrize("listed", [("oslo",), ("oslo", "oslO"), ("Rome", "oslo"), ("Rome",)])
 def test_a_list_without_the_chosen_token_may_hold_what_is_spelled_alike(listed: tuple[str, ...]) -> None:
-    one = TopStep(in_bytes(0.6, "Oslo"), [in_bytes(0.2 / 2**k, text) for k, text in enumerate(listed)])
-    scored = score_top_logprobs([one])
+    own, others = in_bytes(0.6, "Oslo"), [in_bytes(0.2 / 2**k, text) for k, text in enumerate(listed)]
+    scored = score_top_logprobs([TopStep(own, others)])
+    assert score_top_logprobs([TopStep(own, [*others, own])]) == scored
     alike = math.fsum(0.2 / 2**k for k, text in enumerate(listed) if text != "Rome")
     rome = math.fsum(0.2 / 2**k for k, text in enumerate(listed) if text == "Rome")
     assert agreeing(scored) == pytest.approx((0.6 + alike, 1 - rome), abs=1e-4)

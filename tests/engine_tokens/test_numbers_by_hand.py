@@ -101,6 +101,7 @@ def test_a_number_of_some_digits_is_off_by_a_unit_of_its_last_one() -> None:
     )
     for size, unit in ((10 * (1 - 0.9e-9), 0.1), (10 * (1 - 1.1e-9), 0.01)):  # just below a power of ten
         assert unit_of(size, 3) == pytest.approx(unit)
+    assert Rounding(relative=0.25).beyond(np.array([-math.inf, -1.0])).tolist() == [0.0, 0.25]
     assert Rounding().even and not Rounding(digits=3).even and not Rounding(relative=0.25).even
 
 
@@ -138,6 +139,17 @@ def test_a_number_has_decimals_up_to_a_millionth_of_them_or_the_error_of_nine_di
         assert decimals_of([number + sign * 1.03 * most]) == 7
 
 
+def test_a_number_may_be_off_by_a_quarter_of_its_last_decimal_in_float32() -> None:
+    for number, decimals in ((1.234567, 6), (1.244567, 6), (1.264567, 7)):
+        assert decimals_of([float(np.float32(number))]) == decimals
+
+
+def test_numbers_of_some_decimals_have_no_digits_besides() -> None:
+    precision = Precision()
+    precision.add([-0.0123, -0.0456])
+    assert precision.rounding == Rounding(pytest.approx(1e-4 + 1e-5), None, 0.0)
+
+
 def test_half_precision_has_eight_or_eleven_bits() -> None:
     assert fits_half([-1.0 - 2**-7], BFLOAT16) and not fits_half([-1.0 - 2**-8], BFLOAT16)
     assert fits_half([-1.0 - 2**-10], FLOAT16) and not fits_half([-1.0 - 2**-11], FLOAT16)
@@ -170,6 +182,8 @@ def test_shared_tokens_are_counted_by_their_bytes() -> None:
     found = check_shared_vocabulary(steps, vocabulary)
     assert (found.n_tokens, found.n_fitting, found.n_long) == (6, 4, 2)
     assert set(found.misfits) == {"'xéé'", "'zzzzz qé'"}
+    blank = next(piece[1:] for piece in vocabulary.pieces if piece[:1] == b" " and piece[1:] not in vocabulary.pieces)
+    assert check_shared_vocabulary([TopStep(TopToken(-1.0, bytes=blank), ())], vocabulary).n_fitting == 0
     many = [TopStep(TopToken(-1.0, text=f"zzzzz q{k}"), ()) for k in range(12)]
     assert len(check_shared_vocabulary(many, vocabulary).misfits) == 10
 

@@ -126,6 +126,26 @@ def test_steps_that_do_not_tell_their_text_belong_to_a_text_where_they_may(
     assert find_text(pieces, answer) == place
 
 
+def test_an_answer_at_the_very_beginning_has_nothing_before_it() -> None:
+    found = place_of_answer([*map(SpelledText, ("yy", " b ", "yy", " c"))], "yy", called=False)
+    assert (found.start, found.end, found.before, found.behind) == (0, 1, False, True)
+
+
+@pytest.mark.parametrize(
+    ("behind", "stopped"), [("\nc", True), (" \nc", True), ("b\nc", False), ("  c", False), (" ", True)]
+)
+def test_blanks_at_which_an_engine_stops_follow_directly(behind: str, stopped: bool) -> None:
+    found = place_of_answer([SpelledText("yy"), SpelledText(behind)], "yy", ["\n"], called=False)
+    assert found.behind is not stopped
+
+
+def test_a_piece_at_the_end_may_stand_for_its_text_and_one_character_more() -> None:
+    half = b"\xc3"
+    for texts in ((b"ab",), (b"x", b"y", b"abc")):
+        steps = [TopStep(TopToken(-1.0, bytes=text), ()) for text in (*texts[:-1], texts[-1] + half)]
+        assert pieces_of(steps)[-1] == SpelledText(None, len(texts[-1]) + 1, broken=True)
+
+
 def test_an_answer_that_may_begin_in_an_unknown_step_has_one_place_or_none() -> None:
     pieces = [*map(SpelledText, ("x", "éa", " b ")), SpelledText(None, 1), SpelledText("éa")]
     assert place_of_answer(pieces, "éa", called=False)[:2] == (3, 5)
