@@ -15,7 +15,7 @@ from scipy.stats import binom, binomtest
 import semtoken as st
 from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.labels import AnswerRecord
+from semtoken.calibration.labels import AnswerRecord, identities
 from semtoken.calibration.learning import NUMBERS, PEAK
 from semtoken.calibration.threshold import Bands, GroupThresholds, _round_up
 from semtoken.errors import InvalidInput
@@ -78,6 +78,13 @@ def test_more_than_a_tenth_of_known_answers_are_those_of_the_fit(known: int, sam
     calibrator = SimpleNamespace(labelled=tuple(f"old {i}" for i in range(50)))
     names = [f"old {i}" for i in range(known)] + [f"new {i}" for i in range(100 - known)]
     assert st.Calibrator._fitted_on(calibrator, None, names) == same  # type: ignore[arg-type]
+
+
+def test_answers_are_known_by_question_and_text_whatever_their_scores() -> None:
+    answers = [response(-0.1), response(-2.0), response(-math.inf)]
+    first, second = identities(answers, ["Who?", "When?", "Why?"])  # a blank answer has none
+    assert first != second and identities([response(-3.0)], ["Who?"]) == (first,)
+    assert identities([-0.1, -2.0], ["Who?", "When?"]) == ()
 
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0, 20.0])

@@ -66,6 +66,15 @@ def test_thresholds_are_placed_by_the_newest_five_thousand(journal: Journal) -> 
     assert [one.correct for one in found].count(True) == 2
 
 
+def test_answers_scored_like_the_one_labelled_last_are_taken(journal: Journal) -> None:
+    signatures = ["preset:paper", "preset:paper", "preset:default", "preset:default", "preset:paper", "preset:default"]
+    journal.add(rows_of(entry(i, sampled=True, signature=signature) for i, signature in enumerate(signatures)))
+    for number in (0, 1, 2, 3):
+        add_label(journal, f"entry-{number}", "ann", number % 2 == 0)
+    found = sampled_answers(journal)
+    assert [(one.text, one.correct) for one in found] == [("answer 2", True), ("answer 3", False), ("answer 5", None)]
+
+
 @pytest.mark.parametrize(("questions", "compared"), [(11, None), (12, 12), (2_005, 2_000)])
 def test_as_many_of_the_newest_scores_are_compared(journal: Journal, questions: int, compared: int | None) -> None:
     used = fitted()

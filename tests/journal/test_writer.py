@@ -97,7 +97,7 @@ writer.close()
     assert all(row["answer"].split(":")[0] == row["person"].removeprefix("client-") for row in rows)
 
 
-def test_a_database_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     if not can_run_postgres():
         pytest.skip("no PostgreSQL server on this machine (apt-get install postgresql)")
     with postgres() as server:
@@ -110,7 +110,7 @@ def test_a_database_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         while writer.figures.problem is None:
             assert time.monotonic() < end
             time.sleep(0.02)
-        assert writer.figures.waiting_bytes > 0
+        assert writer.figures.waiting_bytes > 0 and "cannot be written, entries wait" in caplog.text
         server.start()
         assert writer.flush(60), writer.figures
         assert sorted(names(writer.journal)) == sorted(f"entry-{i}" for i in range(300))
