@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
 from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.engine_tokens.spellings import (
     has_twice,
+    steps_from_columns,
     steps_from_items,
     steps_from_lists,
     steps_in_files,
     without_copied_list,
+    without_doubles,
 )
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList
 from semtoken.errors import InvalidInput
@@ -35,6 +38,29 @@ def test_lists_of_a_completion() -> None:
     nulls = {"tokens": ["a", "b"], "token_logprobs": [-0.5, None], "top_logprobs": [{"a": -0.5, "c": None}, None]}
     found = steps_from_lists(nulls, "choice")
     assert found == StepList((columns("aac", -0.5, -0.5, NOT_GIVEN), columns("b", NOT_GIVEN)), (1,))
+
+
+def test_lists_of_no_known_kind_are_left_to_the_reader_of_objects() -> None:
+    for text in ("{}", '{"content": null}', '{"content": [], "tokens": []}'):
+        assert steps_in_json(text) is None
+
+
+def test_a_list_of_chosen_tokens_and_one_of_the_best_of_each() -> None:
+    a, b = ({"token": name, "logprob": -0.5} for name in "ab")
+    assert steps_from_columns([a, b], [[a, b], []], "reply").steps == (columns("aab", *[-0.5] * 3), columns("b", -0.5))
+
+
+@pytest.mark.parametrize("item", ["a", 3, ["token", "a"]])
+def test_an_item_is_an_object(item: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^items\[0\] must be an object"):
+        steps_from_items([item], "items")
+    proxied = MappingProxyType({"token": "a", "logprob": -0.5, "top_logprobs": []})
+    assert steps_from_items([proxied], "items").steps == (columns("a", -0.5),)
+
+
+def test_a_step_is_taken_once_where_it_is_there_twice_in_a_row() -> None:
+    first, second = columns("a", -0.5), columns("b", -0.7)
+    assert without_doubles([first, first, second, first]) == (first, second, first)
 
 
 def test_older_items_of_llama_cpp_have_the_chosen_number_in_the_list_alone() -> None:
@@ -58,6 +84,16 @@ def test_bytes_of_nothing_are_no_bytes() -> None:
     named = ((None, "a", b"a"), (None, "</s>", b""))
     [step] = as_top_steps([TopStep.of_columns(named, (-0.5, -0.5))])
     assert step.names == ((None, "a", b"a"), (None, "</s>", None))
+
+
+@pytest.mark.parametrize(("first", "rival", "name"), [("", "a", "\ufffd"), ("a", "", "é")])
+def test_the_name_of_a_whole_character_behind_a_piece_of_it_is_borrowed(first: str, rival: str, name: str) -> None:
+    """It is the chosen token before it that tells."""
+    steps = [
+        {"token": text, "logprob": -0.5, "top_logprobs": [{"token": other, "logprob": -1.0}]}
+        for text, other in ((first, rival), ("é", "b"))
+    ]
+    assert as_top_steps(steps)[1].names == ((None, name, None), (None, "b", None))
 
 
 def test_names_of_files_may_have_ids() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.scoring import ScoringRules, TopLogprobsStream
 
 EXACT = ScoringRules(equality="exact")
@@ -76,8 +77,10 @@ def test_a_text_that_two_tokens_share_hides_what_one_of_them_has() -> None:
     one = TopStep(token(0.2, id=0), (token(0.1, "oslo"), token(0.05, "Rome")))
     assert agreeing(score_top_logprobs([one], vocabulary)) == pytest.approx((0.3, 0.95), abs=1e-4)
     letters = words("x", "y", "x", "y", byte_tokens=(2, 3))
-    two = score_top_logprobs([step(token(0.5, "x"), token(0.1, "y"))], letters)
-    assert agreeing(two) == pytest.approx((0.5, 0.9), abs=1e-4)
+    two = score_top_logprobs([step(token(0.1, "x"), token(0.05, "y"))], letters)
+    assert agreeing(two) == pytest.approx((0.1, 0.95), abs=1e-4)
+    by_bytes = score_top_logprobs([TopStep(token(0.1, "x"), (in_bytes(0.05, "y"),))], letters)
+    assert agreeing(by_bytes) == pytest.approx((0.1, 0.15), abs=1e-4)
 
 
 @pytest.mark.parametrize(("second", "counted"), [(0.1, 0.8), (0.2, 0.7)])
@@ -108,6 +111,39 @@ def test_what_lies_beyond_the_vocabulary_is_shared_out_among_its_tokens(row: int
     assert one.alternatives[0].probability == pytest.approx(0.2 / 0.992, rel=1e-9)
     sure = score_top_logprobs([step(token(0.999, id=0), token(0.0005, id=1), padding)], CITIES)
     assert (sure.tokens[0].log_probability, codes(sure)) == (0.0, [])
+
+
+def test_a_list_of_the_whole_vocabulary_and_padding_adds_up_to_one() -> None:
+    cities = [token(probability, id=i) for i, probability in enumerate((0.6, 0.2, 0.19))]
+    [one] = score_top_logprobs([step(*cities, token(0.009, id=3))], CITIES, EXACT).tokens
+    assert one.agreeing_probability == pytest.approx(0.6 / 0.99, rel=1e-9)
+
+
+def test_a_piece_of_a_character_with_another_number_is_another_one() -> None:
+    scored = score_top_logprobs([step(token(0.5, spelled=b"\xc3"), token(0.2, "\ufffd"), token(0.1, "Rome"))], HALVES)
+    assert codes(scored) == ["ambiguous_names"]
+
+
+@pytest.mark.parametrize("vocabulary", [CITIES, None])
+@pytest.mark.parametrize("named", [token, in_bytes])
+def test_a_rival_may_have_nearly_all(named: Any, vocabulary: Vocabulary | None) -> None:
+    [one] = score_top_logprobs([TopStep(named(0.03, "Oslo"), (named(0.95, "Rome"),))], vocabulary).tokens
+    assert [rival.probability for rival in one.alternatives] == pytest.approx([0.95])
+
+
+@pytest.mark.parametrize(("beyond", "refused"), [(0.0099, False), (0.0101, True)])
+def test_more_than_one_percent_beyond_the_vocabulary_is_of_another_model(beyond: float, refused: bool) -> None:
+    with pytest.raises(VocabularyMismatch, match="another model") if refused else nullcontext():
+        score_top_logprobs([step(token(0.6, id=0), token(beyond, id=7))], CITIES)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_an_unlisted_token_has_no_more_than_the_least_of_the_list(times: int) -> None:
+    """Without a list, or one of the chosen token alone, it may have all."""
+    own, other = in_bytes(0.1, "Oslo"), in_bytes(0.05, "Rome")
+    assert agreeing(score_top_logprobs([TopStep(own, [own] * times)], CITIES)) == pytest.approx((0.1, 1.0), abs=1e-4)
+    listed = score_top_logprobs([TopStep(own, [other, *[own] * times])], CITIES)
+    assert agreeing(listed) == pytest.approx((0.1, 0.15), abs=1e-4)
 
 
 @pytest.mark.parametrize("vocabulary", [CITIES, None])
@@ -203,7 +239,8 @@ def test_names_as_in_the_files_of_a_tokenizer_are_read_as_text() -> None:
     for name in ("ĠParis", "▁Paris"):
         steps = [step(token(0.6, name)), *(step(token(0.6, spelled=half)) for half in (b"\xc3", b"\xa9"))]
         assert score_top_logprobs(steps).text == " Parisé"
-    assert score_top_logprobs([step(token(0.6, " a")), step(token(0.6, "Ġb"))]).text == " aĠb"  # no file has a blank
+    decoded = score_top_logprobs([step(token(0.6, " a")), step(token(0.6, "Ġb"))])  # no file has a blank
+    assert (decoded.text, [one.text for one in decoded.tokens]) == (" aĠb", [" a", "Ġb"])
 
 
 def test_a_function_word_is_known_by_its_text() -> None:
@@ -237,6 +274,12 @@ def test_two_pieces_of_characters_without_names_are_other_tokens() -> None:
     )
 
 
+def test_a_second_number_of_another_text_counts_for_the_upper_end_alone() -> None:
+    scored = score_top_logprobs([step(token(0.6, "Oslo"), token(0.2, "Rome"), token(0.1, "Rome"))])
+    assert agreeing(scored) == pytest.approx((0.6, 0.9), abs=1e-4)
+    assert codes(scored) == ["two_numbers"]
+
+
 @pytest.mark.parametrize("vocabulary", [CITIES, None])
 def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary | None) -> None:
     other = in_bytes(0.2, "Rome")
@@ -253,6 +296,7 @@ def test_another_token_that_is_listed_twice_counts_once(vocabulary: Vocabulary |
         (token(0.6, "Oslo"), in_bytes(0.6, "Oslo"), token(0.3, "Rome")),
         (token(0.6, "Oslo"), token(0.6, "Oslo", id=0), token(0.3, "Rome", id=1)),
         (token(0.6, "Oslo", id=0), token(0.6, "Oslo"), token(0.3, "Rome")),
+        (in_bytes(0.6, "Oslo"), token(0.6, "Oslo", b"Oslo", id=0), token(0.3, "Rome", id=1)),
     ],
 )
 @pytest.mark.parametrize("vocabulary", [words("Oslo", "Rome", " Oslo", "", "", "\n", "a"), None])

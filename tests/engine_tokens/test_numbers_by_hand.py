@@ -148,6 +148,9 @@ def test_numbers_of_some_decimals_have_no_digits_besides() -> None:
     precision = Precision()
     precision.add([-0.0123, -0.0456])
     assert precision.rounding == Rounding(pytest.approx(1e-4 + 1e-5), None, 0.0)
+    whole = Precision()
+    whole.add([-1001.0, -2.0])
+    assert (whole.rounding.off, whole.rounding.digits) == (pytest.approx(1 + 1e-5), None)
 
 
 def test_half_precision_has_eight_or_eleven_bits() -> None:
