@@ -104,6 +104,8 @@ def test_a_token_that_the_vocabulary_calls_otherwise_is_shown_as_there(number: i
     vocabulary = Vocabulary(("Oslo", " Rome"), (b"Oslo", b" Rome"), nothing, nothing)
     with pytest.raises(VocabularyMismatch, match=f"in the vocabulary it is {known}"):
         score_top_logprobs([TopStep(TopToken(-1.0, number, " Lima"), ())], vocabulary)
+    with pytest.raises(VocabularyMismatch, match="beyond its 2 tokens"):
+        score_top_logprobs([TopStep(TopToken(-1.0, -1, " Rome"), ())], vocabulary)
 
 
 @pytest.mark.parametrize("by", ["vocabulary", "names"])

@@ -119,8 +119,9 @@ def test_a_list_of_the_whole_vocabulary_and_padding_adds_up_to_one() -> None:
     assert one.agreeing_probability == pytest.approx(0.6 / 0.99, rel=1e-9)
 
 
-def test_a_piece_of_a_character_with_another_number_is_another_one() -> None:
-    scored = score_top_logprobs([step(token(0.5, spelled=b"\xc3"), token(0.2, "\ufffd"), token(0.1, "Rome"))], HALVES)
+@pytest.mark.parametrize("own", [token(0.5, spelled=b"\xc3"), token(0.5, id=2)])
+def test_a_piece_of_a_character_with_another_number_is_another_one(own: TopToken) -> None:
+    scored = score_top_logprobs([step(own, token(0.2, "\ufffd"), token(0.1, "Rome"))], HALVES)
     assert codes(scored) == ["ambiguous_names"]
 
 
