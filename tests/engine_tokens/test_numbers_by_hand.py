@@ -36,6 +36,7 @@ from semtoken.engine_tokens.top_steps import (
     is_own,
     is_same_number,
     log_prob_or_none,
+    text_or_empty,
     unit_of,
 )
 from semtoken.errors import InvalidInput, InvalidLogits
@@ -74,6 +75,7 @@ def test_missing_steps_are_counted_from_the_beginning_of_the_first_list() -> Non
 
 def test_ids_bytes_and_numbers_that_may_be_missing() -> None:
     assert as_id(0, "id") == 0 and as_bytes([0, 255], "bytes") == b"\x00\xff"
+    assert (text_or_empty("Oslo", "text"), text_or_empty(None, "text")) == ("Oslo", "")
     for bad in (-1, True, 0.0):
         with pytest.raises(InvalidInput, match="an integer from 0"):
             as_id(bad, "id")
