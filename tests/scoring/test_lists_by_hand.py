@@ -210,12 +210,14 @@ def test_what_names_do_not_tell_may_be_spelled_alike_whatever_is_scored(equality
 
 def test_a_rival_is_told_of_an_answer_that_is_hardly_likely() -> None:
     """ "TV" counts for " tele" by its cluster; the numeral after it makes the answer as unlikely as .02."""
-    steps = [listed({" tele": 0.2, "TV": 0.2, " radio": 0.5}, " tele"), listed({" radio": 0.9, " 17": 0.05}, " 17")]
-    for rules in ("paper", MEANING):
-        scored = score_top_logprobs(steps, worked.clusters(), rules)
-        assert 1 - scored.uncertainty < 0.1
-        assert "rivals_counted" in [flag.code for flag in scored.flags]
-    assert "rivals_counted" not in [flag.code for flag in score_top_logprobs(steps, worked.clusters()).flags]
+    chances = {" tele": 0.2, "TV": 0.2, " radio": 0.5, "te": 0.1}, {" radio": 0.95, " 17": 0.05}
+    steps, rows = [listed(chances[0], " tele"), listed(chances[1], " 17")], worked.logits(*chances)
+    for rules in (ScoringRules("paper"), MEANING, ScoringRules()):
+        of_lists = score_top_logprobs(steps, worked.clusters(), rules)
+        of_rows = score_logits(rows, worked.ids(" tele", " 17"), worked.clusters(), rules)
+        for scored in (of_lists, of_rows):
+            assert 1 - scored.uncertainty < 0.1
+            assert ("rivals_counted" in [flag.code for flag in scored.flags]) == rules.clustering
 
 
 @pytest.mark.parametrize(("others", "flagged"), [(0.1, True), (0.07, False)])

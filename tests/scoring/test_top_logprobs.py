@@ -857,7 +857,10 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
 def test_nothing_but_zeros_and_sentinels_is_refused() -> None:
     step = TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-9999.0, 1), TopToken(-9999.0, 2)))
     with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_top_logprobs([step] * 6, clusters(), MEANING)
+        score_top_logprobs([step] * 5, clusters(), MEANING)
+    assert codes(score_top_logprobs([step] * 4, clusters(), MEANING)) == [
+        "zero_log_probabilities"
+    ]  # by chance, perhaps
     scored = score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
     assert codes(scored) == ["zero_log_probabilities"]
 
