@@ -76,6 +76,14 @@ def test_a_row_without_a_distribution_is_named_by_its_answer_where_there_are_sev
         batch.add([(numbers, tokens[: len(numbers)])], normalized_rows(rows, SIZE))
 
 
+def test_steps_before_one_without_a_distribution_are_taken() -> None:
+    batch, rows = AnswerBatch(scorer_for(worked.clusters(), WHOLE_WORDS)), ROWS[:4].copy()
+    rows[3, 3] = np.nan
+    with pytest.raises(InvalidLogits, match=r"^Sequence 3 of the batch: The logits of step 1 hold"):
+        batch.add([([0, 1], [5, 4]), ([0, 1], [3, 2])], normalized_rows(rows, SIZE))
+    assert [batch[number].ids for number in (0, 1)] == [[5], [4]]
+
+
 def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
     """What counts of the steps that are left is what counted without padding."""
 

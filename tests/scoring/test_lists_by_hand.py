@@ -235,6 +235,29 @@ def test_zeros_of_all_tokens_but_function_words_are_no_log_probabilities() -> No
         score_top_logprobs([zero, word, zero], worked.clusters(), "paper")
 
 
+def test_a_special_token_may_be_in_a_cluster_of_two_or_in_none() -> None:
+    """If it is the first one, the word agrees with it."""
+    clusters = TokenClusters(np.array([0, 0, 1, 2]), worked.vocabulary(("x", "", "", "y")))
+    end, word, other = TopToken(math.log(0.3), text="<|end|>"), TopToken(math.log(0.5), 0), TopToken(math.log(0.2), 3)
+    steps = [TopStep(other, [word, other]), TopStep(end, [word, end, other])]
+    scored = score_top_logprobs(steps, clusters, MEANING)
+    assert scored.tokens[1].agreeing_bounds == pytest.approx((0.3, 0.8), abs=1e-4)
+
+
+def test_the_only_special_token_there_is_needs_no_flag() -> None:
+    clusters, end = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "y"))), TopToken(-0.5, text="<|end|>")
+    steps = [(0, {0: -0.5, 2: -2.0}), TopStep(end, [end, TopToken(-2.0, 2)])]
+    assert score_top_logprobs(steps, clusters, MEANING).flags == ()
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+def test_an_unlisted_token_of_the_same_spelling_has_no_more_than_the_least_listed(n: int) -> None:
+    scored = score_top_logprobs(
+        [(0, {0: math.log(0.5), 2: math.log(0.2)})] * n, worked.vocabulary(("paris", " Paris", "x"))
+    )
+    assert bounds(scored) == pytest.approx((0.5, 0.7), abs=1e-4)
+
+
 def test_a_special_token_that_may_be_either_of_two_is_told_where_it_matters() -> None:
     clusters = TokenClusters(np.arange(3), worked.vocabulary(("x", "", "")))
     end = TopToken(-0.5, text="<|end|>")

@@ -43,6 +43,8 @@ def test_what_names_no_tokens_is_refused(odd: object) -> None:
 def test_a_folder_without_clusters_is_refused_and_so_is_one_of_an_unreadable_model(kind: type, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
         as_clusters(kind(tmp_path))
+    with pytest.raises(ArtifactError):
+        as_clusters(tmp_path / "nothing")
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(SemtokenError):
