@@ -14,9 +14,11 @@ from tests.reference import softmax
 from tests.scoring.test_scoring import small_kind
 
 
-def test_the_worked_example() -> None:
+@pytest.mark.parametrize("shift", [0.0, 900.0, -900.0])
+def test_the_worked_example(shift: float) -> None:
+    """A constant that is added to all logits of a row changes nothing."""
     found = uncertainty(
-        worked.logits(*worked.STEPS),
+        worked.logits(*worked.STEPS) + shift,
         worked.ids(*worked.ANSWER),
         worked.LABELS.tolist(),
         lambda ids: "".join(worked.TOKENS[i] for i in ids),
