@@ -141,6 +141,19 @@ def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_promise() ->
     assert blank.uncertainty != st.Threshold.fit(scores, correct, promise="joint", alpha=0.2).uncertainty
 
 
+@pytest.mark.parametrize(
+    ("n", "right", "told"),
+    [
+        (8, 8, "needs at least 9 labelled answers. There are 8: 1 labelled answers are missing."),
+        (9, 0, "There are 9: of the 9 with the surest score 9 are wrong."),
+        (9, 9, "On average at most 10 % of all questions get a wrong answer (from 9 labelled answers)"),
+    ],
+)
+def test_nine_labels_are_the_fewest_for_a_joint_promise_of_ten_percent(n: int, right: int, told: str) -> None:
+    found = st.Threshold.fit([-0.5] * n, [1] * right + [0] * (n - right), promise="joint", alpha=0.1)
+    assert told in found.statement and (found.n, found.n_wrong) == (n, n - right)
+
+
 @pytest.mark.parametrize("right", [4, 5, 25, 26])
 def test_a_calibrator_needs_five_right_and_five_wrong_answers(right: int) -> None:
     scores, correct = -np.arange(1, 31) / 10, np.r_[np.ones(right), np.zeros(30 - right)]

@@ -150,6 +150,23 @@ def test_steps_that_fall_are_refused(saved: Path) -> None:
         from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
+def test_a_score_of_zero_comes_back(tmp_path: Path) -> None:
+    """Its answer was certain."""
+    scores, correct = drawn(60, "good model")
+    calibrator = st.Calibrator.fit(np.r_[0.0, scores], np.r_[1, correct])
+    calibrator.save(tmp_path)
+    assert st.Calibrator.load(tmp_path) == calibrator and calibrator.scores[-1] == 0.0
+
+
+def test_edges_of_steps_must_rise(saved: Path) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    edges = values["venn_abers"]["p0_edges"]
+    edges[1] = edges[0]
+    with pytest.raises(ArtifactError, match="must rise"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
 @pytest.mark.parametrize(("place", "value"), [(0, -0.1), (-1, 1.1)])
 def test_steps_outside_of_zero_to_one_are_refused(saved: Path, place: int, value: float) -> None:
     values = json.loads(saved.read_bytes())

@@ -114,3 +114,8 @@ def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
     places = [0, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 5 / 8, 3 / 8, 7 / 8, 1 / 16, 9 / 16, 5 / 16, 13 / 16, 3 / 16, 11 / 16]
     ranks = list(dict.fromkeys(int((place + shift) % 1 * 5) for place in places))
     assert [sorted(scores).index(scores[one]) for one in order] == ranks and len(ranks) == 5
+
+
+@pytest.mark.parametrize(("n", "comes"), [(21, False), (22, True), (37, True)])
+def test_a_drawn_set_of_right_answers_passes_from_22_on(n: int, comes: bool) -> None:
+    assert promises._comes(np.arange(n) / n, np.ones(n), np.arange(n), 0.1, 0.1) == comes

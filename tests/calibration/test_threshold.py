@@ -185,6 +185,8 @@ def test_what_is_said_without_a_promise_is_true_and_helps() -> None:
     assert st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)], alpha=0.27).uncertainty == 0.1
     late = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.9)
     assert "start=0.33" in late.statement
+    but_the_surest = np.r_[0, np.ones(99), np.zeros(200)]
+    assert "start=0.33" in st.Threshold.fit(-np.arange(1, 301) / 100, but_the_surest, start=0.9).statement
     assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
     distinct = st.Threshold.fit(-np.arange(1, 101) / 100, np.arange(100) >= 20, start=0.5)
     assert "of the 50 surest of 100 labelled answers 20 are wrong" in distinct.statement
