@@ -71,6 +71,14 @@ def test_missed_accepts_strictly_below() -> None:
     )
 
 
+def test_the_counts_of_a_promise_are_those_of_its_own_threshold() -> None:
+    scores, correct = drawn(400)
+    found = st.Threshold.fit(scores, correct, alpha=0.3)
+    inside = found.accepts(scores)
+    assert 0 < inside.sum() < 400
+    assert f"{inside.sum()} accepted, {int((correct[inside] == 0).sum())} of them wrong" in found.statement
+
+
 def test_blank_answers_are_never_accepted_even_where_everything_is() -> None:
     scores = -np.arange(1, 201) / 50
     threshold = st.Threshold.fit(scores, np.ones(200), alpha=0.2)
