@@ -243,6 +243,19 @@ def test_a_spool_in_use_is_left_alone(tmp_path: Path) -> None:
     assert len(names(journal)) == 5
 
 
+def test_a_writer_begins_with_what_earlier_processes_left(tmp_path: Path) -> None:
+    for first in (0, 4):
+        spool = Spool(tmp_path / "spool", 10**6)
+        for i in range(first, first + 4):
+            assert spool.append(entry(i).line()) is None
+        spool.close()
+    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
+    put(writer, [8])
+    assert writer.flush(60) and writer.figures.written == 9
+    writer.close()
+    assert sorted(names(writer.journal)) == [f"entry-{i}" for i in range(9)]
+
+
 def test_another_process_goes_on_where_the_one_that_wrote_is_killed(url: str, tmp_path: Path) -> None:
     writer = started(Journal.open(url), tmp_path, apart=True)
     put(writer, range(50))
