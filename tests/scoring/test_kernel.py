@@ -99,6 +99,17 @@ def test_the_most_probable_tokens_stand_in_order() -> None:
         assert [i for i in ids.tolist() if i >= 0] == expected[:9]
 
 
+@pytest.mark.parametrize("level", [-30.0, 0.0, 30.0])
+@pytest.mark.parametrize("places", [(5, 4999), (1023, 1024), (4000, 2500), (3071, 3072)])
+def test_the_most_probable_tokens_are_found_in_every_part_of_a_row(places: tuple[int, int], level: float) -> None:
+    """A row is read in parts of 1,024 numbers, and only those that may hold a probable token are looked at again."""
+    logits = np.random.default_rng(6).standard_normal((1, 5000)).astype(np.float32) + np.float32(level)
+    logits[0, places[0]] = level + 12
+    logits[0, places[1]] = level + 11
+    found = normalized_rows(logits, 5000).found
+    assert found is not None and [i for i in found.likely_ids[0].tolist() if i >= 0] == list(places)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "NUMBERS_EACH", 1)
