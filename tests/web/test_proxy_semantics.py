@@ -412,9 +412,11 @@ class TestLimits:
         choice = {"index": 0, "delta": {"content": "Lima" * 3000}, "logprobs": {"content": items}}
         events = [{"choices": [choice | {"finish_reason": "stop"}]}]
         stream = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+        begun = threading.Event()
 
         async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
             if b"completions" in received.line:
+                begun.set()
                 writer.write(stream_head() + chunk(stream) + LAST_CHUNK)
             else:
                 writer.write(response(b"{}"))
@@ -431,6 +433,7 @@ class TestLimits:
 
         thread = threading.Thread(target=long)
         thread.start()
+        assert begun.wait(60)  # else it may be sent on the connection of another page, which this upstream closes
         waits = []
         while thread.is_alive():
             start = time.monotonic()
