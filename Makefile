@@ -112,6 +112,7 @@ test-hostile: $(VENV)/test.installed
 lint: $(VENV)/test.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/test.installed
 	$(BIN)/mypy
@@ -159,4 +160,4 @@ $(ENGINES)/installed: pyproject.toml constraints-engines.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(ENGINES) .venv-integrations .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) .venv-integrations .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
