@@ -21,11 +21,13 @@ from semtoken.cli.options import (
     KeyOption,
     ModelChoice,
     executor_options,
+    is_typed,
     model_options,
     output_file,
     output_folder,
 )
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import shown_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +60,8 @@ EndpointOption = Annotated[
     typer.Option(
         metavar="URL",
         help="Ask a server instead: the address of its API (.../v1), of /v1/decisions or /v1/systemone, or of "
-        "/v1/chat/completions and the like, which is then asked for texts with log-probabilities. [OPENAI_BASE_URL]",
+        "/v1/chat/completions and the like, which is then asked for texts with log-probabilities. [semtoken.yaml of "
+        "this folder]",
     ),
 ]
 NameOption = Annotated[str | None, typer.Option(help="The model's name at the endpoint.")]
@@ -113,8 +116,9 @@ def run(
 
     spread.check(keeping.journal)
     settings = DecisionSettings.beside(questions)
-    if endpoint is not None or not _is_typed(ctx, "model"):  # a model that is named is asked itself
-        endpoint, name = _server(settings, endpoint, name)
+    server = None
+    if endpoint is not None or not is_typed(ctx, "model"):  # a model that is named is asked itself
+        server = _server(ctx, settings, endpoint, name, key_env)
     if calibrator is None and settings.calibrator is not None and settings.calibrator.exists():
         calibrator = settings.calibrator
     options = ReadingOptions(reading, orders or None)
@@ -125,51 +129,87 @@ def run(
     if not job.lines_left():
         tell(f"{output} is complete.")
         return
-    asking = _ModelOrServer(choice, endpoint, name, key_env, top_logprobs)
+    if server is not None:
+        server.announce("the items")
+    asking = _ModelOrServer(choice, server, top_logprobs)
     if (by_ray := spread.load()) is not None:
         written = job.run_in_shards(asking.load, by_ray)
         tell(f"{written:,} lines written to {output}.")
         return
-    about = {"model": name or endpoint, "engine": "endpoint"} if endpoint else {"model": choice.model}
+    about = {"model": choice.model} if server is None else {"model": server.name or server.shown, "engine": "endpoint"}
     with keeping.keeper("decide", **about) as keeper:
         kept = replace(job, keep=None if keeper is None else keeper.keep_decision)
         tell(f"{kept.run(asking.load()):,} lines written to {output}.")
 
 
 @dataclass(frozen=True)
+class _NamedServer:
+    """The server that this command, or the settings of this folder, named: plain data for other processes."""
+
+    url: str
+    name: str | None
+    key_env: str | None
+    """The variable with the key that is sent; None: no key is sent."""
+    told: str = ""
+    """A sentence on a key that stays here."""
+
+    @property
+    def shown(self) -> str:
+        """The address without a password."""
+        return shown_address(self.url)
+
+    def announce(self, what: str) -> None:
+        """Say what is sent where, before anything is sent."""
+        key = " with the key" if self.key_env and os.environ.get(self.key_env) else ""
+        tell(f"Sending {what}{key} to {self.shown}. {self.told}".rstrip())
+
+    def ask(self, top: int) -> Asker:
+        """The function that asks this server questions."""
+        from semtoken.decisions.remote import asker_of_endpoint
+
+        key = None if self.key_env is None else os.environ.get(self.key_env)
+        return asker_of_endpoint(self.url, self.name, key=key, top=top, say=tell)
+
+
+@dataclass(frozen=True)
 class _ModelOrServer:
-    """Who is asked: plain data, which can be sent to other processes."""
+    """The model or the server that is asked: plain data, which can be sent to other processes."""
 
     choice: ModelChoice
-    endpoint: str | None
-    name: str | None
-    key_env: str
+    server: _NamedServer | None
     top: int
 
     def load(self) -> Asker:
-        """What answers questions: the server, or the model once it is loaded."""
-        from semtoken.decisions.remote import asker_of_endpoint
+        """The function that asks the server, or the model once it is loaded."""
         from semtoken.decisions.running import asker_of_model
 
-        if self.endpoint:
-            return asker_of_endpoint(self.endpoint, self.name, key=os.environ.get(self.key_env), top=self.top, say=tell)
-        return asker_of_model(self.choice.load().backend)
+        return asker_of_model(self.choice.load().backend) if self.server is None else self.server.ask(self.top)
 
 
-def _server(settings: DecisionSettings, endpoint: str | None, name: str | None) -> tuple[str | None, str | None]:
-    """The server that is asked and the model's name there: as typed, else of the environment, else of the settings."""
+def _server(
+    ctx: typer.Context, settings: DecisionSettings, endpoint: str | None, name: str | None, key_env: str
+) -> _NamedServer | None:
+    """The server that is asked: as typed, else of the settings of this folder; None if neither names one.
+
+    No variable and no file of another folder names a server: somebody else's folder must not take texts. The key goes
+    to a server of the settings only if its variable is typed, since the folder may be a copy of somebody else's, too.
+    """
     if endpoint == "":
         raise InvalidInput("--endpoint is empty. Give the address of a server, or leave it out.")
-    address = endpoint or os.environ.get("OPENAI_BASE_URL") or settings.upstream
-    if address is not None and address != endpoint:
-        source = settings.file if address == settings.upstream else "OPENAI_BASE_URL"
-        tell(f"The server is {address.rpartition('@')[2]}, as {source} says.")
-    return address, name or settings.model
-
-
-def _is_typed(ctx: typer.Context, option: str) -> bool:
-    source = ctx.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
+    name = name or settings.model
+    if endpoint is not None:
+        return _NamedServer(endpoint, name, key_env)
+    if settings.upstream is None or settings.file is None:
+        return None
+    if not settings.is_of_this_folder:
+        raise InvalidInput(
+            f"{settings.file} names the server {shown_address(settings.upstream)}, but is not in this folder, so "
+            "nothing is sent there. Give the address with --endpoint, or a model with --model."
+        )
+    if is_typed(ctx, "key_env"):
+        return _NamedServer(settings.upstream, name, key_env)
+    told = f"No key goes to a server that only {settings.file} names: type --endpoint, or --key-env {key_env}."
+    return _NamedServer(settings.upstream, name, None, told if os.environ.get(key_env) else "")
 
 
 def _questions(path: Path | None, settings: DecisionSettings) -> dict[str, Question] | None:
@@ -285,6 +325,7 @@ def _tell_fitted(fitted: DecisionCalibrator) -> None:
 
 @app.command(cls=ShortHelp)
 def audit(
+    ctx: typer.Context,
     calibrator: Annotated[
         Path | None, typer.Argument(metavar="DIR", file_okay=False, help="What `decide fit` wrote [semtoken.yaml].")
     ] = None,
@@ -331,7 +372,6 @@ def audit(
     from semtoken.decisions.auditing import DecisionSettings, audited_sets, exceeded, sensitivity
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.remote import asker_of_endpoint
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, read_questions
 
     settings = DecisionSettings.beside(source, calibrator)
@@ -339,11 +379,12 @@ def audit(
     if calibrator is None or source is None:
         raise InvalidInput("Name a calibrator and labelled items, or write both into semtoken.yaml.")
     fitted = DecisionCalibrator.load(calibrator)
-    url = None
+    server = None
     if endpoint is not None or are_items(source):
-        url, name = _server(settings, endpoint, name)
-    if url is not None:
-        ask = asker_of_endpoint(url, name, key=os.environ.get(key_env), top=top_logprobs, say=tell)
+        server = _server(ctx, settings, endpoint, name, key_env)
+    if server is not None:
+        server.announce("the labelled items")
+        ask = server.ask(top_logprobs)
         reworded = None if wording is None else read_questions(wording)
         with TemporaryDirectory() as temporary:
             target = output or Path(temporary) / "answers.jsonl"

@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.cli.console import err, json_line, out, plain_table, untrusted
-from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption
+from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
+from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption, is_typed
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import shown_address
 from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red"
 
 
 def doctor(
+    ctx: typer.Context,
     url: Annotated[
         str | None,
         typer.Argument(
@@ -70,7 +72,7 @@ def doctor(
 
         typer.echo(installation_report())
         return
-    if url is None and model is not None:
+    if model is not None and not is_typed(ctx, "url"):  # a variable with an address turns no model into a server's
         _examine_model(model, revision, as_json)
         return
     if url is None:
@@ -81,6 +83,7 @@ def doctor(
     from semtoken.scoring.scorer import as_tokens
     from semtoken.web.doctor import examine
 
+    tell(f"Sending short questions of its own to {shown_address(url)}.")
     status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")
     with status as shown:
 

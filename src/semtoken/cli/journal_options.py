@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from semtoken.web.recorder import AnswerRecorder
 
 VARIABLE = "SEMTOKEN_JOURNAL"
+_KEEPS = "Keep every scored answer in a database: a file such as journal.db, or postgresql://user@host/name."
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class JournalChoice:
         typer.Option(
             "--journal",
             metavar="URL",
-            envvar=VARIABLE,
-            help="Keep every scored answer in a database: a file such as journal.db, or postgresql://user@host/name.",
+            help=_KEEPS,
         ),
     ] = None
     journal_texts: Annotated[
@@ -135,6 +135,13 @@ class JournalChoice:
         return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool, apart=True), PromiseWatch(journal))
 
 
+@dataclass(frozen=True)
+class ServerJournalChoice(JournalChoice):
+    """The options of a server, whose journal the environment may name: recording is its work, and not a command's."""
+
+    journal: Annotated[str | None, typer.Option("--journal", metavar="URL", envvar=VARIABLE, help=_KEEPS)] = None
+
+
 class AnswerKeeper:
     """Puts the answers of a command into a journal, for commands that end by themselves."""
 
@@ -186,3 +193,5 @@ def _identifier(*told: object) -> str:
 
 journal_options = partial(option_group, JournalChoice, "keeping", "Journal")
 """Gives a command the options of `JournalChoice`, in place of its parameter `keeping`."""
+server_journal_options = partial(option_group, ServerJournalChoice, "keeping", "Journal")
+"""The same for a server."""

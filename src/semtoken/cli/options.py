@@ -151,6 +151,12 @@ def output_folder(help: str) -> Any:
     return typer.Option("--output", "-o", file_okay=False, writable=True, help=help)
 
 
+def is_typed(ctx: typer.Context, option: str) -> bool:
+    """Whether the value of an option was typed, and is neither a default nor a variable's."""
+    source = ctx.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...]:
     """The methods of one pass that `--methods` names; "all" of replies are those that read the best tokens alone."""
     from semtoken.observers.method_scores import FROM_BEST, methods_reading, one_pass_methods, require_one_pass

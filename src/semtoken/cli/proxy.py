@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import JournalChoice, journal_options
+from semtoken.cli.journal_options import ServerJournalChoice, server_journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
 from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
@@ -78,7 +78,7 @@ class UpstreamChoice:
     ] = 8
 
 
-@journal_options()
+@server_journal_options()
 @option_group(UpstreamChoice, "asking")
 @server_options(port=8001, max_request_mb=32, max_connections=1000)
 def proxy(
@@ -127,7 +127,7 @@ def proxy(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
     ] = 1,
-    keeping: JournalChoice,
+    keeping: ServerJournalChoice,
 ) -> None:
     """Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under `semtoken`.
 
@@ -156,9 +156,9 @@ def proxy(
     from semtoken.web.running import listen, run, run_workers
 
     of_folder = DecisionSettings.beside(server.decision_calibrator)
-    upstream = upstream or of_folder.upstream
+    upstream = upstream or (of_folder.upstream if of_folder.is_of_this_folder else None)
     if upstream is None:
-        raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in semtoken.yaml.")
+        raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in the semtoken.yaml of this folder.")
     settings = ProxySettings(
         **vars(asking),
         methods=as_methods(methods, of_replies=True),
@@ -201,7 +201,7 @@ def _application(
     rules: ScoringRules,
     reading: tuple[str, int] | None,
     server: ServerChoice,
-    keeping: JournalChoice,
+    keeping: ServerJournalChoice,
 ) -> Any:
     from semtoken.calibration import Fingerprint
     from semtoken.calibration.apply import CalibratorInUse

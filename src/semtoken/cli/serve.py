@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import JournalChoice, journal_options
+from semtoken.cli.journal_options import ServerJournalChoice, server_journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
 from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for, model_options, use_calibrator
 from semtoken.models.prompts import how_to_ask, template_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from semtoken.web.running import Address
 
 
-@journal_options()
+@server_journal_options()
 @model_options()
 @server_options()
 def serve(
@@ -38,7 +38,7 @@ def serve(
         bool,
         typer.Option("--mcp", help="Offer ask, score and check to agents, over stdin and stdout: no port."),
     ] = False,
-    keeping: JournalChoice,
+    keeping: ServerJournalChoice,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries a confidence under the key `semtoken`.
 

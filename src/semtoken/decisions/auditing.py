@@ -413,6 +413,11 @@ class DecisionSettings:
     Empty: all of them."""
     limits: DecisionLimits = DecisionLimits()
 
+    @property
+    def is_of_this_folder(self) -> bool:
+        """Whether the file is in the current folder: only then texts may be sent to the server that it names."""
+        return self.file is not None and self.file.parent.resolve() == Path.cwd()
+
     @classmethod
     def beside(cls, *paths: Path | None) -> DecisionSettings:
         """The settings beside the first of some files that has them, else those of this folder, else the defaults."""

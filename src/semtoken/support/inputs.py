@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from semtoken.errors import InvalidInput
 
@@ -87,6 +87,16 @@ def split_address(url: str) -> SplitResult:
     except ValueError as error:
         raise InvalidInput(f"{url!r:.200} is no address: {error}.") from error
     return parts
+
+
+def shown_address(url: str) -> str:
+    """An address as messages may show it: without user name, password, parameters and fragment.
+
+    >>> shown_address("https://me:secret@api.example:8443/v1?key=secret")
+    'https://api.example:8443/v1'
+    """
+    parts = split_address(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def listed(value: Any, name: str) -> list[Any]:

@@ -1,0 +1,115 @@
+"""Texts and keys go only to a server that the command, or the settings of this folder, name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from typer.testing import CliRunner
+
+from semtoken.cli.app import app
+from tests.web.servers import running
+
+Runs = Callable[..., tuple[int, str]]
+Seen = list[tuple[str | None, bytes]]
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, Seen]]:
+    """The address of a server that answers yes, and the keys and bodies that it was sent."""
+    seen: Seen = []
+
+    async def answer(request: Request) -> JSONResponse:
+        seen.append((request.headers.get("authorization"), await request.body()))
+        return JSONResponse({"model": "m", "answers": {"late": {"type": "noul", "noul": 0.75}}, "usage": {}})
+
+    with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False, strict=False) as url:
+        yield f"{url}/v1", seen
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "questions.yaml").write_text('late: {type: predicate, instructions: "Is it late?"}\n', "utf-8")
+    (tmp_path / "items.jsonl").write_text(json.dumps({"state": "private"}) + "\n", "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def semtoken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs a command in a folder, with a key and some variables; returns its exit status and what it said."""
+
+    def run(*words: str, within: Path = folder, **variables: str) -> tuple[int, str]:
+        with monkeypatch.context() as patched:
+            patched.chdir(within)
+            for name in ("OPENAI_BASE_URL", "SEMTOKEN_JOURNAL"):
+                patched.delenv(name, raising=False)
+            for name, value in ({"OPENAI_API_KEY": "sk-secret"} | variables).items():
+                patched.setenv(name, value)
+            done = CliRunner().invoke(app, list(words), prog_name="semtoken")
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert "sk-secret" not in done.output
+        return done.exit_code, " ".join(done.stderr.split())
+
+    return run
+
+
+RUN = ("decide", "run", "questions.yaml", "items.jsonl", "-o", "answers.jsonl")
+
+
+def test_a_variable_of_another_tool_names_no_server(folder: Path, server: tuple[str, Seen], semtoken: Runs) -> None:
+    url, seen = server
+    code, said = semtoken(*RUN, OPENAI_BASE_URL=url)
+    assert code == 0 and not seen, said
+    answered = json.loads((folder / "answers.jsonl").read_text("utf-8"))
+    assert answered["answers"]["late"]["probabilities"] != [0.75, 0.25]  # the built-in model's
+    code, said = semtoken("doctor", "--model", "almanac", OPENAI_BASE_URL=url)
+    assert code == 0 and not seen, said
+
+
+def test_a_server_that_is_typed_gets_the_key_and_is_named_first(
+    folder: Path, server: tuple[str, Seen], semtoken: Runs
+) -> None:
+    url, seen = server
+    code, said = semtoken(*RUN, "--endpoint", url)
+    assert code == 0 and said.startswith(f"Sending the items with the key to {url}."), said
+    assert {key for key, _ in seen} == {"Bearer sk-secret"} and b"private" in seen[-1][1]
+
+
+def test_settings_of_this_folder_take_texts_but_no_key(folder: Path, server: tuple[str, Seen], semtoken: Runs) -> None:
+    url, seen = server
+    (folder / "semtoken.yaml").write_text(f"upstream: {url}\n", "utf-8")
+    code, said = semtoken(*RUN)
+    assert code == 0 and f"Sending the items to {url}. No key goes to a server that only" in said, said
+    assert seen and {key for key, _ in seen} == {None}
+    (folder / "answers.jsonl").unlink()
+    code, said = semtoken(*RUN, "--key-env", "OPENAI_API_KEY")
+    assert code == 0 and seen[-1][0] == "Bearer sk-secret", said
+
+
+def test_settings_of_another_folder_send_nothing(folder: Path, server: tuple[str, Seen], semtoken: Runs) -> None:
+    url, seen = server
+    (folder / "semtoken.yaml").write_text(f"upstream: {url}\n", "utf-8")
+    elsewhere = folder / "work"
+    elsewhere.mkdir()
+    code, said = semtoken("decide", "run", "../questions.yaml", "../items.jsonl", "-o", "a.jsonl", within=elsewhere)
+    assert code == 2 and f"names the server {url}, but is not in this folder" in said and not seen
+    (folder / "fitted").mkdir()
+    (folder / "fitted" / "semtoken.yaml").write_text(f"upstream: {url}\n", "utf-8")
+    code, said = semtoken("proxy", "--port", "0", "--decision-calibrator", "../fitted", within=elsewhere)
+    assert code == 1 and "Name the server with --upstream" in said
+
+
+def test_a_variable_names_no_journal_of_a_command(folder: Path, semtoken: Runs) -> None:
+    journal, replies = folder / "servers.db", str(Path(__file__).parents[2] / "examples" / "replies")
+    code, said = semtoken("check", replies, SEMTOKEN_JOURNAL="servers.db")
+    assert code == 0 and not journal.exists(), said
+    code, said = semtoken("check", replies, "--journal", "servers.db")
+    assert code == 0 and journal.exists(), said
+    code, said = semtoken("journal", "size", SEMTOKEN_JOURNAL="servers.db")
+    assert code == 0, said
