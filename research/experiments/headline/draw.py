@@ -1,5 +1,6 @@
 """The questions of PROTOCOL.md in their drawn order: NQ.jsonl, WQ.jsonl, CHAT.jsonl, TriviaQA for development, the
-further questions of it that research/experiments/learned/PROTOCOL-2.md asks, and the new ones of PROTOCOL-5.md.
+further questions of it that research/experiments/learned/PROTOCOL-2.md asks, and the new ones of PROTOCOL-5.md and
+PROTOCOL-6.md.
 
 python research/experiments/headline/draw.py FOLDER_OF_THE_SETS OUT
 """
@@ -62,6 +63,19 @@ def new_questions(sets: dict[str, Questions], drawn: dict[str, Questions]) -> di
     return found
 
 
+ANSWERED = {"chat-sentence-new": 768, "chat-plain-new": 768, "bare-new": 1024}
+"""How many of the questions of PROTOCOL-5.md, in their drawn order, a model has answered."""
+
+
+def sixth_questions(sets: dict[str, Questions], drawn: dict[str, Questions]) -> dict[str, Questions]:
+    """For each style of chat 900 questions of TriviaQA that no model was asked."""
+    asked = {question["id"] for name, questions in drawn.items() for question in questions[: ANSWERED.get(name)]}
+    left = [question for question in not_drawn_before("tqa", sets["tqa"]) if question["id"] not in asked]
+    sample = random.Random(59).sample(left, 1800)  # noqa: S311
+    parts = {"chat-sentence-six": sample[:900], "chat-plain-six": sample[900:]}
+    return {style: [in_style(question, style) for question in questions] for style, questions in parts.items()}
+
+
 def in_style(question: dict[str, Any], style: str) -> dict[str, Any]:
     """The question with what is sent, where that is more than the question."""
     return question | {"asked": SENTENCE + question["question"]} if "sentence" in style else question
@@ -78,6 +92,7 @@ def main() -> None:
     drawn["tqa"] = random.Random(3).sample(sets["tqa"], 1500)  # noqa: S311
     drawn["tqa-new"] = random.Random(3).sample(sets["tqa"], 3548)[1500:]  # noqa: S311
     drawn |= new_questions(sets, drawn)
+    drawn |= sixth_questions(sets, drawn)
     drawn |= {f"{style}-old": [in_style(q, style) for q in drawn["chat"]] for style in ("chat-sentence", "chat-plain")}
     drawn["bare-old"] = [question for question in drawn["chat"] if question["set"] != "wq"]
     out.mkdir(parents=True, exist_ok=True)
