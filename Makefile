@@ -1,6 +1,6 @@
 # make demo   set everything up and see a small model answer with its uncertainty
 # make test   set everything up and run the checks
-# Both need Python 3.10 or newer and nothing else.
+# Both need Python 3.11 or newer and nothing else.
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
 # make paper  check the bibliography and build the paper and the report in build/paper
@@ -72,8 +72,7 @@ test: lint
 pytest: $(VENV)/test.installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-# The lowest versions that pyproject.toml declares of what the core needs: the commands start, and its tests pass; and
-# nothing is used that Python 3.10 does not have, as far as the type checker sees.
+# The lowest versions that pyproject.toml declares of what the core needs: the commands start, and its tests pass.
 test-lowest: $(VENV)/test.installed
 	$(PYTHON) -m venv .venv-lowest
 	$(PYTHON) scripts/lowest.py > .venv-lowest/lowest.txt
@@ -82,7 +81,6 @@ test-lowest: $(VENV)/test.installed
 	.venv-lowest/bin/semtoken cluster --help > /dev/null
 	.venv-lowest/bin/python -c "import semtoken; semtoken.TokenClusters.from_pretrained('almanac')"
 	.venv-lowest/bin/python -m pytest -q -p no:cacheprovider $(LOWEST_TESTS)
-	$(BIN)/mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
 
 test-slow: $(VENV)/test.installed
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal

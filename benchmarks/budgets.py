@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
@@ -334,7 +334,7 @@ def main(
     out.write_text(json.dumps(kept, indent=2) + "\n")
     rows = [f"| {' | '.join(one.cells())} |" for one in found]
     head = [
-        f"{datetime.now(timezone.utc):%Y-%m-%d}, {title}",
+        f"{datetime.now(UTC):%Y-%m-%d}, {title}",
         "",
         "| what | beside | ratio | budget |",
         "|---|---|---|---|",

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -312,7 +312,7 @@ def measure(name: str, table: np.ndarray, k: int, methods: list[str]) -> list[Me
             ours = found if method == "semtoken" else ours
             facts = json.loads(done.stdout.splitlines()[-1])
             same = None if ours is None or method == "semtoken" else same_partition(ours, found)
-            stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+            stamp = datetime.now(UTC).strftime("%Y-%m-%d")
             rows.append(Measured(stamp, machine(), load_now, name, n, d, k, method, same_partition=same, **facts))
             console.print(f"{name} {n:,} x {d}: {method} {facts['wall_s']:.1f} s, {facts['peak_gb']:.2f} GB")
     return rows
@@ -474,7 +474,7 @@ def large(
     if model is not None:
         rows, columns, variant = len(table.parts[0]), sum(part.shape[1] for part in table.parts), model.name
     facts: dict[str, Any] = {
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "machine": machine(), "load": os.getloadavg()[0],
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"), "machine": machine(), "load": os.getloadavg()[0],
         "rows": rows, "columns": columns, "clusters": clusters, "variant": variant, "method": method,
         "before_gb": peak_gb(),
     }  # fmt: skip

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -325,7 +325,7 @@ def checked(
     here, there = told(folder / "here"), told(out)
     same = agree(here, there) and (command == "bench" or len(there) == count)
     console.print(f"{command}, {workers} workers: {one.seconds:.1f} s{'' if same else ', OTHER OUTPUT'}")
-    day = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
     return Run(**asdict(one) | {"same": same, "day": day, "load": round(os.getloadavg()[0], 1)})
 
 

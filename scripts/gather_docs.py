@@ -14,13 +14,9 @@ import os
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "docs"

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 BOUND = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?>=([^,;\s]+)")

@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MOST = 6_000_000
 """Bytes of semtoken's own wheel."""
-PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 NEEDED = (
     "semtoken/py.typed",
     "semtoken/almanac/clusters/clusters.safetensors",
@@ -101,8 +101,8 @@ EXTRAS = {
 }
 """Extra -> commands that have to end well where it alone is installed, with the embedded models beside it."""
 RESOLVED = {
-    "all": ("3.10", "3.11", "3.12", "3.13", "3.14"),
-    "llama-cpp": ("3.10", "3.11", "3.12", "3.13", "3.14"),
+    "all": ("3.11", "3.12", "3.13", "3.14"),
+    "llama-cpp": ("3.11", "3.12", "3.13", "3.14"),
     "vllm": ("3.11", "3.12", "3.13", "3.14"),  # vLLM itself needs 3.11
 }
 """Extra -> the versions of Python for which its dependencies must fit together."""

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +17,6 @@ import semtoken
 from semtoken.cli.app import app
 from semtoken.support import extras
 from semtoken.support.extras import EXTRAS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SOURCE = Path(semtoken.__file__).parent
 ROOT = SOURCE.parents[1]

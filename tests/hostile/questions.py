@@ -596,7 +596,7 @@ async def ask(http: aiohttp.ClientSession, urls: Mapping[str, str], plan: Plan, 
     except aiohttp.ClientPayloadError as error:  # what is not read here breaks off as visibly as the upstream's answer
         read = WAYS[plan.way(number)].answers != "decisions" or permitted(path, data)
         return None if plan.how(number) == "dies" and not read else f"{type(error).__name__}: {error}"
-    except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+    except (TimeoutError, aiohttp.ClientError) as error:
         return f"{type(error).__name__}: {error}"
 
 

@@ -105,7 +105,7 @@ async def ask(http: aiohttp.ClientSession, url: str, asked: Asked) -> MarkedAnsw
         return await answer()
     try:
         return await asyncio.wait_for(answer(), asked.leaves_after)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return None
 
 

@@ -272,7 +272,7 @@ async def ask(http: aiohttp.ClientSession, url: str, plan: Plan, number: int) ->
                 got += piece
     except aiohttp.ClientPayloadError:
         ended = False
-    except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+    except (TimeoutError, aiohttp.ClientError) as error:
         return f"{how}: {type(error).__name__}: {error}"
     return judge(plan, number, status, got, ended)
 

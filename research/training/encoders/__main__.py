@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +23,7 @@ HELD_OUT = 800  # pairs with names never seen, and as many with names seen, in w
 HELD_OUT_SEED = 2026
 
 
-class Task(str, Enum):
+class Task(StrEnum):
     """The two encoders."""
 
     nli = "nli"

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ PACKAGES = (
 
 def now() -> str:
     """The time now in UTC, as ISO 8601 writes it."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def session(settings: RunSettings, directory: Path) -> dict[str, Any]:

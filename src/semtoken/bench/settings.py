@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -316,10 +316,9 @@ def _parse_yaml(path: Path, content: str) -> Any:
 
 
 def _parse_toml(path: Path, content: str) -> Any:
-    toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", extra="bench")
     try:
-        return toml.loads(content)
-    except toml.TOMLDecodeError as error:
+        return tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path} is not TOML: {error}.") from error
 
 

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -170,7 +170,7 @@ class Calibrator:
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
         calibrator = fitted(answers, method)
-        created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        created = datetime.now(UTC).isoformat(timespec="seconds")
         return replace(
             calibrator, fingerprint=origin, created=created, labelled=tuple(sorted(identities(scored, prompts)))
         )

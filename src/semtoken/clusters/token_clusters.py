@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import version
@@ -408,7 +408,7 @@ def cluster_vocabulary(
         **settings.facts(),
         "semtoken": version("semtoken"),
         "numpy": np.__version__,
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "clustering": clustering.report.to_dict(),
     }
     return TokenClusters(clustering.labels[settings.n_clusters], vocabulary, provenance)

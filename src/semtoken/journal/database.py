@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ class UtcTime(TypeDecorator[float]):
 
     def process_bind_param(self, value: Any, dialect: Any) -> Any:
         """Convert a time to the form that the database stores."""
-        return None if value is None else datetime.fromtimestamp(value, timezone.utc).replace(tzinfo=None)
+        return None if value is None else datetime.fromtimestamp(value, UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: Any, dialect: Any) -> Any:
         """Convert a time from the form that the database stores."""
-        return None if value is None else value.replace(tzinfo=timezone.utc).timestamp()
+        return None if value is None else value.replace(tzinfo=UTC).timestamp()
 
 
 metadata = MetaData()

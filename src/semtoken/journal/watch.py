@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -356,5 +356,5 @@ def percent(share: float) -> str:
 
 def day(seconds: float) -> str:
     """A day as text in UTC, from seconds since 1970."""
-    date = datetime.fromtimestamp(seconds, timezone.utc)
+    date = datetime.fromtimestamp(seconds, UTC)
     return f"{date.day} {date:%B %Y}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,10 +29,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("aiohttp", "anyio", "fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "pydantic"),
         *("pydantic_core", "starlette", "uvicorn", "yarl"),
     ),
-    "bench": (
-        *("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "yaml"),
-        *(() if sys.version_info >= (3, 11) else ("tomli",)),
-    ),
+    "bench": (*("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "yaml"),),
     "journal": ("alembic", "sqlalchemy"),
     "postgresql": ("psycopg",),
     "ray": ("ray",),

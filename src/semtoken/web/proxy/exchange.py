@@ -109,7 +109,7 @@ class Answer:
     async def _read(self) -> bytes:
         try:
             return await self._response.content.readany()
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise BrokenOff(stalled=True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise BrokenOff(stalled=False) from error
@@ -165,7 +165,7 @@ class Upstream:
             response = await self._session(fresh=fresh).request(
                 request.method, url, headers=headers, data=request.body or None, allow_redirects=False
             )
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise failure(error) from error
         stack.callback(response.close)
         if response.status not in STATUSES:
@@ -179,7 +179,7 @@ class Upstream:
             timeout = aiohttp.ClientTimeout(total=PROBE_SECONDS)
             async with self._session(fresh=True).get(url, timeout=timeout, allow_redirects=False) as response:
                 return response.status
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError):
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
             return None
 
 
