@@ -44,10 +44,10 @@ def with_wide_weights(model: Any, seed: int = 0) -> Any:
     return model.float().eval()
 
 
-def tiny_model(kind: str, **sizes: Any) -> Any:
+def tiny_model(kind: str, seed: int = 0, **sizes: Any) -> Any:
     """A small causal model of a kind of transformers, by the name of its configuration without "Config"."""
     config = getattr(transformers, f"{kind}Config")(**(SIZES | sizes))
-    return with_wide_weights(transformers.AutoModelForCausalLM.from_config(config))
+    return with_wide_weights(transformers.AutoModelForCausalLM.from_config(config), seed)
 
 
 class Written(Observer):

@@ -240,6 +240,36 @@ class TestRecorder:
         assert "padded_batch" not in self.codes(bart, PROMPTS[:1] * 2)
         assert "padded_batch" not in self.codes(tiny_model("Llama"), PROMPTS)
 
+    def test_a_batch_padded_behind_its_prompts_is_flagged_on_any_model(self) -> None:
+        tokenizer, model = tiny.byte_level_bpe(), tiny_model("Llama")
+        for side, flagged in (("right", True), ("left", False)):
+            recorder = st.Recorder(tokenizer)
+            inputs = tokenizer(
+                PROMPTS, return_tensors="pt", padding=True, padding_side=side, return_token_type_ids=False
+            )
+            made = model.generate(**inputs, max_new_tokens=3, do_sample=False, logits_processor=[recorder])
+            codes = [{flag.code for flag in answer.flags} for answer in recorder.results(made)]
+            assert all(("padded_batch" in one) is flagged for one in codes)
+
+    def test_a_tuned_prompt_is_flagged_where_generate_gives_other_numbers(self) -> None:
+        """As a pass over the whole text says whether it does."""
+        peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+        tokenizer = tiny.byte_level_bpe()
+        for kind in ("PromptTuningConfig", "PrefixTuningConfig"):
+            torch.manual_seed(0)
+            base = tiny_model("Llama")
+            model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+            inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
+            recorder = st.Recorder(tokenizer)
+            made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
+            [answer] = recorder.results(made)
+            start = inputs["input_ids"].shape[1]
+            with torch.no_grad():
+                rows = model(made).logits[0, -made.shape[1] :].double().log_softmax(-1)
+            expected = [float(rows[start - 1 + k, token]) for k, token in enumerate(answer.token_ids)]
+            equal = np.allclose([token.log_probability for token in answer.tokens], expected, atol=1e-3)
+            assert equal or "tuned_prompt" in {flag.code for flag in answer.flags}
+
     def test_training_mode_is_flagged(self) -> None:
         assert "training_mode" in self.codes(tiny_model("Llama").train(), PROMPTS[:1])
 

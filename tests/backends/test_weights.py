@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import semtoken as st
 from semtoken.backends.transformers import TransformersBackend
@@ -104,6 +105,64 @@ def test_a_folder_of_an_adapter(tmp_path: Path, merged: bool) -> None:
     kept.save_pretrained(tmp_path / "adapted")
     tokenizer.save_pretrained(tmp_path / "adapted")
     assert_right(loaded(tmp_path / "adapted"), kept)
+
+
+def saved_adapter(folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
+    """A model with an adapter, and the folders of the adapter and of the model below."""
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    base, tokenizer = tiny_model("Llama"), tiny.byte_level_bpe()
+    base.save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", **settings)
+    model = peft.get_peft_model(base, config).eval()
+    model.peft_config["default"].base_model_name_or_path = str(folder / "base")
+    torch.manual_seed(3)
+    for name, weight in model.named_parameters():
+        if "lora" in name:
+            weight.data.normal_(0, 0.3)
+    model.save_pretrained(folder / "adapted")
+    tokenizer.save_pretrained(folder / "adapted")
+    return model, folder / "adapted", folder / "base"
+
+
+def without(file: Path, part: str) -> None:
+    weights = load_file(file)
+    kept = {name: weight for name, weight in weights.items() if part not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, file, {"format": "pt"})
+
+
+@pytest.mark.parametrize("which", ["base", "adapter"])
+def test_an_adapter_is_refused_where_its_weights_or_those_of_its_model_are_missing(tmp_path: Path, which: str) -> None:
+    _, adapter, base = saved_adapter(tmp_path)
+    if which == "base":
+        without(base / "model.safetensors", "layers.1.mlp")
+        said = r"base is not a whole .*: its weights lack model\.layers\.1\.mlp"
+    else:
+        without(adapter / "adapter_model.safetensors", "layers.1")
+        said = r"adapted is not a whole adapter: its weights lack"
+    with pytest.raises(ModelError, match=said):
+        loaded(adapter)
+
+
+def test_a_folder_of_dora(tmp_path: Path) -> None:
+    model, adapter, _ = saved_adapter(tmp_path, use_dora=True)
+    assert_right(loaded(adapter), model)
+
+
+def test_an_adapter_that_acts_behind_some_tokens_only(tmp_path: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    invoked = tokenizer(" the capital")["input_ids"]
+    model, adapter, _ = saved_adapter(tmp_path, alora_invocation_tokens=invoked)
+    without_it = TransformersBackend(tiny_model("Llama"), tokenizer)
+    for backend in (loaded(adapter), TransformersBackend(model, tokenizer)):
+        assert_right(backend, model)
+        reply = tokenizer("Paris and the rest")["input_ids"]
+        asked, other = "who is it , the capital of", "who is it , the town of"
+        [with_it, elsewhere] = st.STC(backend).score([asked, other], [reply] * 2)
+        [plain, plain_elsewhere] = st.STC(without_it).score([asked, other], [reply] * 2)
+        assert abs(with_it.log_score - plain.log_score) > 0.1
+        assert elsewhere.log_score == pytest.approx(plain_elsewhere.log_score, abs=1e-3)
 
 
 def test_parts_that_are_placed_by_a_map(tmp_path: Path) -> None:

@@ -204,3 +204,30 @@ def test_pages_of_saved_replies_show_the_images_of_their_questions(
         result = semtoken("check", saved, "--questions", questions, "-o", page, *schema)
         assert result.exit_code == 0, result.output
         assert page.read_text().count("data:image/jpeg;base64,") == 1
+
+
+def test_a_folder_of_scans_reads_every_page_and_names_what_it_leaves_out(
+    semtoken: RunCommand, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scans" / "sub").mkdir(parents=True)
+    (tmp_path / "invoice.schema.json").write_text(json.dumps(SCHEMA))
+    first, second = Image.new("L", (60, 80), 200), Image.new("L", (60, 80), 90)
+    first.save(tmp_path / "scans" / "two.tif", save_all=True, append_images=[second])
+    first.save(tmp_path / "scans" / "sub" / "one.pdf", format="PDF")
+    (tmp_path / "scans" / "notes.txt").write_text("no image")
+    result = semtoken("score", "scans", "--schema", "invoice.schema.json", "-o", "fields.csv", "--model", reader)
+    assert result.exit_code == 0, result.output
+    assert "1 of the files in scans are no images and are left out: notes.txt" in result.stderr
+    lines = read_lines((tmp_path / "fields.jsonl").read_text())
+    assert [line["id"] for line in lines] == ["sub/one.pdf", "two.tif#1", "two.tif#2"]
+    images = [line["messages"][0]["content"][0] for line in lines]
+    assert [(one["path"], one.get("page")) for one in images] == [
+        ("scans/sub/one.pdf", None),
+        ("scans/two.tif", 1),
+        ("scans/two.tif", 2),
+    ]
+    assert semtoken("view", "fields.jsonl", "-o", "page.html").exit_code == 0
+    urls = re.findall('data:image/jpeg;base64,([^"]+)', (tmp_path / "page.html").read_text())
+    shades = [Image.open(io.BytesIO(base64.b64decode(url))).convert("L").getpixel((20, 20)) for url in urls]
+    assert shades == pytest.approx([200, 200, 90], abs=4)

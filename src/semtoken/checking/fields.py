@@ -13,7 +13,7 @@ from semtoken.calibration.labels import AnswerRecord
 from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
 from semtoken.checking.replies import question_of
 from semtoken.errors import InvalidInput, OverBudget
-from semtoken.files.images import image_files
+from semtoken.files.images import Scans
 from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import parse_json, read_file
 from semtoken.parts import Part
@@ -47,11 +47,10 @@ EXTRACT = "Give what stands in this document as one JSON object that follows thi
 """How a model is asked for the fields of a scan."""
 
 
-def scan_records(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A record for each image of a folder, or `InvalidInput`: its name, and `messages` that ask for its fields."""
+def scan_records(scans: Scans, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A record for each page of scans: its name, and `messages` that ask for its fields."""
     wanted = {"type": "text", "text": f"{EXTRACT}\n{json.dumps(schema, ensure_ascii=False)}"}
-    parts = [(path.name, {"type": "image", "path": path.name}) for path in image_files(folder)]
-    return [{"id": name, "messages": [{"role": "user", "content": [image, wanted]}]} for name, image in parts]
+    return [{"id": name, "messages": [{"role": "user", "content": [image, wanted]}]} for name, image in scans.pages]
 
 
 def field_records(

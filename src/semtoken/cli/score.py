@@ -163,13 +163,18 @@ def score(
 def _lines_of(source: Path, schema: Path | None) -> Iterator[Path]:
     """The file of a source; of a folder of images a temporary one, which asks for the fields of each."""
     from semtoken.checking.fields import read_schema, scan_records
+    from semtoken.files.images import scans_in
     from semtoken.files.record_files import as_file, write_records
 
     if not source.is_dir() or schema is None:
         with as_file(source) as file:
             yield file
         return
-    asked = scan_records(source, read_schema(schema))
+    scans = scans_in(source)
+    if scans.left_out:
+        some = ", ".join(scans.left_out[:3]) + (", ..." if len(scans.left_out) > 3 else "")
+        tell(f"{len(scans.left_out):,} of the files in {source} are no images and are left out: {some}.")
+    asked = scan_records(scans, read_schema(schema))
     with TemporaryDirectory() as folder:
         write_records(Path(folder) / "scans.jsonl", asked)
         yield Path(folder) / "scans.jsonl"

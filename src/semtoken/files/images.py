@@ -1,26 +1,39 @@
-"""Images in chat messages: found, read safely, and made small for a page."""
+"""Images in chat messages: found, read safely, and made small for a page; the pages of scans in a folder.
+
+A model is shown what a person would see: 8 bits a channel, on white paper. A part of a message may name a `page` of a
+TIFF or PDF file, from 1 on.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import InvalidInput
+import numpy as np
+
+from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.support.extras import require
-from semtoken.support.inputs import shown
+from semtoken.support.inputs import shown, whole
 
 MOST_BYTES = 20_000_000
 """The largest image file that is read."""
 MOST_PIXELS = 40_000_000
 """The largest image that is unpacked: a small file can hold a picture that fills the memory."""
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
 """Endings of the files of a folder that are images, in lower case."""
+PDF = ".pdf"
+DOTS = 150
+"""Dots an inch at which a page of a PDF file is drawn."""
+MOST_PAGES = 2_000
+"""The most pages of one file."""
 SOURCES = ("image", "path", "url", "image_url")
 DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
@@ -56,9 +69,12 @@ def with_images(messages: Any, change: Callable[[Mapping[str, Any]], Mapping[str
 
 def with_paths(messages: Any, place: Callable[[str], str]) -> list[Any]:
     """Chat messages with `place` applied to the path of each image that is a file."""
-    return with_images(
-        messages, lambda part: part if (path := path_of(part)) is None else {"type": "image", "path": place(path)}
-    )
+    return with_images(messages, lambda part: part if (path := path_of(part)) is None else file_part(part, place(path)))
+
+
+def file_part(part: Mapping[str, Any], path: str, **more: Any) -> dict[str, Any]:
+    """The part of a message that names the same page of an image as another part, in a file of this path."""
+    return {"type": "image", "path": path} | ({"page": part["page"]} if "page" in part else {}) | more
 
 
 def path_of(part: Mapping[str, Any]) -> str | None:
@@ -79,27 +95,117 @@ def read_image(part: Mapping[str, Any], *, files: bool = True) -> Any:
     `{"type": "image_url", "image_url": {"url": ...}}`. `InvalidInput` if it is unreadable, too large or an address.
     """
     require("PIL", extra="images")
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     given = _given(part)
+    page = whole(part.get("page", 1), "page", low=1, high=MOST_PAGES)
     if isinstance(given, Image.Image):
         _check_size(given)
-        return ImageOps.exif_transpose(given).convert("RGB")
+        return on_paper(given)
     if not isinstance(given, str | Path):
         raise InvalidInput(f"An image must be a PIL image, a path or a data URL, got {shown(given)}.")
+    content = _bytes(str(given), files)
     try:
-        picture = Image.open(BytesIO(_bytes(str(given), files)), formats=FORMATS)
+        if content[:1024].lstrip().startswith(b"%PDF-") and not DATA_URL.match(str(given)):
+            return _pdf_page(content, page)
+        picture = Image.open(BytesIO(content), formats=FORMATS)
+        if page > 1:
+            picture.seek(page - 1)
         _check_size(picture)
-        return ImageOps.exif_transpose(picture).convert("RGB")
-    except InvalidInput:
+        return on_paper(picture)
+    except SemtokenError:
         raise
     except Exception as error:  # of a damaged file, decoders raise anything
         what = "The image" if len(str(given)) > 200 or not files else f"The image {given}"
-        raise InvalidInput(f"{what} cannot be read as one of {', '.join(FORMATS)}.") from error
+        where = f"Page {page} of {what[0].lower()}{what[1:]}" if page > 1 else what
+        raise InvalidInput(f"{where} cannot be read as one of {', '.join(FORMATS)}, PDF.") from error
+
+
+def on_paper(picture: Any) -> Any:
+    """A PIL image as a person sees it on white paper, upright, in RGB: what is transparent is white, and numbers of
+    more than 8 bits become shades. `InvalidInput` if its numbers are not finite.
+    """
+    from PIL import Image, ImageOps
+
+    white_is_zero = getattr(picture, "tag_v2", {}).get(WHITE_IS_ZERO) == 0
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith(("I", "F")):
+        return Image.fromarray(_shades(picture, inverted=white_is_zero)).convert("RGB")
+    if "A" in picture.mode or "a" in picture.mode or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _shades(picture: Any, *, inverted: bool) -> Any:
+    """The shades uint8 [height, width] of a grey image of 16 or 32 bits or of real numbers.
+    Black is 0 and white the largest number of the fewest bits that hold all of it (8, 10, 12, 14 or 16), or 1 for real
+    numbers up to 1. Where there are numbers below 0 or beyond 16 bits, the darkest is black and the lightest white.
+    """
+    values = np.asarray(picture, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidInput("An image holds numbers that are not finite.")
+    low, high = float(values.min()), float(values.max())
+    if low < 0 or high > 2**16 - 1:
+        white, black = high, low
+    else:
+        real = picture.mode.startswith("F") and high <= 1
+        white, black = 1.0 if real else next(2.0**n - 1 for n in (8, 10, 12, 14, 16) if high <= 2**n - 1), 0.0
+    shades = np.rint((values - black) / max(white - black, 1e-300) * 255)
+    return (255 - shades if inverted else shades).astype(np.uint8)
+
+
+WHITE_IS_ZERO = 262
+"""The tag of a TIFF file that is 0 where 0 is white; Pillow follows it for 8 bits only."""
+
+
+def _pdf_page(content: bytes, page: int) -> Any:
+    """A page of a PDF file, drawn on white."""
+    require("pypdfium2", extra="images")
+    import pypdfium2
+
+    with pypdfium2.PdfDocument(content) as document:
+        if page > len(document):
+            raise InvalidInput(f"The PDF file has {len(document):,} pages, page {page:,} is asked for.")
+        sheet = document[page - 1]
+        width, height = sheet.get_size()
+        scale = DOTS / 72
+        _check_pixels(math.ceil(width * scale), math.ceil(height * scale))
+        return sheet.render(scale=scale, fill_color=(255, 255, 255, 255)).to_pil().convert("RGB")
+
+
+def page_count(path: Path) -> int:
+    """How many pages a TIFF or PDF file has; 1 for another image. `InvalidInput` if it cannot be read, or has more than
+    `MOST_PAGES`.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (PDF, ".tif", ".tiff"):
+        return 1
+    require("PIL" if suffix != PDF else "pypdfium2", extra="images")
+    content = _bytes(str(path), files=True)
+    try:
+        if suffix == PDF:
+            import pypdfium2
+
+            with pypdfium2.PdfDocument(content) as document:
+                count = len(document)
+        else:
+            from PIL import Image
+
+            with Image.open(BytesIO(content), formats=FORMATS) as picture:
+                count = int(getattr(picture, "n_frames", 1))
+    except Exception as error:  # of a damaged file, decoders raise anything
+        raise InvalidInput(f"The image {path} cannot be read.") from error
+    if count > MOST_PAGES:
+        raise InvalidInput(f"{path} has {count:,} pages; at most {MOST_PAGES:,} are read.")
+    return count
 
 
 def _check_size(picture: Any) -> None:
-    width, height = picture.size
+    _check_pixels(*picture.size)
+
+
+def _check_pixels(width: int, height: int) -> None:
     if width * height > MOST_PIXELS:
         raise InvalidInput(f"An image has {width:,} x {height:,} pixels; at most {MOST_PIXELS:,} are read. Scale it.")
 
@@ -124,12 +230,37 @@ def _bytes(given: str, files: bool) -> bytes:
     return path.read_bytes()
 
 
-def image_files(folder: Path) -> list[Path]:
-    """The images of a folder by name, without those of folders in it; `InvalidInput` if it holds none."""
-    images = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not images:
-        raise InvalidInput(f"{folder} holds no image: names that end in {', '.join(sorted(SUFFIXES))} are read.")
-    return images
+@dataclass(frozen=True)
+class Scans:
+    """The pages of the scans in a folder, and what is in it besides."""
+
+    pages: list[tuple[str, dict[str, Any]]]
+    """The name of each page, and the part of a message that shows it, with a path relative to the folder."""
+    left_out: list[str]
+    """Files that are neither images nor PDF files, by their paths in the folder."""
+
+
+def scans_in(folder: Path) -> Scans:
+    """The scans of a folder and of the folders in it, in the order of their names; hidden files and folders are not
+    looked at. Each page of a TIFF or PDF file is one. `InvalidInput` if there are none, or one cannot be read.
+    """
+    found = Scans([], [])
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if any(part.startswith(".") for part in relative.parts) or not path.is_file():
+            continue
+        if path.suffix.lower() not in SUFFIXES | {PDF}:
+            found.left_out.append(relative.as_posix())
+            continue
+        name, pages = relative.as_posix(), page_count(path)
+        for page in range(1, pages + 1):
+            part: dict[str, Any] = {"type": "image", "path": name}
+            found.pages.append((name, part) if pages == 1 else (f"{name}#{page}", part | {"page": page}))
+    if not found.pages:
+        raise InvalidInput(
+            f"{folder} holds no image: names that end in {', '.join(sorted(SUFFIXES | {PDF}))} are read."
+        )
+    return found
 
 
 def small_url(picture: Any, most_bytes: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from semtoken.errors import InvalidInput
-from semtoken.files.images import MOST_BYTES, has_images, image_parts, path_of, with_images, with_paths
+from semtoken.files.images import MOST_BYTES, file_part, has_images, image_parts, path_of, with_images, with_paths
 from semtoken.files.record_files import Record, kind_of, read_records
 from semtoken.results.generation import STATE_FIELDS
 from semtoken.support.inputs import place
@@ -95,7 +95,7 @@ def placed(item: Item | BadLine, folder: Path, output: Path) -> Item | BadLine:
         if (path := path_of(part)) is None:
             return part
         shown = path if os.path.isabs(path) else os.path.relpath(folder / path, output)
-        return {"type": "image", "path": shown, "sha256": _content_hash(folder / path)}
+        return file_part(part, shown, sha256=_content_hash(folder / path))
 
     return replace(item, prompt=prompt, record={**item.record, "messages": with_images(item.prompt, kept)})
 

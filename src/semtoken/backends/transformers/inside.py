@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -184,22 +183,3 @@ def plain_attention(model: Any) -> Iterator[None]:
         yield
     finally:
         inner.set_attn_implementation(before)
-
-
-SAMPLED = 64
-"""The most numbers of each matrix that stand for it in a hash of the weights."""
-
-
-def weights_hash(model: Any) -> str | None:
-    """A hash of samples of all parameters, sixteen hex digits; it differs between models, tunings and precisions.
-    None where parameters are not in memory.
-    """
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        if parameter.is_meta:
-            return None
-        flat = parameter.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // SAMPLED)][:SAMPLED].cpu().float().numpy()
-        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}".encode())
-        digest.update(sample.astype("<f4").tobytes())
-    return digest.hexdigest()[:16]

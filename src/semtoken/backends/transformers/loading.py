@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from contextlib import nullcontext
 from difflib import get_close_matches
 from inspect import Parameter, signature
@@ -75,12 +76,13 @@ def load_transformers(
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
     check_options(model_or_path, options, source | files)
     stranger = not is_known(model_or_path)
-    kind, config = AutoModelForCausalLM, None
+    kind, config, base = AutoModelForCausalLM, None, model_or_path
     if not options.get("gguf_file"):
-        config = _config(model_or_path, revision, trust_remote_code, files)
+        base = _base_of(model_or_path, revision, files)
+        config = _config(base, model_or_path, source if base == model_or_path else source | {"revision": None}, files)
         kind = _class_for(model_or_path, config)
-        if stranger and Path(model_or_path).is_dir() and not find_adapter_config_file(model_or_path):
-            _check_described(Path(model_or_path), kind, config)
+        if stranger and Path(base).is_dir():
+            _check_described(Path(base), kind, config)
     try:
         if gguf_file := options.get("gguf_file"):
             for package in ("gguf", "accelerate"):
@@ -91,17 +93,17 @@ def load_transformers(
         if stranger:
             check_template(model_or_path, tokenizer.chat_template)
         with quiet_gguf() if gguf_file else nullcontext(), only_errors("transformers"):  # `_check_whole` says it
-            model, loaded = kind.from_pretrained(
-                model_or_path, dtype=dtype, output_loading_info=True, **source, **options
-            )
+            of_base = source if base == model_or_path else source | {"revision": None}
+            model, loaded = kind.from_pretrained(base, dtype=dtype, output_loading_info=True, **of_base, **options)
     except SemtokenError:
         raise
     except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
         if config is not None and "Unrecognized configuration class" in str(error):  # 200 names follow
             raise _no_class(model_or_path, config) from error
-        reason = one_line_of(error)
-        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
-    _check_whole(model_or_path, model, loaded)
+        raise _not_loaded(model_or_path, error) from error
+    _check_whole(base, model, loaded)
+    if base != model_or_path:
+        model = _adapted(model, model_or_path, revision)
     if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
         model = model.to(target)
     processor, without = None, ""
@@ -180,23 +182,52 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
             raise InvalidInput(f"{name!r} is no option of STC, of transformers' from_pretrained or of the model.{hint}")
 
 
-def _config(model_or_path: str, revision: str | None, trust: bool, files: dict[str, Any]) -> Any:
-    """The configuration of a model; that of the model below where the folder holds an adapter."""
+def _base_of(model_or_path: str, revision: str | None, files: dict[str, Any]) -> str:
+    """The model that an adapter is for, where there is one at this place; the place itself where there is none."""
     where = {name: value for name, value in files.items() if name not in ("proxies", "gguf_file")}
     try:
-        if adapter := find_adapter_config_file(model_or_path, revision=revision, **where):
-            adapted = json.loads(Path(adapter).read_text(encoding="utf-8"))
-            if adapted.get("peft_type") in ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING"):
-                raise ModelError(
-                    f"The model {model_or_path!r} is a tuned prompt, which transformers does not load. Load it with "
-                    "peft's AutoPeftModelForCausalLM, and give STC the model and its tokenizer."
-                )
-            return AutoConfig.from_pretrained(adapted["base_model_name_or_path"], trust_remote_code=trust)
-        return AutoConfig.from_pretrained(model_or_path, revision=revision, trust_remote_code=trust, **files)
-    except ModelError:
-        raise
+        found = find_adapter_config_file(model_or_path, revision=revision, **where)
+        adapted = json.loads(Path(found).read_text(encoding="utf-8")) if found else None
+        base = model_or_path if adapted is None else str(adapted["base_model_name_or_path"])
+    except Exception as error:  # of a damaged file, anything
+        raise _not_loaded(model_or_path, error) from error
+    if adapted is not None and adapted.get("peft_type") in ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING"):
+        raise ModelError(
+            f"The model {model_or_path!r} is a tuned prompt, which transformers does not load. Load it with "
+            "peft's AutoPeftModelForCausalLM, and give STC the model and its tokenizer."
+        )
+    return base
+
+
+def _adapted(base: Any, model_or_path: str, revision: str | None) -> Any:
+    """A model with the adapter of a place; `ModelError` unless its files hold all weights of the adapter, no others."""
+    require("peft", extra="transformers")
+    from peft import PeftModel
+
+    try:
+        with only_errors("transformers"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of keys that are missing, which are looked at below
+            model = PeftModel.from_pretrained(base, model_or_path, revision=revision)
+            loaded = model.load_adapter(model_or_path, "default", revision=revision)
+    except Exception as error:  # of a damaged file, peft and torch raise anything
+        raise _not_loaded(model_or_path, error) from error
+    wrong = {"lack": set(loaded.missing_keys), "hold besides": set(loaded.unexpected_keys)}
+    faults = [f"{what} {_names(keys)}" for what, keys in wrong.items() if keys]
+    if faults:
+        raise ModelError(f"{model_or_path} is not a whole adapter: its weights {' and '.join(faults)}.")
+    return model
+
+
+def _not_loaded(model_or_path: str, error: Exception) -> ModelError:
+    return ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}")
+
+
+def _config(base: str, model_or_path: str, source: dict[str, Any], files: dict[str, Any]) -> Any:
+    """The configuration of a model; that of the model below where there is an adapter at this place."""
+    try:
+        return AutoConfig.from_pretrained(base, **source, **files)
     except Exception as error:  # of a damaged file, transformers raises anything
-        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
+        raise _not_loaded(model_or_path, error) from error
 
 
 def _check_described(folder: Path, kind: Any, config: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from transformers.generation.configuration_utils import GenerationMode
 
 from semtoken.backends.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.backends.prompts import (
@@ -24,13 +26,13 @@ from semtoken.backends.prompts import (
     pad,
     padding_id,
 )
+from semtoken.backends.transformers.identity import state_key, weights_hash
 from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.backends.transformers.inside import (
     Inside,
     gives_attention,
     layers_of,
     timed_passes,
-    weights_hash,
     without_runner,
 )
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
@@ -93,6 +95,7 @@ class TransformersBackend(OwnTokens):
         self.processor = processor
         self._without_images = without_images or "it reads text only"
         self._prove = prove
+        self._state = ""
         self._prefix: SharedPrefix | None = None
         self.last_prompt: SharedPrefix | None = None
         """The prompt that `generate_joining` read last, for those that begin like it."""
@@ -116,7 +119,8 @@ class TransformersBackend(OwnTokens):
     def proof(self) -> Proof:
         """Which ways of reading this model are equal to a plain pass; each is found out when it is asked for."""
         self._end_training_mode()
-        return Proof.of(self.model, self.vocabulary, self._padding) if self._prove else Proof.unproved()
+        proves = self._prove and not waits_for_tokens(self.model)
+        return Proof.of(self.model, self.vocabulary, self._padding) if proves else Proof.unproved()
 
     @property
     def passes(self) -> Passes:
@@ -126,10 +130,20 @@ class TransformersBackend(OwnTokens):
     def _tried(self, prompts: Sequence[list[int]] = ()) -> Proof:
         """The proof of the model, which is in evaluation mode. Prompts with images are tried in their own way."""
         self._end_training_mode()
+        self._forget_another_state()
         if prompts and all(isinstance(ids, ImagePrompt) for ids in prompts):
             _ = self.proof.follows  # the only passes that change how other threads read
             return Proof.unproved(generates="alone")
         return self.proof
+
+    def _forget_another_state(self) -> None:
+        """Drop what was read or found out before the weights, the adapter, the settings or the code changed."""
+        key = state_key(self.model)
+        if key != self._state:
+            self._state = key
+            self._prefix = self.last_prompt = self.last_trunk = None
+            for name in ("proof", "weights", "_image_passes"):
+                self.__dict__.pop(name, None)
 
     def _end_training_mode(self) -> None:
         """Dropout would make every number another one."""
@@ -396,9 +410,15 @@ class TransformersBackend(OwnTokens):
         return {CACHE: cache}
 
     def _check_options(self, decoding: Decoding) -> None:
-        options, settings = decoding.options, self._settings(decoding)
-        if (options.get("num_beams") or getattr(settings, "num_beams", 1) or 1) > 1:
+        options, mode = decoding.options, self._mode(decoding)
+        if "beam" in mode:
             raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
+        if mode == GenerationMode.ASSISTED_GENERATION:
+            raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+        if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+            raise BackendError(
+                f"Decoding by {mode} is refused: its tokens are not chosen from the model's logits alone."
+            )
         if (options.get("num_return_sequences") or 1) > 1:
             raise InvalidInput(
                 "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
@@ -411,9 +431,14 @@ class TransformersBackend(OwnTokens):
                 f"Logits divided by a temperature of {temperature:g} are no float32 numbers. Give do_sample=False for "
                 f"the best token at every step, or a temperature of at least {COLDEST:g}."
             )
-        lookup = options.get("prompt_lookup_num_tokens") or getattr(settings, "prompt_lookup_num_tokens", None)
-        if options.get("assistant_model") is not None or lookup:
-            raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+
+    def _mode(self, decoding: Decoding) -> str:
+        """How transformers' `generate` would choose tokens, by its own name for it."""
+        settings = copy.deepcopy(self._settings(decoding))
+        for name, value in decoding.options.items():
+            if hasattr(settings, name):
+                setattr(settings, name, value)
+        return str(settings.get_generation_mode(decoding.options.get("assistant_model")).value)
 
     def _settings(self, decoding: Decoding) -> Any:
         """The settings for generation that hold where `options` say nothing: those in the options, or the model's."""
@@ -624,6 +649,14 @@ def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tupl
         groups.append((beginning, members))
         left = {number: ids for number, ids in left.items() if number not in members}
     return groups
+
+
+def waits_for_tokens(model: Any) -> bool:
+    """Whether an adapter of the model acts only behind certain tokens (activated LoRA), which passes over other texts
+    show nothing of.
+    """
+    configs = getattr(model, "peft_config", None)
+    return any(getattr(one, "alora_invocation_tokens", None) for one in dict(configs or {}).values())
 
 
 def check_model(model: Any) -> None:

@@ -25,7 +25,8 @@ import transformers
 from transformers import LogitsProcessor
 
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.inside import forward_hook, inner_model, weights_hash
+from semtoken.backends.transformers.identity import code_key, state_key, weights_hash
+from semtoken.backends.transformers.inside import forward_hook, inner_model
 from semtoken.backends.transformers.passes import (
     ARGUMENTS,
     CACHE,
@@ -44,7 +45,7 @@ from semtoken.tokens.vocabulary import Vocabulary
 
 Generates: TypeAlias = Literal["padded", "equal", "alone", "never"]
 """In which batches `generate` gives the numbers of a plain pass: of any lengths, of one length, of one row, in none."""
-VERSION = 3
+VERSION = 4
 """The version of the passes below. Proofs that another version kept are made again."""
 WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
 """Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
@@ -110,10 +111,11 @@ class Proof:
         known = None
         with suppress(TypeError):
             known = _KNOWN.get(model)
-        if known is None:
-            known = _Known(_kept(key := _key(model)), key)
+        state = state_key(model)
+        if known is None or known.state != state:
+            known = _Known(_kept(key := _key(model)), key, state)
             with suppress(TypeError):
-                known = _KNOWN.setdefault(model, known)
+                _KNOWN[model] = known
         return cls(_Prover(model, vocabulary, padding), known)
 
     @classmethod
@@ -179,6 +181,8 @@ class _Known:
     """By name, and the number of tokens that were read."""
     key: str | None = None
     """What it is kept by; None where it is not kept."""
+    state: str = ""
+    """What the model was when it was asked; see `state_key`."""
     lock: Any = field(default_factory=RLock)
     """One thread finds out; its passes may not run beside others, see `_Prover.windows`."""
 
@@ -193,6 +197,7 @@ def _key(model: Any) -> str | None:
     config = getattr(model, "config", None)
     about = [
         *(VERSION, transformers.__version__, torch.__version__, weights, type(model).__qualname__),
+        code_key(model),
         *(str(getattr(config, "_attn_implementation", "")), str(next(model.parameters()).device)),
         str(config),
         str(getattr(model, "peft_config", "")),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -65,11 +65,18 @@ class LoopStep:
     mask: Any
     """[B, T] the attention mask of the pass; None if there is none."""
     padding: int
+    owner: Any
+    """What `generate` was called on: the model, or the prompt tuned by peft that is read before every text."""
 
     @property
     def padded(self) -> bool:
         """Whether rows of the batch are padded. A GPU is waited for, so ask once, not at every step."""
         return len(self.unfinished) > 1 and self.mask is not None and bool((self.mask == 0).any())
+
+    @property
+    def padded_behind(self) -> bool:
+        """Whether a row is padded at its end: its answer is written behind the padding."""
+        return self.mask is not None and self.mask.ndim == 2 and bool((self.mask[:, -1] == 0).any())
 
 
 def loop_step(rows: int) -> LoopStep | None:
@@ -120,6 +127,7 @@ def _step(found: dict[str, Any], rows: int) -> LoopStep | None:
         model=found["self"],
         mask=found["model_kwargs"].get("attention_mask"),
         padding=getattr(config, "pad_token_id", None) or 0,
+        owner=getattr(getattr(found["self"], "prepare_inputs_for_generation", None), "__self__", found["self"]),
     )
 
 
@@ -134,6 +142,15 @@ TRAINING = Flag(
 PADDED = Flag(
     "padded_batch",
     "In padded batches, this model gives other numbers than alone. Generate with prompts of one length, or one by one.",
+)
+PADDED_BEHIND = Flag(
+    "padded_batch",
+    "A prompt was padded at its end, and the answer written behind the padding. Pad at the left (padding_side='left').",
+)
+TUNED = Flag(
+    "tuned_prompt",
+    "With this tuned prompt, transformers' generate gives other numbers than a pass over the whole text. STC writes "
+    "and scores with it as such a pass does.",
 )
 GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
 """What a logits processor sees of a step."""
@@ -223,6 +240,9 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         self._seen_model = self._training = False
         self._padded: tuple[Any, int] | None = None
         """The model, and its padding, where the batch is padded."""
+        self._padded_behind = False
+        self._tuned: tuple[Any, int] | None = None
+        """The model with a tuned prompt before every text, and its padding."""
         self._passes = 0
         """Passes of the watched model since the last step."""
         self._watches = False
@@ -272,6 +292,8 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
                 self._seen_model = True
                 self._training = any(module.training for module in step.model.modules())
                 self._padded = (step.model, step.padding) if step.padded else None
+                self._padded_behind = step.padded_behind
+                self._tuned = (step.owner, step.padding) if step.owner is not step.model else None
             self._note(step)
             logits, distribution = self._logits(scores, step)
             self._scored.add(distribution)
@@ -496,12 +518,20 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
     def _flags_of_the_model(self) -> list[Flag]:
         """What is known of the model that makes these numbers doubtful. Where a batch was padded, it is tried."""
         flags = [TRAINING] if self._training else []
-        if self._padded is not None and not self._training:
-            model, padding = self._padded
-            with suppress(ModelError):
-                if Proof.of(model, self._scorer.vocabulary, padding).generates != "padded":
-                    flags.append(PADDED)
+        if self._padded_behind:
+            flags.append(PADDED_BEHIND)
+        elif self._padded is not None and not self._training and self._generates(*self._padded) != "padded":
+            flags.append(PADDED)
+        if self._tuned is not None and not self._training and self._generates(*self._tuned) == "never":
+            flags.append(TUNED)
         return flags
+
+    def _generates(self, model: Any, padding: int) -> str:
+        """In which batches the `generate` of a model gives the numbers of a plain pass."""
+        try:
+            return Proof.of(model, self._scorer.vocabulary, padding).generates
+        except ModelError:
+            return "never"
 
     @property
     def _distribution(self) -> Distribution:

@@ -8,7 +8,16 @@ from typing import Any
 
 from semtoken.checking.replies import IDS
 from semtoken.errors import InvalidInput
-from semtoken.files.images import has_images, image_parts, path_of, read_image, small_url, with_images, with_paths
+from semtoken.files.images import (
+    file_part,
+    has_images,
+    image_parts,
+    path_of,
+    read_image,
+    small_url,
+    with_images,
+    with_paths,
+)
 from semtoken.files.record_files import read_rows
 
 LARGEST = 300_000
@@ -26,7 +35,8 @@ def rows_with_images(rows: Rows, folder: Path) -> tuple[Rows, int]:
     urls, lost = _small_urls([row.get("messages") for row in rows], folder)
 
     def without_pixels(part: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"type": "image", "path": path_of(part)}
+        path = path_of(part)
+        return {"type": "image", "path": None} if path is None else file_part(part, path)
 
     with_urls = [
         row | {"images": own, "messages": with_images(row["messages"], without_pixels)} if own else row
