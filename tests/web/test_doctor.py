@@ -319,7 +319,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("args", "words"),
         [
-            (("nowhere",), "The address must be like"),
+            (("nowhere",), "must be like http"),
             (("http://127.0.0.1:9",), "cannot be reached"),
         ],
     )

@@ -210,6 +210,7 @@ def judge(
     """
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.kinds import SimilarityJudge, read_answers, write_verdicts
+    from semtoken.bench.judges.llm import LLMJudge
     from semtoken.files.record_files import STANDARD, as_file
 
     options: dict[str, dict[str, Any]] = {
@@ -232,6 +233,8 @@ def judge(
         quiet_libraries()
     verdicts: dict[str, list[Verdict]] = {}
     for chosen_judge in chosen:
+        if isinstance(chosen_judge, LLMJudge):
+            tell(f"{chosen_judge.name}: sending questions and answers to {chosen_judge.endpoint.url}.")
         with counting(f"judging: {chosen_judge.name}", len(items)) as progress:
             verdicts[chosen_judge.name] = chosen_judge.judge(items, progress)
     write_verdicts(target, items, verdicts)

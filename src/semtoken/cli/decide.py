@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +26,7 @@ from semtoken.cli.options import (
     output_folder,
 )
 from semtoken.errors import InvalidInput
+from semtoken.support.http_client import AT_ONCE, key_from
 from semtoken.support.inputs import shown_address
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def run(
     about = {"model": choice.model} if server is None else {"model": server.name or server.shown, "engine": "endpoint"}
     with keeping.keeper("decide", **about) as keeper:
         kept = replace(job, keep=None if keeper is None else keeper.keep_decision)
-        tell(f"{kept.run(asking.load()):,} lines written to {output}.")
+        written = kept.run(asking.load(), 1 if server is None else AT_ONCE)
+        tell(f"{written:,} lines written to {output}.")
 
 
 @dataclass(frozen=True)
@@ -160,14 +161,14 @@ class _NamedServer:
 
     def announce(self, what: str) -> None:
         """Say what is sent where, before anything is sent."""
-        key = " with the key" if self.key_env and os.environ.get(self.key_env) else ""
+        key = " with the key" if self.key_env and key_from(self.key_env) else ""
         tell(f"Sending {what}{key} to {self.shown}. {self.told}".rstrip())
 
     def ask(self, top: int) -> Asker:
         """The function that asks this server questions."""
         from semtoken.decisions.remote import asker_of_endpoint
 
-        key = None if self.key_env is None else os.environ.get(self.key_env)
+        key = None if self.key_env is None else key_from(self.key_env)
         return asker_of_endpoint(self.url, self.name, key=key, top=top, say=tell)
 
 
@@ -209,7 +210,7 @@ def _server(
     if is_typed(ctx, "key_env"):
         return _NamedServer(settings.upstream, name, key_env)
     told = f"No key goes to a server that only {settings.file} names: type --endpoint, or --key-env {key_env}."
-    return _NamedServer(settings.upstream, name, None, told if os.environ.get(key_env) else "")
+    return _NamedServer(settings.upstream, name, None, told if key_from(key_env) else "")
 
 
 def _questions(path: Path | None, settings: DecisionSettings) -> dict[str, Question] | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
 from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption, is_typed
 from semtoken.errors import InvalidInput
-from semtoken.support.inputs import shown_address
+from semtoken.support.http_client import checked_base_url
 from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def doctor(
     from semtoken.scoring.scorer import as_tokens
     from semtoken.web.doctor import examine
 
-    tell(f"Sending short questions of its own to {shown_address(url)}.")
+    tell(f"Sending short questions of its own to {checked_base_url(url)}.")
     status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")
     with status as shown:
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import urlunsplit
 
@@ -48,8 +48,8 @@ from semtoken.payloads import Payload, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, known_shapes
 from semtoken.payloads.formats.registry import shape_at
 from semtoken.support.arrays import FloatArray
-from semtoken.support.extras import require
-from semtoken.support.inputs import split_address
+from semtoken.support.http_client import HttpClient, HttpReply
+from semtoken.support.inputs import shown_address, split_address
 
 logger = logging.getLogger("semtoken.decisions")
 
@@ -65,8 +65,6 @@ Masses: TypeAlias = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
 Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, AnsweredQuestion]]
 """Asks questions, given by name, about a state, and returns their answers by name."""
-TIMEOUT = 600.0
-"""Seconds that a server may take for one reply."""
 BEST = 20
 """Most log-probabilities that common APIs give for each token."""
 
@@ -178,11 +176,11 @@ def asker_of_endpoint(
     token, so probabilities may be intervals. The address of a whole API, such as `http://localhost:8000/v1`, stands for
     the first of these that answers. If the server refuses the fields of the first way, `say` is called once, with a
     sentence that names the other way. `InvalidInput` if nothing that can be asked has such an address; the function
-    raises `BackendError` if the server gives no answers.
+    raises `BackendError` if the server gives no answers. Several threads may call it at a time.
     """
     parts = split_address(url)
     path = parts.path.rstrip("/")
-    server = _Server(key, model)
+    server = _Server(HttpClient(url, key=key), model)
     for own in (OPENAI, SYSTEM_ONE):
         if path.endswith(own.path):
             root = urlunsplit(parts._replace(path=path.removesuffix(own.path)))
@@ -190,7 +188,7 @@ def asker_of_endpoint(
     shape = shape_at(path)
     if shape is not None:
         return _AskTexts(url, server, shape, top)
-    if not parts.scheme.startswith("http") or not (path == "" or path.endswith("/v1")):
+    if not (path == "" or path.endswith("/v1")):
         raise InvalidInput(
             f"An endpoint ends with /v1, /v1/decisions or /v1/systemone, or it is that of an API for texts such as "
             f"/v1/chat/completions; got {url!r:.80}."
@@ -199,40 +197,27 @@ def asker_of_endpoint(
     return _FirstThatAnswers(_ways(root, server, top), say)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Server:
-    """One server: what is sent with every request, and the connection that is kept between them."""
+    """One server: the client that asks it, and the model's name there."""
 
-    key: str | None
+    client: HttpClient
     model: str | None
-
-    @cached_property
-    def _client(self) -> Any:
-        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
-        return require("httpx", extra="serve").Client(headers=headers, timeout=TIMEOUT)
 
     def post(self, url: str, body: Mapping[str, Any]) -> Any:
         """The reply to a request; raises `_OtherShape` where the server wants to be asked otherwise."""
-        httpx = require("httpx", extra="serve")
-        sent = {**({} if self.model is None else {"model": self.model}), **body}
-        try:
-            reply = self._client.post(url, json=sent)
-            refusal = reply.status_code, reply.text
-            if says_no_route(*refusal) or wants_another_shape(*refusal):
-                raise _OtherShape(url, *refusal)
-            reply.raise_for_status()
-            return reply.json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
-            detail = getattr(getattr(error, "response", None), "text", "")
-            raise BackendError(f"{url} gave no answers: {error} {detail:.200}".rstrip()) from error
+        reply = self.client.post(url, {**({} if self.model is None else {"model": self.model}), **body})
+        if says_no_route(reply.status, reply.text) or wants_another_shape(reply.status, reply.text):
+            raise _OtherShape(reply)
+        return reply.json()
 
 
 class _OtherShape(BackendError):
     """A server has no such route, or wants other fields there."""
 
-    def __init__(self, url: str, status: int, said: str) -> None:
-        self.status = status
-        super().__init__(f"{url} gave no answers: status {status}: {' '.join(said.split())[:200]}")
+    def __init__(self, reply: HttpReply) -> None:
+        self.status = reply.status
+        super().__init__(f"{reply.url} gave no answers: {reply.reason}")
 
 
 @dataclass(frozen=True)
@@ -258,7 +243,7 @@ class _AskTyped:
         try:
             return dict(zip(questions, self.shape.answers(questions, reply), strict=True))
         except InvalidInput as error:
-            raise BackendError(f"{self.url} gave no answers to these questions: {error}") from error
+            raise BackendError(f"{shown_address(self.url)} gave no answers to these questions: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -287,7 +272,9 @@ class _AskTexts:
                 masses.append(text.masses(read_payload(reply)))
             except SemtokenError as error:
                 name = list(questions)[text.number]
-                raise BackendError(f"{self.url} gave no answer to the question {name!r}: {error}") from error
+                raise BackendError(
+                    f"{shown_address(self.url)} gave no answer to the question {name!r}: {error}"
+                ) from error
         return dict(zip(questions, asked.answers(masses), strict=True))
 
 
@@ -308,12 +295,19 @@ class _FirstThatAnswers:
         self._ways, self._first_is_wanted = ways
         self._say = say
         self._found: _AskTyped | _AskTexts | None = None
+        self._looking = Lock()
 
     def __call__(
         self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
     ) -> dict[str, AnsweredQuestion]:
-        if self._found is not None:
-            return self._found(state, questions, options)
+        with self._looking:  # one thread finds the way, the others wait for it
+            if self._found is None:
+                return self._first_answers(state, questions, options)
+        return self._found(state, questions, options)
+
+    def _first_answers(
+        self, state: Any, questions: Mapping[str, Question], options: ReadingOptions
+    ) -> dict[str, AnsweredQuestion]:
         refused: _OtherShape | None = None
         for way in self._ways:
             try:

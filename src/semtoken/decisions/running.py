@@ -6,13 +6,15 @@ output holds already are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from semtoken.backends.base import Backend
 from semtoken.decisions.answers import (
@@ -30,6 +32,7 @@ from semtoken.errors import InvalidInput
 from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
 from semtoken.files.texts import read_yaml
+from semtoken.support.http_client import AT_ONCE
 
 
 def read_questions(path: Path) -> dict[str, Question]:
@@ -110,18 +113,19 @@ class DecisionJob:
         self._drop_unfinished(done)
         return done
 
-    def run(self, ask: Asker) -> int:
-        """Answer the remaining lines, writing each one at once; returns how many. Lines that are written stay.
+    def run(self, ask: Asker, at_once: int = 1) -> int:
+        """Answer the remaining lines, `at_once` at a time, writing each one at once and in order; returns how many.
 
-        `InvalidInput` if a line cannot be read or the output is another input's, `BackendError` if the server gives
-        none.
+        Lines that are written stay. `InvalidInput` if a line cannot be read or the output is another input's,
+        `BackendError` if the server gives none.
         """
         written = 0
         with self._alone():
             done = self._settled()
-            with self.target.open("ab") as file:
-                for line in islice(read_json_lines(self.source), done, None):
-                    _append(file, [self.answered(line, ask)])
+            lines = islice(read_json_lines(self.source), done, None)
+            with self.target.open("ab") as file, in_order(partial(self._asked, ask), lines, at_once) as answered:
+                for line, answers in answered:
+                    _append(file, [self._written(line, answers)])
                     written += 1
         return written
 
@@ -141,19 +145,23 @@ class DecisionJob:
 
     def answered(self, line: JsonLine, ask: Asker) -> bytes:
         """The output line with the answers about the state in an input line; `InvalidInput` if that cannot be read."""
+        return self._written(*self._asked(ask, line))
+
+    def _asked(self, ask: Asker, line: JsonLine) -> tuple[JsonLine, dict[str, AnsweredQuestion]]:
         if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
             why = line.fault or 'it needs the field "state".'
             raise InvalidInput(f"{self.source}, line {line.number}: {why}")
-        return dump_json(self._record(line.value, ask, line.number)) + b"\n"
+        return line, ask(line.value["state"], self.questions, self.options)
 
-    def _record(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
-        answers = ask(item["state"], self.questions, self.options)
+    def _written(self, line: JsonLine, answers: Mapping[str, AnsweredQuestion]) -> bytes:
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
         blocks = dict(zip(answers, blocks_of(self.calibrator, list(answers.values()), self.options), strict=True))
         if self.keep is not None:
+            place = f"{self.source}:{line.number}"
             for name, answer in answers.items():
-                self.keep(answer, self.options, blocks[name], place=f"{self.source}:{number}", state=item["state"])
-        return {**item, "answers": {name: {**values[name], **blocks[name]} for name in answers}}
+                self.keep(answer, self.options, blocks[name], place=place, state=line.value["state"])
+        answered = {name: {**values[name], **blocks[name]} for name in answers}
+        return dump_json({**line.value, "answers": answered}) + b"\n"
 
     def _drop_unfinished(self, done: int) -> None:
         """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""
@@ -199,6 +207,33 @@ class DecisionJob:
         )
 
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@contextmanager
+def in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[Iterator[R]]:
+    """What `work` returns for some items, in their order, made `at_once` at a time; what it raises ends them all."""
+    if at_once == 1:
+        yield map(work, items)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+
+        def results() -> Iterator[R]:
+            waiting: deque[Future[R]] = deque()
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) == 2 * at_once:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+        try:
+            yield results()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
 TURNED, REWORDED = "with its options in another order", "in other words"
 
 
@@ -229,7 +264,7 @@ def ask_again(
     several ways of reading; `BackendError` if the server gives no answers.
     """
     questions, options = _questions(calibrator)
-    DecisionJob(source, target, questions, options).run(ask)
+    DecisionJob(source, target, questions, options).run(ask, AT_ONCE)
     turned: dict[str, Question] = {}
     for name, question in questions.items():
         if isinstance(question, Choice):
@@ -275,7 +310,7 @@ def _run_some(
     with source.open("rb") as lines, some.open("wb") as file:
         file.writelines(islice(lines, most))
     try:
-        DecisionJob(some, target, questions, options).run(ask)
+        DecisionJob(some, target, questions, options).run(ask, AT_ONCE)
     finally:
         some.unlink()
 

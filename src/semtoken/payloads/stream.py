@@ -18,12 +18,13 @@ from semtoken.engine_tokens.placing import find_text, pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.engine_tokens.top_steps import StepList, TopStep, as_object
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, Told, error_text, raise_error
+from semtoken.payloads.formats.base import Delta, Growth, Reply, Shape, Told, raise_error
 from semtoken.payloads.formats.registry import format_named, shape_of_chunk
 from semtoken.payloads.segments import Payload, PayloadChoice, StreamEvent
 from semtoken.results import Distribution
 from semtoken.support.splice import Document, parse_reply, plain
 from semtoken.support.sse import Event, EventReader
+from semtoken.support.text import error_text
 
 MOST_FRAMES = 64
 """Most frames that are known at one time. A choice has one, or a new one each second where its events hold the time."""

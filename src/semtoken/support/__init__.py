@@ -4,6 +4,7 @@ arrays.py        arrays of log-probabilities and ids, checked and normalised; en
 compiled.py      work of compiled loops shared among threads; their machine code
 extras.py        other packages: optional ones, with the line that installs them, and those that plug in
 garbage.py       fewer collections of garbage while there is none
+http_client.py   the one HTTP client of everything that asks a server
 inputs.py        checks of arguments, with errors that name them
 installation.py  the user's cache folder; versions, system and extras, for a report of a problem
 splice.py        JSON text with values replaced, dropped or added, and every other character as it was

@@ -27,9 +27,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "gguf": ("gguf", "accelerate"),
     "serve": (
         *("aiohttp", "anyio", "fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "pydantic"),
-        *("pydantic_core", "starlette", "uvicorn", "yarl"),
+        *("pydantic_core", "starlette", "tenacity", "uvicorn", "yarl"),
     ),
-    "bench": (*("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "yaml"),),
+    "bench": ("datasets", "diskcache", "pyrate_limiter", "rouge_score", "tabulate", "yaml"),
     "journal": ("alembic", "sqlalchemy"),
     "postgresql": ("psycopg",),
     "ray": ("ray",),

@@ -26,6 +26,12 @@ def one_line(text: str) -> str:
     return visible(text, keep="")
 
 
+def error_text(error: Any) -> str:
+    """The message of an error report, on one line of at most 500 characters."""
+    said = error.get("message", error) if isinstance(error, Mapping) else error
+    return " ".join(str(said).split())[:500]
+
+
 def shortened(text: str, most: int = 60) -> str:
     """A text cut to at most `most` characters, with an ellipsis at the end of one that was longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

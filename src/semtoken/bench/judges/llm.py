@@ -6,31 +6,31 @@ address it goes to, so nothing is asked twice, also not after a kill.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from semtoken.bench.judges import AnswerToJudge, OnJudged, Verdict
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.support.extras import require
-from semtoken.support.inputs import split_address
+from semtoken.support.http_client import HttpClient, Retries, checked_base_url, key_from
 from semtoken.support.installation import cache_root
 
 OPENAI = "https://api.openai.com/v1"
 GIVE_UP_AFTER = 5
 """After so many requests in a row have failed, each with all its retries, nothing more is asked."""
-_HOPELESS = (401, 403, 404)
-"""No other request will fare better: the key is wrong or may not do this, the model or the address is unknown."""
+_REPEATED = frozenset({408, 409, 429, *range(500, 600)})
+"""After these a request is sent again, and after a lost connection: to judge twice does no harm."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,20 @@ class Endpoint:
     """Folder of the replies. None: `verdicts` in the user's cache directory."""
 
     def __post_init__(self) -> None:
-        parts = split_address(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"The address of the endpoint must be like {OPENAI}; got {self.url!r}.")
-        if parts.username or parts.password or parts.query:
-            raise InvalidInput(
-                f"The address of the endpoint at {parts.hostname} holds a password or parameters. Addresses are "
-                "written to files: put the key into an environment variable and name that."
-            )
+        checked_base_url(self.url)
 
     @property
     def url(self) -> str:
         """The address that requests are sent to."""
         return (self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/")
+
+    def pace(self) -> Callable[[], Any]:
+        """A function that waits until the next request may be sent."""
+        if self.requests_per_minute is None:
+            return lambda: None
+        limits = require("pyrate_limiter", extra="bench")
+        pause = math.ceil(60_000 / self.requests_per_minute)
+        return limits.Limiter(limits.Rate(1, pause), buffer_ms=1).try_acquire  # type: ignore[no-any-return]
 
     @property
     def folder(self) -> Path:
@@ -109,7 +110,7 @@ class Endpoint:
                 on_reply(len(replies))
 
             if missing:
-                _run(_Asking(self, keep).all(missing))
+                _Asking(self, keep).all(missing)
         return Replies(
             tuple(replies[key] for key in keys),
             spent=sum((replies[key].usage for key in missing), Usage()),
@@ -122,13 +123,13 @@ class Endpoint:
 
     def api_key(self) -> str | None:
         """The key in the environment, which is written nowhere; `InvalidInput` if OpenAI is asked without one."""
-        key = os.environ.get(self.key_env, "").strip()
-        if not key and self.url == OPENAI:
+        key = key_from(self.key_env)
+        if key is None and self.url == OPENAI:
             raise InvalidInput(
                 f"{OPENAI} needs a key: put it into the environment variable {self.key_env}, name another variable "
                 "(key_env), or another endpoint (base_url)."
             )
-        return key or None
+        return key
 
 
 @dataclass
@@ -141,105 +142,89 @@ class _Asking:
     kept: int = 0
     in_a_row: int = 0
     """Failures since the last reply."""
-    hopeless: bool = False
-    """A failure that no further request will escape."""
+    is_over: bool = False
+    """Whether no further request is sent."""
 
-    async def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+    def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask everything; requests under way are finished before a failure ends it, for they are paid."""
-        openai = require("openai", extra="bench")
-        key = self.endpoint.api_key()
-        waiting = iter(requests.items())
+        endpoint, waiting, one_at_a_time = self.endpoint, iter(requests.items()), Lock()
 
-        async def work() -> None:
-            for name, request in waiting:
-                try:
-                    reply = await _one_reply(client, request, key)
-                except (openai.OpenAIError, BackendError, ValueError) as error:
-                    self._note_failure(error, key)
-                else:
-                    self.keep(name, reply)
-                    self.kept, self.in_a_row = self.kept + 1, 0
-                if self.hopeless or self.in_a_row >= GIVE_UP_AFTER:
+        def work() -> None:
+            while True:
+                with one_at_a_time:
+                    name, request = (None, {}) if self.is_over else next(waiting, (None, {}))
+                if name is None:
                     return
+                try:
+                    reply: JudgeReply | BackendError = _one_reply(client, f"{endpoint.url}/chat/completions", request)
+                except BackendError as error:
+                    reply = error
+                with one_at_a_time:
+                    self._take(name, reply)
 
-        async with self._client(key) as client:
-            await asyncio.gather(*(work() for _ in range(min(self.endpoint.concurrency, len(requests)))))
+        at_once = min(endpoint.concurrency, len(requests))
+        client = HttpClient(
+            endpoint.url,
+            key=endpoint.api_key(),
+            timeout=endpoint.timeout,
+            at_once=at_once,
+            retries=Retries(endpoint.max_retries, _REPEATED, lost=True),
+            before=endpoint.pace(),
+        )
+        with client, ThreadPoolExecutor(at_once) as pool:
+            try:
+                for worker in [pool.submit(work) for _ in range(at_once)]:
+                    worker.result()
+            finally:
+                self.is_over = True  # after Ctrl-C, too
+                client.stop_waiting()
         if self.failures:
             raise BackendError(
-                f"{self.endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} "
-                f"replies came; they are kept in {self.endpoint.folder}, and the same command asks for the rest."
+                f"{endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} "
+                f"replies came; they are kept in {endpoint.folder}, and the same command asks for the rest."
             )
 
-    def _client(self, key: str | None) -> Any:
-        openai = require("openai", extra="bench")
-        endpoint = self.endpoint
-        hooks: dict[str, list[Any]] = {}
-        if endpoint.requests_per_minute is not None:
-            # In the transport, so that the client's own retries wait too.
-            limiter = require("aiolimiter", extra="bench").AsyncLimiter(1, 60 / endpoint.requests_per_minute)
-
-            async def wait(_: Any) -> None:
-                await limiter.acquire()
-
-            hooks["request"] = [wait]
-        return openai.AsyncOpenAI(
-            api_key=key or "none",
-            base_url=endpoint.url,
-            max_retries=endpoint.max_retries,
-            timeout=endpoint.timeout,
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks, timeout=endpoint.timeout),
-        )
-
-    def _note_failure(self, error: Exception, key: str | None) -> None:
-        status = getattr(error, "status_code", None)
-        self.hopeless |= status in _HOPELESS
+    def _take(self, name: str, reply: JudgeReply | BackendError) -> None:
+        """Keep a reply, or note why there is none."""
+        if isinstance(reply, JudgeReply):
+            self.keep(name, reply)
+            self.kept, self.in_a_row = self.kept + 1, 0
+            return
+        self.failures.append(" ".join(str(reply).split())[:400])
         self.in_a_row += 1
-        text = _without(key, " ".join(str(error).split())) or type(error).__name__
-        self.failures.append(text[:400])
+        self.is_over |= isinstance(reply, _Hopeless) or self.in_a_row >= GIVE_UP_AFTER
 
 
-async def _one_reply(client: Any, request: Mapping[str, Any], key: str | None) -> JudgeReply:
+class _Hopeless(BackendError):
+    """A failure that no other request will escape: the key is wrong or may not do this, the model is unknown."""
+
+
+def _one_reply(client: HttpClient, url: str, request: Mapping[str, Any]) -> JudgeReply:
     """One reply. What a content filter stops is a reply without text: to ask again would change nothing."""
-    openai = require("openai", extra="bench")
-    named = ("model", "messages")
-    rest = {name: value for name, value in request.items() if name not in named}
-    try:
-        completion = await client.chat.completions.create(**{name: request[name] for name in named}, extra_body=rest)
-    except openai.BadRequestError as error:
-        if error.code != "content_filter":
-            raise
-        return JudgeReply("", Usage(replies=1))
-    choices = getattr(completion, "choices", None)
-    if not choices or choices[0].message is None:
-        raise BackendError(f"A reply without an answer came: {str(completion)[:200]}.")
-    return JudgeReply(_without(key, choices[0].message.content or ""), _usage(completion.usage))
+    reply = client.post(url, request)
+    if reply.status in (401, 403, 404):
+        raise _Hopeless(reply.reason)
+    values = reply.values if reply.status == 400 else reply.json()
+    match values:
+        case {"error": {"code": "content_filter"}}:
+            return JudgeReply("", Usage(replies=1))
+        case {"choices": [{"message": {"content": str() | None as text}}, *_]}:
+            return JudgeReply(text or "", _usage(values.get("usage")))
+    if reply.status == 400:
+        reply.json()  # raises with the server's reason
+    raise BackendError(f"A reply without an answer came: {reply.text[:200]}.")
 
 
 def _usage(usage: Any) -> Usage:
     """Tokens as the endpoint counts them; 0 where it does not say."""
-    details = getattr(usage, "prompt_tokens_details", None)
+    counted = usage if isinstance(usage, Mapping) else {}
+    details = counted.get("prompt_tokens_details")
     return Usage(
         replies=1,
-        prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
-        cached_prompt_tokens=getattr(details, "cached_tokens", None) or 0,
-        completion_tokens=getattr(usage, "completion_tokens", None) or 0,
+        prompt_tokens=counted.get("prompt_tokens") or 0,
+        cached_prompt_tokens=(details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0,
+        completion_tokens=counted.get("completion_tokens") or 0,
     )
-
-
-def _without(key: str | None, text: str) -> str:
-    """A text in which the key does not stand, whatever an endpoint sends back."""
-    return text if key is None else text.replace(key, "[key]")
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, also where a notebook's event loop is running."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(work)
-        return
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, work).result()
 
 
 @dataclass(frozen=True)

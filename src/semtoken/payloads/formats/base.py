@@ -29,6 +29,7 @@ from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, RawChoice, assemble
 from semtoken.results import Distribution
 from semtoken.support.splice import Change, Drop, Keep, Path, Replace
+from semtoken.support.text import error_text
 
 Reply: TypeAlias = Mapping[str, Any]
 Engine: TypeAlias = str
@@ -735,12 +736,6 @@ def raise_error(reply: Reply) -> None:
         error = reply
     if error:
         raise BackendError(f"The server reports an error: {error_text(error)}")
-
-
-def error_text(error: Any) -> str:
-    """The message of an error report, on one line of at most 500 characters."""
-    said = error.get("message", error) if isinstance(error, Mapping) else error
-    return " ".join(str(said).split())[:500]
 
 
 def content_text(content: Any, where: str) -> str:

@@ -1,88 +1,31 @@
-"""One server over HTTP: questions in each shape and the replies, with a time limit and a key that is never shown."""
+"""One server over HTTP: questions in each shape, and the replies."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
 from semtoken.engine_tokens import TopStep
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.errors import SemtokenError
 from semtoken.payloads import Payload, PayloadStream, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
-from semtoken.payloads.formats.base import error_text
-from semtoken.support.extras import require
-from semtoken.support.inputs import split_address
+from semtoken.support.http_client import HttpClient, HttpReply, checked_base_url, key_from
 
 LONGEST_REPLY = 256 * 2**20
-MISSING_PAGE = (404, 405, 501)
-
-
-@dataclass(frozen=True)
-class HttpReply:
-    """What the server answered: its status, its body, in which the key is never shown, and its headers."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the server answered with success."""
-        return self.status == 200
-
-    @property
-    def missing(self) -> bool:
-        """Whether the server has no such endpoint."""
-        return self.status in MISSING_PAGE
-
-    @property
-    def values(self) -> Any:
-        """The body parsed as JSON; None if it is not JSON."""
-        try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
-            return None
-
-    @property
-    def reason(self) -> str:
-        """The server's reason for a refusal, on one line."""
-        values = self.values
-        said = values.get("error", values.get("detail", values)) if isinstance(values, Mapping) else values
-        text = error_text(said) if said is not None else self.body[:200].decode("utf-8", "replace").strip()
-        return f"HTTP {self.status}" + (f": {text[:200]}" if text else "")
+"""Most bytes of a reply: some servers list a whole vocabulary for every token."""
 
 
 class Connection:
-    """A connection to the server that is examined, at an address of HTTP without password and parameters."""
+    """The server that is examined, at an address of HTTP without password and parameters."""
 
     def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
-        parts = split_address(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"The address must be like http://127.0.0.1:8000/v1; got {base_url!r}.")
-        if parts.username or parts.password or parts.query:
-            raise InvalidInput(
-                f"The address at {parts.hostname} holds a password or parameters. It is shown in reports: put the key "
-                "into an environment variable and name that with --key-env."
-            )
-        self.base_url = base_url.rstrip("/")
-        self._httpx = require("httpx", extra="serve")
-        self._key = os.environ.get(key_env, "").strip()
-        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+        self.base_url = checked_base_url(base_url)
         # A connection for each request: what one of them breaks does no harm to the next.
-        limits = self._httpx.Limits(max_keepalive_connections=0)
-        direct = parts.hostname == "localhost" or parts.hostname == "::1" or parts.hostname.startswith("127.")
-        self._client = self._httpx.Client(
-            timeout=timeout,
-            headers=headers,
-            limits=limits,
-            trust_env=not direct,  # what is sent to this machine, the key too, goes through no proxy
+        self._client = HttpClient(
+            base_url, key=key_from(key_env), timeout=timeout, keep_alive=False, longest_reply=LONGEST_REPLY
         )
-        self._timeout = timeout
 
     def __enter__(self) -> Connection:
         return self
@@ -90,7 +33,7 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._client.__exit__(kind, error, trace)
 
     @property
     def root(self) -> str:
@@ -99,49 +42,11 @@ class Connection:
 
     def get(self, path: str) -> HttpReply:
         """GET a path below `base_url`."""
-        return self._sent("GET", self.base_url + path)[0]
+        return self._client.get(self.base_url + path)
 
     def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> HttpReply:
         """POST a JSON body to a path below `base_url`, or with `at_root` below the engine's root."""
-        return self._sent("POST", (self.root if at_root else self.base_url) + path, body)[0]
-
-    def stream(self, path: str, body: Mapping[str, Any]) -> tuple[HttpReply, list[bytes]]:
-        """Ask for a stream; returns the reply with the pieces in which its body came."""
-        return self._sent("POST", self.base_url + path, body)
-
-    def _sent(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> tuple[HttpReply, list[bytes]]:
-        with self._explain_failures(), self._client.stream(method, url, json=body) as reply:
-            pieces = list(self._pieces(reply))
-        shown = b"".join(pieces)
-        if self._key:  # it must not be shown, whatever the server sends back
-            shown = shown.replace(self._key.encode(), b"[key]")
-        return HttpReply(reply.status_code, shown, reply.headers), pieces
-
-    def _pieces(self, reply: Any) -> Iterator[bytes]:
-        size = 0
-        for piece in reply.iter_bytes():
-            size += len(piece)
-            if size > LONGEST_REPLY:
-                raise BackendError(f"{self.base_url} sent more than {LONGEST_REPLY // 2**20} MiB for one short reply.")
-            yield piece
-
-    @contextmanager
-    def _explain_failures(self) -> Iterator[None]:
-        try:
-            yield
-        except self._httpx.TimeoutException as error:
-            raise BackendError(
-                f"{self.base_url} was silent for {self._timeout:g} seconds. Is it busy, or still loading its model? "
-                "Give it longer with --timeout."
-            ) from error
-        except self._httpx.ConnectError as error:
-            raise BackendError(
-                f"{self.base_url} cannot be reached ({error}). Is the server running, and is the address right?"
-            ) from error
-        except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
-            raise BackendError(
-                f"{self.base_url} broke the connection off ({error or type(error).__name__})."
-            ) from error
+        return self._client.post((self.root if at_root else self.base_url) + path, body)
 
 
 REFUSALS = (400, 422)
@@ -190,12 +95,12 @@ class Asker:
     def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """Ask a question in a shape for a stream; returns what the whole stream says."""
         self.requests += 1
-        answer, pieces = self.connection.stream(shape.path, self._body(shape, question) | {"stream": True})
+        answer = self.connection.post(shape.path, self._body(shape, question) | {"stream": True})
         if not answer.ok:
             return ProbeReply(answer, None, answer.reason)
         stream = PayloadStream(temperature=question.temperature)
         try:
-            for piece in pieces:
+            for piece in answer.pieces:
                 stream.feed(piece)
             return ProbeReply(answer, stream.finish())
         except SemtokenError as error:

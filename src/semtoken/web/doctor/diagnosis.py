@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from semtoken.support.http_client import HttpReply
 from semtoken.support.text import number
-from semtoken.web.doctor.asking import HttpReply
 from semtoken.web.doctor.numbers import Numbers
 
 

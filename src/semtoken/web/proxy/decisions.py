@@ -32,8 +32,8 @@ from semtoken.decisions.wire.shapes import (
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import Shape, served_shapes
-from semtoken.payloads.formats.base import error_text
 from semtoken.support.splice import Document, Put, encode, parse_reply
+from semtoken.support.text import error_text
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request, without_compression
 from semtoken.web.proxy.exchange import Answer, BrokenOff, Client, Request, Upstream, failure, unpacked
