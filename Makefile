@@ -26,7 +26,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/scoring/test_rules.py tests/scoring/test_masses.py tests/files/test_files.py \
 	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper report rehearsal notebooks release-check test pytest test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper report rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -70,7 +70,15 @@ test: lint
 	@$(MAKE) --no-print-directory -j 2 types pytest
 
 pytest: $(VENV)/test.installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Snippets and commands of all pages, figures beside the files that they come from, recipes, what a release needs
+test-docs: $(VENV)/test.installed
+	$(BIN)/python -m pytest tests/project -n 2 --dist worksteal
+
+# The properties again, each by a thousand examples that no run has seen
+test-nightly: $(VENV)/test.installed
+	$(BIN)/python -m pytest tests -m "hypothesis and not slow" --hypothesis-profile nightly -n 2 --dist worksteal
 
 # The lowest versions that pyproject.toml declares of what the core needs: the commands start, and its tests pass.
 test-lowest: $(VENV)/test.installed
@@ -83,7 +91,7 @@ test-lowest: $(VENV)/test.installed
 	.venv-lowest/bin/python -m pytest -q -p no:cacheprovider $(LOWEST_TESTS)
 
 test-slow: $(VENV)/test.installed
-	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+	$(BIN)/python -m pytest tests -m slow -n 2 --dist worksteal
 
 # One engine's numbers alone, recorded anew, by a server that is installed: make test-engines ENGINE=llama-server
 # PROGRAM=llama-server VERSION="..."; with other weights CHECKPOINT=FOLDER GGUF=FILE

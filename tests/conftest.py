@@ -8,9 +8,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches out
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported, which transformers does, too
@@ -20,11 +21,18 @@ sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process a core already
 
-# The same examples in every run, on machines of any speed: a check of a change must not fail by chance.
-# New examples are looked for with `pytest --hypothesis-profile random`.
-settings.register_profile("semtoken", deadline=None, print_blob=True, derandomize=True)
-settings.register_profile("random", deadline=None, print_blob=True, max_examples=1000)
+# A few examples, the same in every run and on machines of any speed: a check of a change must not fail by chance.
+# Every night `make test-nightly` looks for others, a thousand of each.
+QUIET = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("semtoken", derandomize=True, max_examples=15, **QUIET)
+settings.register_profile("nightly", max_examples=1000, **QUIET)
 settings.load_profile("semtoken")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave what pages and kept figures say to `make test-docs`, unless a folder or a file is named."""
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    return True if collection_path == Path(__file__).with_name("project") and not named else None
 
 
 # The garbage collector would go through all objects of the loaded libraries again and again: a fifth of the time of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.bench.plan import PlannedClustering
@@ -230,7 +230,6 @@ def test_samples_alone_are_a_record() -> None:
     repeated=st.booleans(),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, deadline=None)
 def test_packed_states_have_the_same_products_and_few_numbers(
     samples: int, features: int, scale: float, repeated: bool, seed: int
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from scipy.stats import ks_2samp
 from sklearn.linear_model import LogisticRegression
@@ -100,7 +100,6 @@ def test_a_blank_answer_has_no_chance() -> None:
     assert np.isnan(calibrator.chance_bounds([-math.inf, -1.0])[0]).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=some.lists(some.tuples(some.integers(0, 12), some.booleans()), min_size=2, max_size=25))
 def test_venn_abers_is_two_isotonic_fits_for_every_place(data: list[tuple[int, bool]]) -> None:
     """Against min-max formulas of isotonic regression, computed for each new score by itself."""

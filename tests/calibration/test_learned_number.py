@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.calibration.labels import AnswerRecord
@@ -308,7 +308,6 @@ def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -
     ),
     st.lists(st.floats(0, 99), max_size=5),
 )
-@settings(max_examples=30, deadline=None)
 def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], far: list[float]) -> None:
     weights, centre = (np.array(row, dtype=np.float64) for row in rows)
     origin = LearnedFrom("w", None, 0.65 if weights.size else None, False, "before", "")

@@ -13,7 +13,7 @@ from clustering_reference import (
     reference_tree,
     tables,
 )
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from semtoken.clustering import TableParts, cluster_table, cluster_tokens
@@ -37,7 +37,6 @@ def test_same_partition_and_heights_as_scipy(kind, linkage, metric, seed):
     assert np.all(np.diff(heights) >= 0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(LINKAGES), st.sampled_from(METRICS))
 def test_same_partition_as_scipy_on_any_table(data, linkage, metric):
     n, d = data.draw(st.integers(2, 30)), data.draw(st.integers(1, 6))
@@ -54,7 +53,6 @@ def _no_near_ties(heights):
     return np.all(np.diff(heights) > 1e-4 * np.maximum(heights[1:], 1e-3))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from(LINKAGES), st.sampled_from(METRICS))
 def test_many_ties_still_give_the_clusters_asked_for(data, linkage, metric):
     n, d = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 3))

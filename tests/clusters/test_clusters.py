@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.clustering import cluster_tokens
@@ -48,7 +48,6 @@ def assert_same(a: TokenClusters, b: TokenClusters) -> None:
 # ---- labels and members
 
 
-@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 1000), n_labels=st.integers(1, 2000))
 def test_cluster_ids_are_the_tokens_with_the_same_label(seed: int, n_labels: int) -> None:
     vocabulary = vocabulary_of("byte-level")
@@ -156,7 +155,6 @@ def test_files_keep_everything(kind: str, tmp_path: Path) -> None:
     assert size <= 3e6 * max(clusters.vocabulary.size / 152_064, 0.01)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     tokens=st.lists(
         st.tuples(st.text(max_size=4), st.binary(max_size=5), st.booleans(), st.booleans()), min_size=1, max_size=8

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import STC
@@ -77,7 +77,6 @@ content = st.one_of(st.none(), st.text(max_size=8), st.lists(st.integers(), max_
 text = st.text(max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(state=st.one_of(text, st.dictionaries(text, text, max_size=2)), instructions=content, criteria=st.data())
 def test_prompts_are_those_of_transformers(state: Any, instructions: Any, criteria: st.DataObject) -> None:
     """Word for word, whatever the texts are; the template is transformers' own."""

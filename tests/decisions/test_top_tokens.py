@@ -91,7 +91,7 @@ QUESTIONS: list[Question] = [
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.instructions)
 @pytest.mark.parametrize("options", [ReadingOptions("labels"), ReadingOptions("words", 2)], ids=lambda o: o.reading)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(
     k=LISTED,
     state=st.sampled_from(["A parcel is late.", "yes yes", "New York, 12"]),
@@ -103,7 +103,6 @@ def test_the_interval_contains_the_exact_mass(
     _check(exact_masses(state, question, options), listed(state, question, options, k, draw), question)
 
 
-@settings(max_examples=15, deadline=None)
 @given(k=LISTED, words=WORDS, reading=st.sampled_from(["labels", "words"]), draw=st.none() | st.integers(0, 400))
 def test_it_does_so_for_any_words(k: int, words: list[str], reading: Any, draw: int | None) -> None:
     question, options = Choice("Which?", words), ReadingOptions(reading)
@@ -224,7 +223,6 @@ class TestByHand:
 
 
 class TestTexts:
-    @settings(max_examples=30, deadline=None)
     @given(text=st.text())
     def test_no_text_spells_a_control_token(self, text: str) -> None:
         for hostile in (text, f"<|im_end|>{text}", f"[INST]{text}</s>", f"<<{text}|im_start|>"):

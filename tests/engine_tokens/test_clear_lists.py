@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.engine_tokens.listed_names import ListedNames, NameReader
@@ -50,7 +50,6 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, min_size=1, max_size=4), st.booleans())
-@settings(max_examples=600)
 def test_a_clear_list_is_read_as_any_list_is(answer: list[TopStep], same_spelling: bool) -> None:
     found = []
     for reader in (NameReader, LongWay):

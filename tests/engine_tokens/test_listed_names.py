@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import score_logits, score_payload, score_top_logprobs
@@ -70,7 +70,6 @@ def named(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("namer", NAMERS)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.DataObject) -> None:
     """k from 1 to 20, four decimals and more, bytes, texts and ids, and tokens whose own number is missing."""
@@ -99,7 +98,6 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)

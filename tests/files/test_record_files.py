@@ -39,7 +39,7 @@ records = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("ending", SUFFIXES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(rows=st.lists(records, min_size=1, max_size=4))
 def test_records_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[dict[str, Any]]
@@ -49,7 +49,6 @@ def test_records_come_back_as_they_were(
     assert [fields for _, _, fields in read_rows(path)] == rows
 
 
-@settings(max_examples=15, deadline=None)
 @given(text=texts | formulas)
 def test_no_cell_is_a_formula(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """As a spreadsheet reads the file, by Python's own reader of CSV."""

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from semtoken import methods
 from semtoken.errors import InvalidInput
 
-relaxed = settings(max_examples=40, deadline=None)
 log_probability = st.floats(-12, 0)
 answers = st.lists(st.lists(log_probability, min_size=1, max_size=6), min_size=1, max_size=6)
 seeds = st.integers(0, 2**32 - 1)
@@ -28,7 +27,6 @@ def affinities(seed: int, size: int) -> np.ndarray:
     return matrix
 
 
-@relaxed
 @given(answers)
 def test_likelihood_methods_agree_on_one_sample(samples: list[list[float]]) -> None:
     row = samples[0]
@@ -59,7 +57,6 @@ def test_a_token_of_probability_zero_is_infinitely_surprising() -> None:
     assert methods.sequence_probability([-math.inf]) == 1.0
 
 
-@relaxed
 @given(hnp.arrays(float, st.integers(2, 30), elements=st.floats(-30, 30)), st.data())
 def test_p_true_is_a_log_softmax(logits: np.ndarray, data: st.DataObject) -> None:
     true, false = data.draw(st.permutations(range(len(logits))))[:2]
@@ -73,7 +70,6 @@ def test_p_true_is_a_log_softmax(logits: np.ndarray, data: st.DataObject) -> Non
     )
 
 
-@relaxed
 @given(answers, st.floats(0.01, 0.99))
 def test_equal_relevance_gives_the_plain_mean(samples: list[list[float]], similarity: float) -> None:
     equal = [[similarity] * len(row) for row in samples]
@@ -81,7 +77,6 @@ def test_equal_relevance_gives_the_plain_mean(samples: list[list[float]], simila
     assert methods.token_sar_of_samples(samples, equal) == pytest.approx(methods.ln_entropy(samples))
 
 
-@relaxed
 @given(answers, seeds)
 def test_sentence_sar_is_its_formula(samples: list[list[float]], seed: int) -> None:
     count = len(samples)
@@ -96,7 +91,6 @@ def test_sentence_sar_is_its_formula(samples: list[list[float]], seed: int) -> N
         assert value == pytest.approx(sum(entropies) / count, rel=1e-9, abs=1e-9)
 
 
-@relaxed
 @given(answers, seeds)
 def test_sar_is_sentence_sar_of_shifted_probabilities(samples: list[list[float]], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -107,7 +101,6 @@ def test_sar_is_sentence_sar_of_shifted_probabilities(samples: list[list[float]]
     assert methods.sar(samples, support, token_similarity) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@relaxed
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=7))
 def test_all_rules_agree_when_meaning_is_an_equivalence(meanings: list[int]) -> None:
     labels = [[2 if a == b else 0 for b in meanings] for a in meanings]
@@ -133,7 +126,6 @@ def test_rules_differ_where_implementations_differ() -> None:
     assert methods.semantic_clusters(neutral_one_way, variant="farquhar_loose") == [0, 0]
 
 
-@relaxed
 @given(answers, st.data())
 def test_semantic_entropy_by_plain_sums(samples: list[list[float]], data: st.DataObject) -> None:
     ids = data.draw(st.lists(st.integers(0, 3), min_size=len(samples), max_size=len(samples)))
@@ -148,7 +140,6 @@ def test_semantic_entropy_by_plain_sums(samples: list[list[float]], data: st.Dat
         assert methods.semantic_entropy(samples, ids, variant=variant) == pytest.approx(expected, abs=1e-9)
 
 
-@relaxed
 @given(seeds, st.integers(1, 7))
 def test_graph_methods_by_a_general_eigensolver(seed: int, size: int) -> None:
     one_way = affinities(seed, size)
@@ -159,7 +150,6 @@ def test_graph_methods_by_a_general_eigensolver(seed: int, size: int) -> None:
     assert methods.deg(one_way) == pytest.approx(1 - one_way.mean(), abs=1e-9)
 
 
-@relaxed
 @given(seeds, st.integers(2, 7))
 def test_eccentricity_is_the_norm_of_centred_rows(seed: int, size: int) -> None:
     one_way = affinities(seed, size)
@@ -200,7 +190,6 @@ def test_conu_with_two_equal_classes_and_at_its_ends() -> None:
     assert methods.conu(pairs, lambda_=0.0) == pytest.approx(1 - (0.5 + 0.2 * 0.5) / 2)
 
 
-@relaxed
 @given(seeds, st.integers(1, 6), st.integers(2, 12))
 def test_eigenscore_is_a_log_determinant(seed: int, size: int, features: int) -> None:
     states = np.random.default_rng(seed).normal(size=(size, features))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from method_records import random_legal, reordered, scattered, surely_right, write_protected
 
@@ -43,7 +43,6 @@ TABLE_1 = {
 
 
 @every_method
-@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), samples=st.integers(1, 8), tokens=st.integers(1, 8))
 def test_any_legal_record_gives_a_finite_number_in_range(name: str, seed: int, samples: int, tokens: int) -> None:
     value = score(name, random_legal(seed, samples, tokens))
@@ -59,7 +58,6 @@ def test_higher_is_riskier(name: str) -> None:
 
 
 @every_method
-@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), order=st.permutations(range(6)))
 def test_the_order_of_samples_does_not_matter(name: str, seed: int, order: list[int]) -> None:
     record = random_legal(seed, samples=6)

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import bootstrap as scipy_bootstrap
 from scipy.stats import norm, rankdata
@@ -20,8 +20,6 @@ from semtoken.errors import InvalidInput
 from semtoken.metrics import UndefinedMetric
 from semtoken.metrics.calibration import prepare_calibration_error
 from semtoken.metrics.ranking import prepare_aurc, prepare_auroc, prepare_prr
-
-relaxed = settings(max_examples=40, deadline=None)
 
 # Few distinct values: ties are the rule.
 answers = st.lists(
@@ -46,7 +44,6 @@ def simulated(seed: int, n: int, separation: float = 1.0) -> tuple[np.ndarray, n
 # --- AUROC ---------------------------------------------------------------------------------------------------
 
 
-@relaxed
 @given(answers)
 def test_auroc_is_scikit_learns_and_that_of_all_pairs(rows: list[tuple[float, bool]]) -> None:
     u, correct = split(rows)
@@ -60,7 +57,6 @@ def test_auroc_is_scikit_learns_and_that_of_all_pairs(rows: list[tuple[float, bo
     assert value == pytest.approx(roc_auc_score(1 - np.array(correct), u), abs=1e-12)
 
 
-@relaxed
 @given(answers)
 def test_auroc_knows_nothing_but_order(rows: list[tuple[float, bool]]) -> None:
     u, correct = split(rows)
@@ -85,7 +81,6 @@ def area_over_all_orders_of_ties(u: list[float], quality: list[int], max_rejecti
     return sum(areas) / len(areas)
 
 
-@relaxed
 @given(few_answers, st.sampled_from([1.0, 0.6, 0.5]))
 def test_prr_averages_over_every_order_of_the_ties(rows: list[tuple[float, bool]], max_rejection: float) -> None:
     u, quality = split(rows)
@@ -116,7 +111,6 @@ def test_prr_at_its_ends_and_for_a_constant_uncertainty() -> None:
     assert metrics.prr([0.0] * 6, [0, 1, 0, 1, 0, 1], ties="stable") == pytest.approx(-0.4144144, abs=1e-7)
 
 
-@relaxed
 @given(st.lists(st.integers(-300, 300), min_size=3, max_size=20, unique=True), st.integers(0, 2**32 - 1))
 def test_prr_does_not_depend_on_the_unit_of_quality(hundredths: list[int], seed: int) -> None:
     quality = [value / 100 for value in hundredths]  # steps that survive the change of unit
@@ -133,7 +127,6 @@ def test_the_shuffled_random_area_is_near_its_expectation() -> None:
     assert shuffled == pytest.approx(correct.mean(), abs=0.005)
 
 
-@relaxed
 @given(answers)
 def test_risk_coverage_and_its_area(rows: list[tuple[float, bool]]) -> None:
     u, correct = split(rows)
@@ -151,7 +144,6 @@ def test_risk_coverage_and_its_area(rows: list[tuple[float, bool]]) -> None:
 # --- Calibration ---------------------------------------------------------------------------------------------
 
 
-@relaxed
 @given(answers, st.integers(1, 12))
 def test_calibration_error_bin_by_bin(rows: list[tuple[float, bool]], n_bins: int) -> None:
     confidence = [u / 7 for u, _ in rows]
@@ -284,7 +276,6 @@ def test_input_is_not_changed() -> None:
 # --- Resampling ----------------------------------------------------------------------------------------------
 
 
-@relaxed
 @given(answers, st.data())
 def test_multiplicities_mean_repeated_answers(rows: list[tuple[float, bool]], data: st.DataObject) -> None:
     """What the bootstrap evaluates is the metric of the resample, answer by answer."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semtoken
@@ -134,7 +134,6 @@ def distributions(draw: Any) -> Any:
     return np.log(rows / rows.sum(axis=1, keepdims=True)), random.integers(0, size, size=steps)
 
 
-@settings(max_examples=150, deadline=None)
 @given(distributions(), st.integers(1, 60), st.booleans())
 def test_the_exact_entropy_lies_between_the_bounds(drawn: Any, k: int, sized: bool) -> None:
     rows, _ = drawn
@@ -183,7 +182,6 @@ class Answer:
 BOUNDED = ["mean_token_entropy", "max_token_entropy", "window_entropy", "trace", "surprise_and_peak"]
 
 
-@settings(max_examples=80, deadline=None)
 @given(distributions(), st.integers(21, 30))  # a chosen token that is listed last may not be the next best
 def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
     rows, chosen = drawn

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.parts import parts_of
@@ -73,7 +73,6 @@ def touching(pieces: list[bytes], text: str, start: int, end: int) -> list[int]:
     return found
 
 
-@settings(deadline=None, max_examples=300)
 @given(cut_documents(), st.randoms(use_true_random=False))
 def test_every_scalar_is_found_with_its_tokens(drawn: tuple[Any, str, list[bytes]], random: Any) -> None:
     value, text, pieces = drawn
@@ -106,7 +105,6 @@ def ranges(parts: list[Any]) -> list[tuple[int, int]]:
     return [(part.start, part.end) for part in parts]
 
 
-@settings(deadline=None, max_examples=300)
 @given(documents(), st.data())
 def test_cut_text_gives_a_beginning_of_the_fields(drawn: tuple[Any, str], data: Any) -> None:
     value, text = drawn
@@ -124,7 +122,6 @@ def test_cut_text_gives_a_beginning_of_the_fields(drawn: tuple[Any, str], data: 
     assert all(one.end + (one.kind == "string") > length or one.kind == "number" for one in missed[:1])
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.text(alphabet='{}[]",:\\u0trefalsn1.e- \n`', max_size=60))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     document = find_json(text)

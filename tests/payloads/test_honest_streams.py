@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import SemtokenError
@@ -19,7 +19,6 @@ from semtoken.payloads import PayloadStream, read_payload, score_payload
 from semtoken.support.sse import EventReader
 from tests.payloads.recorded import STREAMED, clusters, recording
 
-HARD = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 LINES = st.sampled_from(
     [
         b"data: {",
@@ -60,7 +59,6 @@ def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
     return [stream[a:b] for a, b in pairwise([0, *sorted(min(c, len(stream)) for c in cuts), len(stream)])]
 
 
-@HARD
 @given(
     lines=st.lists(st.tuples(LINES, ENDS), max_size=12),
     mark=st.sampled_from([b"", b"\xef\xbb\xbf"]),
@@ -76,7 +74,6 @@ def test_events_are_those_of_the_standard(lines: list[tuple[bytes, bytes]], mark
     assert b"".join(event.raw for event in events) + rest == stream
 
 
-@HARD
 @given(
     parts=st.lists(st.sampled_from(['{"a":', "1,", '"b": [2]', "}"]), min_size=4, max_size=4),
     end=ENDS,
@@ -162,7 +159,6 @@ def test_what_the_standard_allows_changes_nothing(name: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCORED)
-@HARD
 @given(data=st.data())
 def test_a_damaged_stream_has_no_number(name: str, data: st.DataObject) -> None:
     """An event that is not understood, anywhere before the end: no number. One that is cut off: none either."""

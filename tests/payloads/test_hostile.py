@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
@@ -26,7 +26,6 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-HARD = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -77,7 +76,6 @@ def must_end_well(reply: Any, format: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@HARD
 @given(data=st.data())
 def test_changed_replies(name: str, data: st.DataObject) -> None:
     reply = recording(name).reply
@@ -91,7 +89,6 @@ def test_changed_replies(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMED)
-@HARD
 @given(data=st.data())
 def test_changed_streams(name: str, data: st.DataObject) -> None:
     stream = recording(name).stream
@@ -112,13 +109,11 @@ def test_changed_streams(name: str, data: st.DataObject) -> None:
     must_end_well("".join(lines).encode("utf-8", "surrogatepass"))
 
 
-@HARD
 @given(junk=JUNK, format=st.sampled_from([None, *known_formats()]))
 def test_anything(junk: Any, format: str | None) -> None:
     must_end_well(junk, format)
 
 
-@HARD
 @given(junk=st.binary(max_size=200))
 def test_any_bytes(junk: bytes) -> None:
     must_end_well(junk)

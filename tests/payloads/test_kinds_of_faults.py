@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import score_payload
@@ -43,7 +43,6 @@ def log_of(value: Any, **options: Any) -> float:
     return found.log_score
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from([" and", " then", "so", " No"]), min_size=1, max_size=4), st.booleans())
 def test_thinking_in_the_content_is_reasoning(words: list[str], opened: bool) -> None:
     """No reasoning parser on the server, with and without the opening mark in the answer."""
@@ -54,7 +53,6 @@ def test_thinking_in_the_content_is_reasoning(words: list[str], opened: bool) ->
     assert log_of(reply(content, items)) == pytest.approx(NUMBER, abs=1e-4)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(2, 5))
 def test_an_answer_that_fits_several_places_gets_no_number(times: int) -> None:
     items = [item(" No", -0.5 - 0.01 * i) for i in range(times)]
@@ -65,7 +63,6 @@ def test_an_answer_that_fits_several_places_gets_no_number(times: int) -> None:
     assert log_of(stopped) <= -0.5
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.data(), FAULTS)
 def test_a_rival_without_a_number_ends_nothing(data: st.DataObject, value: float | None) -> None:
     items = copy.deepcopy(SAID)
@@ -78,7 +75,6 @@ def test_a_rival_without_a_number_ends_nothing(data: st.DataObject, value: float
     assert low - 1e-4 <= 1 - math.exp(NUMBER) <= high + 1e-4, before
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 1), st.sampled_from([None, math.nan, -9999.0, -1000.0, -100.0, 0.0]))
 def test_a_chosen_token_without_a_number_is_never_certain(at: int, value: float | None) -> None:
     items = copy.deepcopy(SAID)
@@ -99,7 +95,6 @@ def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
         score_payload(reply("".join(words), items))
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.booleans(), st.sampled_from(["Oslo liegt.", "né à Oslo", "東京", "a b"]))
 def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
     """The same number as for decoded names: blanks are "Ġ", other bytes letters of an alphabet."""
@@ -113,7 +108,6 @@ def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
     assert log_of(reply(said, spelled)) == pytest.approx(log_of(reply(said, plain)), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 30), st.sampled_from(["stop", "length"]))
 def test_fewer_items_than_tokens_are_told(count: int, end: str) -> None:
     items = [item("東京", -0.30001), item("。", -0.20001)]
@@ -161,7 +155,6 @@ def streamed(chunks: list[list[Item]]) -> list[Any]:
     return [*found, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(WORD, SHORT), min_size=2, max_size=8, unique_by=lambda one: one[0]), st.data())
 def test_chunks_that_repeat_what_came_before_give_no_number(
     words: list[tuple[str, float]], data: st.DataObject
@@ -178,7 +171,6 @@ def test_chunks_that_repeat_what_came_before_give_no_number(
             score_payload(streamed(repeating))
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     st.lists(WORD, min_size=1, max_size=4),
     st.sampled_from([" END", "\n", "\n\n", "###", " Q:"]),
@@ -215,7 +207,6 @@ def test_another_stop_string_explains_nothing(stop: Any) -> None:
     assert any("not in the message" in flag.message for flag in found.flags)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(SHORT.filter(bool), min_size=1, max_size=5), st.data())
 def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[float], data: st.DataObject) -> None:
     """As servers send it that were asked for one alternative and give the chosen token itself."""
@@ -227,7 +218,6 @@ def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[flo
     assert any("says nothing" in flag.message for flag in found.flags)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> None:
     """Every character comes in pieces, each with its bytes. Without some of them there is a flag, or no number."""
@@ -250,7 +240,6 @@ def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> No
 BESIDE = st.dictionaries(st.sampled_from(["id", "parsed", "success", "latency"]), st.sampled_from([1, True, None, {}]))
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(["data", "result", "output", "raw", "any name"]), BESIDE, st.booleans())
 def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any], listed: bool) -> None:
     within = reply("Oslo.", SAID)

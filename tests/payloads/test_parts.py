@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.payloads import PayloadChoice, read_payload
@@ -41,7 +41,6 @@ def cut(data: st.DataObject, text: str) -> list[bytes]:
     return [part for part in parts if part]
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data(), answer=WORDS.filter(str.strip))
 def test_an_answer_alone_keeps_all_its_steps(data: st.DataObject, answer: str) -> None:
     tokens = cut(data, answer)
@@ -64,7 +63,6 @@ def test_an_answer_alone_is_told_as_any_other(cut_off: tuple[int, int | None]) -
             assert found == choice({"content": said}, list(tokens))
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data(), reasoning=WORDS.filter(str.strip), answer=WORDS.filter(str.strip))
 def test_reasoning_and_answer_are_told_apart(data: st.DataObject, reasoning: str, answer: str) -> None:
     thought, marker, said = cut(data, reasoning), b"</think>", cut(data, answer)
@@ -75,7 +73,6 @@ def test_reasoning_and_answer_are_told_apart(data: st.DataObject, reasoning: str
     assert spelled(found, "reasoning") == [*thought, marker]
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data(), reasoning=WORDS.filter(str.strip), answer=WORDS.filter(str.strip))
 def test_reasoning_that_the_message_hides(data: st.DataObject, reasoning: str, answer: str) -> None:
     thought, said = cut(data, reasoning), cut(data, answer)
@@ -85,7 +82,6 @@ def test_reasoning_that_the_message_hides(data: st.DataObject, reasoning: str, a
     assert any("taken as reasoning" in flag for flag in found.flags)
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data(), answer=WORDS.filter(str.strip), call=WORDS)
 def test_a_tool_call_after_the_answer(data: st.DataObject, answer: str, call: str) -> None:
     said, called = cut(data, answer), [b"<tool_call>", *cut(data, call), b"</tool_call>"]
@@ -95,7 +91,6 @@ def test_a_tool_call_after_the_answer(data: st.DataObject, answer: str, call: st
     assert spelled(found, "tool_call") == called
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data(), answer=WORDS.filter(str.strip))
 def test_without_bytes_the_text_is_laid_against_the_message(data: st.DataObject, answer: str) -> None:
     tokens = cut(data, answer)
@@ -106,7 +101,6 @@ def test_without_bytes_the_text_is_laid_against_the_message(data: st.DataObject,
     assert [s.kind for s in found.segments] == ["answer"]
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data(), answer=st.text("abcdef", min_size=4, max_size=12))
 def test_steps_that_are_missing_are_told(data: st.DataObject, answer: str) -> None:
     """Letters all different from their neighbours, so that no gap can be closed by chance."""

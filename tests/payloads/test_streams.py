@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.engine_tokens import TopStep, TopToken
@@ -83,7 +83,6 @@ def test_what_the_engine_loses_in_streams_is_not_made_up(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMED)
-@settings(deadline=None, max_examples=15)
 @given(data=st.data())
 def test_every_split_of_the_bytes_gives_the_same(name: str, data: st.DataObject) -> None:
     stream = recording(name).stream

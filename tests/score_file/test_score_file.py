@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.clusters import TokenClusters
@@ -115,7 +115,6 @@ class Killed(BaseException):
     pass
 
 
-@settings(max_examples=15, deadline=None)
 @given(stops=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 200)), max_size=3))
 def test_killed_at_any_byte_and_resumed_gives_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, stops: list[tuple[int, int]]

@@ -148,7 +148,7 @@ def test_the_rows_of_a_step_that_is_kept_are_those_that_were_read(shift: float) 
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_equals_the_twin(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)

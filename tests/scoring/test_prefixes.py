@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.scoring.prefixes import PrefixIndex
@@ -65,7 +65,6 @@ def answers(kind: str, max_size: int = 14) -> st.SearchStrategy[list[int]]:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_equal_the_definition(kind: str, data: st.DataObject) -> None:
     tokenizer, index = index_of(kind)
@@ -75,7 +74,6 @@ def test_equal_the_definition(kind: str, data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_equal_the_definition_on_whole_vocabularies(kind: str, data: st.DataObject) -> None:
     tokenizer, index = index_of(kind)
@@ -96,7 +94,6 @@ def test_equal_the_definition_on_ordinary_text(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_heads_hold_whatever_follows(kind: str, data: st.DataObject) -> None:
     tokenizer, index = index_of(kind)
@@ -109,7 +106,6 @@ def test_heads_hold_whatever_follows(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_what_is_decided_early_stays(kind: str, data: st.DataObject) -> None:
     tokenizer, index = index_of(kind)
@@ -122,7 +118,6 @@ def test_what_is_decided_early_stays(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_only_beginnings_and_continuations_can_end_up_in_the_set(kind: str, data: st.DataObject) -> None:
     tokenizer, index = index_of(kind)

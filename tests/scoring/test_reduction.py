@@ -24,7 +24,7 @@ def reduced(scorer: Scorer, logits: np.ndarray, tokens: list[int]) -> ReducedSte
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32 - 1),
     scale=st.sampled_from([0.1, 3.0, 400.0]),

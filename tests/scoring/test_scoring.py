@@ -192,7 +192,6 @@ def check_against_twin(kind: Kind, ids: list[int], seed: int, padding: int, rule
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_equals_the_twin(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -204,7 +203,7 @@ def test_equals_the_twin(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_equals_the_twin_on_one_sort_of_token(name: str, data: st.DataObject) -> None:
     """Answers of blanks, stopwords, numerals or pieces of characters only."""

@@ -35,7 +35,7 @@ def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_with_all_logits(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -52,7 +52,7 @@ def test_with_all_logits(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_with_the_best_tokens(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -111,7 +111,6 @@ def test_the_lag_is_the_longest_normalised_string(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_step_alone_has_the_mass_that_it_has_among_others(name: str, data: st.DataObject) -> None:
     """Few steps are scored one by one, many of them in arrays: the same to all digits."""

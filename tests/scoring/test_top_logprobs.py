@@ -89,7 +89,6 @@ def assert_marks_are_those_of_the_records(scored: ScoredResponse) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -474,7 +473,6 @@ def test_results_carry_the_interval_to_files() -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -506,7 +504,7 @@ WRITTEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", WRITTEN)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how: str, data: st.DataObject) -> None:
     """However few of them there are: a single number in half precision is off by as much as a hundred."""
@@ -654,7 +652,6 @@ def test_the_same_entry_twice_counts_once() -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_flags_about_borrowed_mass_are_those_of_the_records(name: str, seed: int) -> None:
     """The records are made only where a flag is likely; every answer gets the flags that its records call for."""
@@ -719,7 +716,6 @@ def by_name(kind: Kind, rows: np.ndarray[Any, Any], ids: list[int], k: int) -> l
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens(
     name: str, data: st.DataObject
@@ -931,7 +927,6 @@ def any_item(vocabulary: Vocabulary, data: st.DataObject, token: int, value: flo
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_a_clear_list_is_read_as_any_list(name: str, data: st.DataObject) -> None:
     """The shortcut for lists in which everything is clear, beside the reading that takes every list."""

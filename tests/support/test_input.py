@@ -87,7 +87,6 @@ def test_hashes_are_class_ids_like_others() -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=4, max_size=6),
     st.sampled_from(["one_minus_prob_true", "two_way_softmax"]),
@@ -139,7 +138,7 @@ nasty = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=1000)
+@settings(deadline=1000)
 @given(nasty)
 def test_nothing_but_our_own_errors_leaves_the_conversion(value: object) -> None:
     try:
@@ -149,7 +148,7 @@ def test_nothing_but_our_own_errors_leaves_the_conversion(value: object) -> None
     assert found.dtype.kind in "fiu"
 
 
-@settings(max_examples=100, deadline=1000)
+@settings(deadline=1000)
 @given(nasty, nasty)
 def test_nothing_but_our_own_errors_leaves_public_functions(one: object, two: object) -> None:
     calls = (

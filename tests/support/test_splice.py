@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.support import splice
@@ -20,7 +20,6 @@ VALUES: Any = st.recursive(
 )
 OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
 SPACES = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n ", " :\t")])
-FEW = settings(max_examples=60, deadline=None)
 
 
 @pytest.fixture(params=[True, False], ids=["msgspec", "json"])
@@ -31,7 +30,6 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(OBJECTS, NAMES, SPACES)
-@FEW
 def test_a_member_is_removed_wherever_it_stands(values: dict[str, Any], name: str, space: tuple[str, str]) -> None:
     text = f" {json.dumps(values, separators=space, ensure_ascii=False)}\n"
     found = without(text, document(text), name)
@@ -57,7 +55,6 @@ def test_all_members_of_one_name_are_removed() -> None:
 
 
 @given(OBJECTS, OBJECTS, SPACES)
-@FEW
 def test_members_are_set_or_put_behind_the_last(
     old: dict[str, Any], new: dict[str, Any], space: tuple[str, str]
 ) -> None:
@@ -69,7 +66,6 @@ def test_members_are_set_or_put_behind_the_last(
 
 
 @given(OBJECTS, st.lists(VALUES, max_size=4), VALUES, SPACES, st.sets(st.integers(0, 3)))
-@FEW
 def test_values_are_replaced_dropped_and_kept(
     values: dict[str, Any], items: list[Any], value: Any, space: tuple[str, str], kept: set[int]
 ) -> None:

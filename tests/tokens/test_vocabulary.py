@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import VocabularyError, VocabularyMismatch
@@ -48,7 +48,6 @@ def check_decoding(kind: str, ids: list[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_decodes_as_the_tokenizer(kind: str, data: st.DataObject) -> None:
     check_decoding(kind, data.draw(sequences(kind)))
@@ -56,7 +55,6 @@ def test_decodes_as_the_tokenizer(kind: str, data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_decodes_as_a_tokenizer_of_real_size(kind: str, data: st.DataObject) -> None:
     ids = data.draw(sequences(kind))
@@ -161,7 +159,6 @@ def test_a_word_start_begins_with_a_blank_inside_a_text() -> None:
 
 
 @pytest.mark.parametrize("kind", [*SMALL, "mistral-sentencepiece"])
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_offsets_cut_the_text_into_its_tokens(kind: str, data: st.DataObject) -> None:
     _, vocabulary = pair(kind)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
@@ -252,7 +252,6 @@ class TestConnections:
             examine(upstream.url, "m")
 
 
-@settings(deadline=None)
 @given(limit=st.integers(0, 150), clamps=st.booleans(), whole=st.booleans())
 def test_the_most_is_found_exactly(limit: int, clamps: bool, whole: bool) -> None:
     def trying(top: int) -> TriedCount:
@@ -279,7 +278,6 @@ def log_softmax(values: list[float]) -> list[float]:
     return [value - total for value in values]
 
 
-@settings(deadline=None)
 @given(logits=ROWS)
 def test_temperatures(logits: list[float]) -> None:
     """Of the whole row, and of a row of which the last is not listed."""

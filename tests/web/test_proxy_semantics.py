@@ -539,9 +539,7 @@ def test_what_streams_may_look_like(replaying: tuple[str, list[bytes]], name: st
         assert [(found[i]["lower"], found[i]["upper"]) for i in sorted(found)] == numbers
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_stream_arrives_and_has_no_number(replaying: tuple[str, list[bytes]], data: st.DataObject) -> None:
     """Whatever the damage, its bytes arrive; the blocks after it give a reason, or there are none."""
