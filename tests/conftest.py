@@ -18,8 +18,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported, 
 # Else each process that a test starts would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process a core already
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads of torch spend their time waiting for each other
 
 # A few examples, the same in every run and on machines of any speed: a check of a change must not fail by chance.
 # Every night `make test-nightly` looks for others, a thousand of each.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -28,13 +27,10 @@ def small() -> SmallBackend:
 
 
 @pytest.fixture(scope="module")
-def torch_model() -> Iterator[TransformersBackend]:
-    """The same checkpoint, on one thread: on a busy machine two wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def torch_model() -> TransformersBackend:
+    """The same checkpoint, computed by torch."""
     model = LlamaForCausalLM.from_pretrained(almanac_path(), dtype=torch.float32)
-    yield TransformersBackend(model.eval(), AutoTokenizer.from_pretrained(almanac_path()))
-    torch.set_num_threads(threads)
+    return TransformersBackend(model.eval(), AutoTokenizer.from_pretrained(almanac_path()))
 
 
 def in_double(model: Llama) -> Llama:

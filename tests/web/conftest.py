@@ -53,16 +53,11 @@ def proxy_of(url: str, clusters: TokenClusters, *, page: bool = True, **settings
 
 
 @pytest.fixture(scope="session")
-def almanac() -> Iterator[Any]:
-    """The embedded model, ready to score, on one thread: on a busy machine two wait for each other."""
-    import torch
-
+def almanac() -> Any:
+    """The embedded model, ready to score."""
     from semtoken import STC
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield STC.from_pretrained()
-    torch.set_num_threads(threads)
+    return STC.from_pretrained()
 
 
 @pytest.fixture(scope="session")
