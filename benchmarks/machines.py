@@ -1,6 +1,6 @@
 """`score`, `check`, `decide run` and `bench run` with 1, 2 and 4 Ray workers on one file, and with a worker killed.
 
-    python benchmarks/machines.py                    # all four, some minutes; writes results/machines.json and .md
+    python benchmarks/machines.py                    # all four, some minutes; writes build/bench/machines.json and .md
     python benchmarks/machines.py --only check       # one of them; figures of the others stay
     python benchmarks/machines.py --only check --workers 1 --workers 2 --lines 512 --out FILE
 
@@ -38,7 +38,7 @@ from rich.console import Console
 from rich.table import Table
 
 console = Console()
-RESULTS = Path(__file__).parent / "results" / "machines.json"
+OUT = Path(__file__).parents[1] / "build" / "bench" / "machines.json"
 COMMANDS = ("score", "check", "decide", "bench")
 CHECKED_TOKENS = 40
 """Tokens of a reply that is checked, each with 20 log-probabilities."""
@@ -280,7 +280,7 @@ def main(
     lines: Annotated[int, typer.Option(help="Lines of each file; of `bench run` an eighth.")] = 2048,
     only: Annotated[list[str] | None, typer.Option(help="score, check, decide or bench. Repeatable.")] = None,
     workers: Annotated[list[int] | None, typer.Option(help="Ray workers. Repeatable; 1, 2 and 4 by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the figures are kept; a table beside it, as .md.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Where the figures are kept; a table beside it, as .md.")] = OUT,
 ) -> None:
     """Measure, print the table, and keep it."""
     alone()

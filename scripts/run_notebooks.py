@@ -1,13 +1,15 @@
-"""Run the notebooks and keep what they print, without traces of the machine that ran them.
+"""Run the notebooks and write them with what they print, without traces of the machine that ran them.
 
-    python scripts/run_notebooks.py                    # all of examples/notebooks/
+    python scripts/run_notebooks.py                    # all of examples/notebooks/, into build/notebooks
     python scripts/run_notebooks.py examples/notebooks/1-*.ipynb
+    python scripts/run_notebooks.py --keep             # for a release: in their own place
 
 SmolLM2 is used where it has been fetched (`semtoken fetch smollm2`); the outputs in the repository were made with it.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -55,10 +57,16 @@ def cleaned(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def main() -> None:
     """Run those that are named, or all."""
-    for path in [Path(name) for name in sys.argv[1:]] or sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK")
+    parser.add_argument("--keep", action="store_true", help="write over the notebooks themselves")
+    options = parser.parse_args()
+    build = ROOT / "build" / "notebooks"
+    build.mkdir(parents=True, exist_ok=True)
+    for path in options.notebooks or sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as folder:
             notebook = executed(path, Path(folder))
-        nbformat.write(notebook, path)
+        nbformat.write(notebook, path if options.keep else build / path.name)
         print(f"{path.name}: {sum(len(cell.get('outputs', [])) for cell in notebook.cells)} outputs")
 
 

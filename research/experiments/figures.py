@@ -1,6 +1,6 @@
 """The figures of docs/results.md, from the tables in this folder.
 
-    python research/experiments/figures.py [--out docs/figures]
+    python research/experiments/figures.py [--out build/figures]
 
 Points are differences or AUROCs, lines their 95 % intervals; nothing is computed here.
 """
@@ -101,7 +101,7 @@ def long_answers_figure(table: pd.DataFrame) -> Figure:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "figures")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "build" / "figures")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):

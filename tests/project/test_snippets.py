@@ -454,6 +454,19 @@ def test_a_command_in_a_sentence_is_one(page: str, text: str) -> None:
     assert named <= known | {"--help"}, f"{page}: {text}"
 
 
+def test_no_command_writes_over_a_file_of_the_repository() -> None:
+    """What is kept changes by `make keep` alone, a step of a release."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = set(listed.stdout.split("\0"))
+    pages = [
+        name for name in tracked if name.endswith(".md") or re.match(r"(research|benchmarks|scripts)/.*\.py$", name)
+    ]
+    written = re.compile(r"^.*\b(?:python|semtoken) .*(?: > |--out |--csv |-o )([\w./-]+)", re.MULTILINE)
+    found = {page: set(written.findall((ROOT / page).read_text("utf-8"))) for page in pages}
+    assert sum(map(len, found.values())) > 10
+    assert not {page: names & tracked for page, names in found.items() if names & tracked}
+
+
 @cache
 def declared(kind: str) -> frozenset[str]:
     """Extras of the package, or targets of the Makefile."""

@@ -1,6 +1,6 @@
 """How many labels a promise takes, and what breaks it: the world "good model" (81 % right, AUROC 0.85).
 
-    python research/experiments/calibration/labels.py [SETS] > research/experiments/calibration/labels.csv
+    python research/experiments/calibration/labels.py [SETS] > build/labels.csv
 
 First table: share of questions answered and share of labelled sets from which no threshold came, by alpha and number of
 labels. Second: thresholds from 1,000 labels at alpha 0.1, shown to answers of a changed world.

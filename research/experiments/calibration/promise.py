@@ -1,6 +1,6 @@
 """Is promise A kept? Labelled sets of six worlds with known chances: how often the true error exceeds alpha.
 
-    python research/experiments/calibration/promise.py [SETS] > research/experiments/calibration/promise.csv
+    python research/experiments/calibration/promise.py [SETS] > build/promise.csv
 
 For every world: thresholds by `Threshold.fit` with scores without labels, without them (the grid from the labelled
 scores), and the loosest threshold whose error on the labels themselves is at most alpha, which promises nothing.

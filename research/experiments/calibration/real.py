@@ -1,6 +1,6 @@
 """Chances and promises on real answers: half of the answered questions to fit, half to check.
 
-    python research/experiments/calibration/real.py > research/experiments/calibration/real.csv
+    python research/experiments/calibration/real.py > build/real.csv
 
 Reads the scores of answers that are kept in this repository (`SETS`): minus log scores under a rule, and verdicts of a
 judge. One split decides the figures of the chances; promises are also tried on 200 further splits, to see how often

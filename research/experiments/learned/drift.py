@@ -1,6 +1,6 @@
 """What becomes of a learned number's promise when the world moves, and does anything show it without labels?
 
-    python research/experiments/learned/drift.py [SETS] > research/experiments/learned/drift.csv
+    python research/experiments/learned/drift.py [SETS] > build/drift.csv
 
 Every set: 400 labelled answers of one world, a learned number, and a threshold with the promise that at most a tenth of what it accepts is
 wrong. Then 400 answers of the same world or of one that has moved: their true error, and whether the distance of the scores and that of

@@ -1,6 +1,6 @@
 """How often does the gate open where there is nothing to learn? Labelled sets with made-up numbers.
 
-    python research/experiments/learned/gate.py [SETS] > research/experiments/learned/gate.csv
+    python research/experiments/learned/gate.py [SETS] > build/gate.csv
 
 Five numbers of each answer, as the cheap ones are: the first is the headline, the others go with it (correlation .7). In the world
 "labels drawn" the labels have to do with none of them, as if they were shuffled; in "headline only" they follow the headline and nothing

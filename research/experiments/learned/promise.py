@@ -1,6 +1,6 @@
 """Is the promise kept with a learned number? Labelled sets of worlds with states and known chances.
 
-    python research/experiments/learned/promise.py [SETS] > research/experiments/learned/promise.csv
+    python research/experiments/learned/promise.py [SETS] > build/promise.csv
 
 For every world: labelled answers, the learned number or the headline as the gate says, a threshold by `Threshold.fit` on numbers that did
 not see their label, and the true error of what the number fitted on all labels lets through.

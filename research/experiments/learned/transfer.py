@@ -1,6 +1,6 @@
 """What a learned number does on another question set than its own, and how far the states of the two lie apart.
 
-python research/experiments/learned/transfer.py RECORDINGS NAME OTHER [ANOTHER ...] > research/experiments/learned/transfer.csv
+python research/experiments/learned/transfer.py RECORDINGS NAME OTHER [ANOTHER ...] > build/transfer.csv
 """
 
 from __future__ import annotations

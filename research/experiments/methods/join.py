@@ -1,6 +1,6 @@
 """Join the answers of runs that differ in their models, question sets and limits alone, for one report of them all.
 
-    python research/experiments/methods/join.py RUN/report/answers.parquet ... --out research/experiments/methods/answers.parquet
+    python research/experiments/methods/join.py RUN/report/answers.parquet ... --out build/answers.parquet
 
 Paths are left out: they say where somebody keeps files, and change nothing.
 """

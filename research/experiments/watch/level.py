@@ -1,6 +1,6 @@
 """How often is a kept promise called broken, and how soon is a broken one noticed? Streams of labels, simulated.
 
-    python research/experiments/watch/level.py [--streams 1000] [--labels 5000] > research/experiments/watch/level.csv
+    python research/experiments/watch/level.py [--streams 1000] [--labels 5000] > build/level.csv
 
 The promise is alpha = 0.1, looked at after every label at level 0.05. Worlds: the share of wrong answers stays at the
 limit, below it, or moves about below it; or it rises from 7 % to another share at a label, suddenly or slowly.

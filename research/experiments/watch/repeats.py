@@ -1,6 +1,6 @@
 """How often does the watch say that scores have moved where a few questions are asked again and again?
 
-    python research/experiments/watch/repeats.py [--runs 200] > research/experiments/watch/repeats.csv
+    python research/experiments/watch/repeats.py [--runs 200] > build/repeats.csv
 
 A calibrator has 300 labelled answers to different questions. The newest 2,000 answers are to a number of other
 questions of the same kind, some asked often and some seldom (shares drawn from a flat Dirichlet distribution); scores
