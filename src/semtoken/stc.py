@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.backends import load_backend
 from semtoken.backends.base import Backend, Decoding, Prompt, Response, require_readings
-from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of
+from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of_prompt
 from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import origin_of, with_decision
@@ -455,7 +455,7 @@ class STC:
         scores: AnswerScores,
         answer: int,
         completion: Completion,
-        question: str = "",
+        question: str | None = None,
         prompt: Prompt = "",
     ) -> ScoredResponse:
         """The score of a complete answer, with its chance and its decision where there is a calibrator."""
@@ -465,14 +465,16 @@ class STC:
         self,
         scores: AnswerScores,
         completions: Mapping[int, Completion],
-        questions: Mapping[int, str] = MappingProxyType({}),
+        questions: Mapping[int, str | None] = MappingProxyType({}),
         prompts: Mapping[int, Prompt] = MappingProxyType({}),
     ) -> list[ScoredResponse]:
         """The scores of several answers, whose completions, questions and prompts are given by their numbers."""
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
         scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
         responses = [
-            scores.methods.scored(answer, result.with_fields(truncated=completion.truncated), questions.get(answer, ""))
+            scores.methods.scored(
+                answer, result.with_fields(truncated=completion.truncated, question=questions.get(answer))
+            )
             for result, (answer, completion) in scored
         ]
         if self.depth is not None or self.learned is not None:
@@ -522,7 +524,7 @@ class _InOrder(Observer):
     def finish(self, answer: int, completion: Completion) -> None:
         """Score a complete answer, and report it once all answers before it have been reported."""
         prompt = self._prompts[answer]
-        self._waiting[answer] = self._stc.result(self._scores, answer, completion, question_of(prompt), prompt)
+        self._waiting[answer] = self._stc.result(self._scores, answer, completion, question_of_prompt(prompt), prompt)
         while len(self.found) in self._waiting:
             result = self._waiting.pop(len(self.found))
             if self._on_result is not None:

@@ -13,7 +13,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Prompt
-from semtoken.backends.prompts import AnswerText, question_of
+from semtoken.backends.prompts import AnswerText, question_of_prompt
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.observers.steps import Completion, Observer, Step
@@ -121,7 +121,7 @@ def stream_generate(
     def generate() -> None:
         [completion] = stc.backend.generate([prompt], decoding, [_Listener(scores, state)])
         if not state.cancelled.is_set():
-            state.result = stc.result(scores, 0, completion, question_of(prompt), prompt)
+            state.result = stc.result(scores, 0, completion, question_of_prompt(prompt), prompt)
 
     return AnswerStream(_tokens(generate, state), state)
 

@@ -9,7 +9,8 @@ import pytest
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
-from semtoken.parts.prose import LONG, new_words
+from semtoken.parts.newness import new_words
+from semtoken.parts.prose import LONG
 from semtoken.support.text import number, percentage
 from tests import tiny
 

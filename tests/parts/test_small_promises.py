@@ -13,8 +13,9 @@ from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts import Part, parts_of
 from semtoken.parts.fields import subschema
 from semtoken.parts.json_values import JsonPlace, all_json, find_json, is_json
+from semtoken.parts.newness import new_phrases
 from semtoken.parts.part import Budget, Parts
-from semtoken.parts.prose import new_phrases, phrases
+from semtoken.parts.prose import phrases
 from semtoken.tokens.scored_token import Flag
 from tests.parts.answers import answer_of
 

@@ -51,7 +51,7 @@ def answer() -> st.ScoredResponse:
 
 def block() -> dict[str, Any]:
     """What serve and the proxy add to a reply."""
-    return score_block(answer(), scorer_for(None, st.ScoringRules()), BlockOptions(), question=QUESTION)
+    return score_block(answer(), scorer_for(None, st.ScoringRules()), BlockOptions())
 
 
 def file_of(folder: Path) -> Path:
@@ -129,7 +129,7 @@ def test_of_an_answer_that_is_held_back_nothing_is_quoted(tmp_path: Path) -> Non
     nobody = replace(found, threshold=replace(found.threshold, uncertainty=0.0))
     applied = CalibratorInUse(nobody, abstain_text="I do not know.")
     scorer = scorer_for(None, st.ScoringRules())
-    shown = score_block(answer(), scorer, BlockOptions(tokens=True, parts="phrase"), applied, QUESTION)
+    shown = score_block(answer(), scorer, BlockOptions(tokens=True, parts="phrase"), applied)
     assert shown["decision"] == "abstain" and "lies" not in json.dumps(shown), shown
     assert shown["headline"]["sentence"] == answer().headline.unquoted.sentence
 

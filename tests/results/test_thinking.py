@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semtoken.observers.method_scores import phrase_log_probs
-from semtoken.parts.prose import new_words
+from semtoken.parts.newness import new_words
 from semtoken.results import ScoredResponse
 from semtoken.results.headlines import headline_of
 from semtoken.support.text import thinking_end

@@ -25,7 +25,8 @@ from semtoken.methods.entropies import (
     window_entropy,
 )
 from semtoken.methods.inside import rauq
-from semtoken.parts.prose import find_phrases, new_words
+from semtoken.parts.newness import new_words
+from semtoken.parts.prose import find_phrases
 
 Floats = npt.NDArray[np.float64]
 LAST = 100.0

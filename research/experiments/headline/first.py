@@ -21,7 +21,8 @@ from recording import Recording
 from transformers import AutoTokenizer
 
 from semtoken import Vocabulary
-from semtoken.parts.prose import find_phrases, new_words
+from semtoken.parts.newness import new_words
+from semtoken.parts.prose import find_phrases
 from semtoken.tokens.vocabulary import is_function_word, plain_word
 
 EXPERIMENTS = Path(__file__).parents[1]

@@ -20,7 +20,7 @@ from semtoken.backends.base import Decoding, Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
 from semtoken.files.images import has_images
 from semtoken.support.inputs import listed, whole
-from semtoken.support.text import last_of_user
+from semtoken.support.questions import question_of
 from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -78,13 +78,9 @@ def end_token_ids(given: Any) -> frozenset[int]:
     return frozenset(whole(i, "eos_token_id") for i in ids)
 
 
-def question_of(prompt: Prompt) -> str:
-    """What a person asked: the last message of a user, or the last paragraph of a text, which leaves out examples that
-    stand before it. It is "" where only token ids are known.
-    """
-    if isinstance(prompt, str):
-        return prompt.strip().replace("\r\n", "\n").rpartition("\n\n")[2]
-    return last_of_user(prompt)
+def question_of_prompt(prompt: Prompt) -> str | None:
+    """The question in a prompt, a text or messages, as in a request with it; None where only token ids are known."""
+    return question_of({"prompt": prompt})
 
 
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:

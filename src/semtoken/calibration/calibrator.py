@@ -367,7 +367,7 @@ def _require_folds(answers: LabelledScores) -> None:
 def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | None) -> npt.NDArray[np.intp] | None:
     """The number of the question of each answer that is not blank; None where questions are not known, or differ."""
     if prompts is None:
-        prompts = [getattr(answer, "question", "") for answer in scored] if isinstance(scored, Sequence) else []
+        prompts = [getattr(answer, "question", None) or "" for answer in scored] if isinstance(scored, Sequence) else []
     if not len(prompts) or not all(prompts):
         return None
     seen = ~np.isneginf(log_scores(scored, method))

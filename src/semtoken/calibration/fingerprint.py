@@ -10,6 +10,7 @@ from typing import Any, Literal
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
+from semtoken.results.headlines import without_question
 from semtoken.support.inputs import instance, text, whole
 from semtoken.tokens.scored_token import Flag
 
@@ -58,6 +59,8 @@ class Fingerprint:
         instance(other, Fingerprint, "other")
         for name, what in _MUST_AGREE.items():
             mine, theirs = getattr(self, name), getattr(other, name)
+            if name == "signature":
+                mine, theirs = self._as_read(mine), self._as_read(theirs)
             if mine is not None and theirs is not None and mine != theirs:
                 raise CalibratorMismatch(
                     f"This calibrator was fitted on scores with {what} {mine!r}; these have {theirs!r}. Use the "
@@ -69,12 +72,19 @@ class Fingerprint:
         than those of the labelled answers, before any answer is scored.
         """
         text(rules, "rules")
-        if self.signature is not None and not f"|{self.signature}".endswith(f"|{rules}"):
-            mine = self.signature[max(self.signature.find("preset:"), 0) :]
+        signature = self._as_read(self.signature)
+        if signature is not None and not f"|{signature}".endswith(f"|{rules}"):
+            mine = signature[max(signature.find("preset:"), 0) :]
             raise CalibratorMismatch(
                 f"This calibrator was fitted on scores with the rules {mine!r}; these would have {rules!r}. Choose its "
                 "--preset, or make a calibrator of these rules with `semtoken calibrate`."
             )
+
+    def _as_read(self, signature: str | None) -> str | None:
+        """A signature as far as these scores depend on it: whether the question was known matters to some alone."""
+        if signature is None or self.method in READING_QUESTIONS:
+            return signature
+        return without_question(signature)
 
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """Flags for answers to which chances and promises may not apply: known differences, then what is unknown."""
@@ -106,6 +116,8 @@ _SHOULD_AGREE = {
 }
 
 
+READING_QUESTIONS = ("headline", "new_phrases", "mean_new_word")
+"""The methods that are other numbers where it is not known what was asked."""
 NOTHING_KNOWN = Fingerprint()
 HEADLINE_IN_USE = "new_phrases"
 """What heads sentences: a calibrator of the headline says which number that was when it was fitted."""

@@ -232,7 +232,7 @@ def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, 
     or of text and tokens where no question is known; empty for bare scores and for answers without any text.
     """
     answers = list(scored) if isinstance(scored, Sequence) else []
-    asked = prompts if prompts is not None else [getattr(answer, "question", "") for answer in answers]
+    asked = prompts if prompts is not None else [getattr(answer, "question", None) or "" for answer in answers]
     hashes = []
     for answer, prompt in zip(answers, asked, strict=False):
         score = getattr(answer, "log_score", None)

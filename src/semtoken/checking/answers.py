@@ -189,7 +189,7 @@ def check_found(
         reply = found_reply.read()
     except SemtokenError as error:
         return RefusedReply(found_reply.where, str(error), found_reply.name)
-    reply = reply if asked is None else replace(reply, question=asked)
+    reply = reply if asked is None else replace(reply, question=asked, line=None)
     try:
         answers = _answers(reply, settings)
     except CalibratorMismatch:
@@ -236,9 +236,12 @@ def _path(given: Any) -> Path:
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
     calibrator, schema = settings.calibrator, settings.schema
     payload = read_payload(reply.reply, settings.format, request=reply.request)
+    asked = [reply.question_of(choice.index) or choice.question for choice in payload.choices]
+    choices = (replace(choice, question=one) for choice, one in zip(payload.choices, asked, strict=True))
+    payload = replace(payload, choices=tuple(choices))
     names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
     try:
-        scored = score_payload(payload, question=reply.question or "", distribution=settings.distribution)
+        scored = score_payload(payload, distribution=settings.distribution)
     except SemtokenError:
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
@@ -255,7 +258,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
         doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
         said = sentence_of(result, worst_of(doubts))
         answers.append(
-            CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields, shown_text)
+            CheckedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
         )
     return answers
 
@@ -271,7 +274,7 @@ def _own_answer(
     calibrator, schema = settings.calibrator, settings.schema
     if block is None:
         raise InvalidInput(f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block.")
-    result = answer_of_block(choice, block, reply.question or "")
+    result = answer_of_block(choice, block)
     if schema is not None:
         raise InvalidInput(f"Its fields cannot be scored: {NO_TOKENS}.")
     if calibrator is not None and calibrator.calibrator.fingerprint.method != HEADLINE:
@@ -281,7 +284,7 @@ def _own_answer(
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
     return CheckedAnswer(
-        reply.where, name, reply.question, result, doubts, said, calibration, text=result.text, from_block=True
+        reply.where, name, choice.question, result, doubts, said, calibration, text=result.text, from_block=True
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
-from semtoken.checking.replies import question_of
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.files.images import Scans
 from semtoken.files.record_files import read_rows
@@ -20,6 +19,7 @@ from semtoken.parts import Part
 from semtoken.parts.fields import NEARLY_JSON, allowed_values, subschema
 from semtoken.parts.part import level_of
 from semtoken.results import ScoredResponse
+from semtoken.support.questions import question_of
 
 ACCEPT, CHECK = "accept", "check"
 """Decisions on a field."""
@@ -96,7 +96,7 @@ def _record(
         "log_score": _log(part.confidence),
         "log_score_lower": _log(low),
         "log_score_upper": _log(high),
-        "signature": "|".join(filter(None, (response.signature, SIGNATURE))),
+        "signature": "|".join(filter(None, (response.rules, SIGNATURE))),
         "distribution": response.distribution,
     }
     sure = part.confidence is not None and level_of(part.confidence) == ""

@@ -18,23 +18,11 @@ from semtoken.files.safe_files import read_file
 from semtoken.files.texts import decoded, is_utf8
 from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
 from semtoken.payloads.score import is_batch, is_stream_text
+from semtoken.support.questions import question_of
 from semtoken.support.splice import load_json
-from semtoken.support.text import last_of_user
 
 IDS = ("custom_id", "question_id", "id")
 """Names of the identifier of a line, of a reply or of a question, the most telling first."""
-
-
-def question_of(value: Mapping[str, Any]) -> str | None:
-    """The question in a record or a request body: its question, its prompt, or the last message of the user."""
-    for field in ("question", "prompt", "input"):
-        if isinstance(value.get(field), str):
-            return str(value[field])
-    for field in ("messages", "input"):
-        if isinstance(value.get(field), list) and (said := last_of_user(value[field])):
-            return said
-    request = value.get("request")
-    return question_of(request) if isinstance(request, Mapping) else None
 
 
 @dataclass(frozen=True)
@@ -49,8 +37,7 @@ def read_questions(path: Path) -> list[SavedQuestion]:
     """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies."""
     questions = []
     for _, where, fields in read_rows(path):
-        body = fields.get("body")
-        text = question_of(fields) or (question_of(body) if isinstance(body, Mapping) else None)
+        text = question_of(fields)
         if text is None:
             raise InvalidInput(f"{where} asks nothing: it has no 'question', 'prompt', 'input' or 'messages'.")
         given = next((fields[name] for name in IDS if fields.get(name) is not None), None)
@@ -128,6 +115,12 @@ class SavedReply:
     """Whether its line has an id beside the reply."""
     request: Mapping[str, Any] | None = None
     """What was sent, where it was saved beside the reply."""
+    line: Any = None
+    """All that was saved, in which each choice of the reply may have a question of its own."""
+
+    def question_of(self, choice: int) -> str | None:
+        """What was asked for one of the choices of the reply."""
+        return question_of(self.line, choice) or self.question
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -163,13 +156,14 @@ class FoundReply:
         reply = _saved(self.where, self.name, self.parsed())
         if self.request is None:
             return reply
-        asked = question_of(self.request) if reply.question is None else reply.question
-        return replace(reply, question=asked, request=reply.request or self.request)
+        if reply.question is not None:
+            return replace(reply, request=reply.request or self.request)
+        return replace(reply, question=question_of(self.request), request=self.request, line=self.request)
 
     def named(self) -> SavedReply | None:
         """What the reply is called, without its content, which takes memory; None if it cannot be read."""
         try:
-            return replace(self.read(), reply=None)
+            return replace(self.read(), reply=None, line=None)
         except InvalidInput:
             return None
 
@@ -355,12 +349,14 @@ def _saved(where: str, name: str, value: Any) -> SavedReply:
     if inner is None:
         own = _ids(value)
         custom = str(value["custom_id"]) if value.get("custom_id") is not None else None
-        return SavedReply(where, value, custom or name, question_of(value), own, has_id=custom is not None)
+        return SavedReply(where, value, custom or name, question_of(value), own, has_id=custom is not None, line=value)
     given = _ids(value)
     own = _ids(inner) if isinstance(inner, Mapping) else ()
     called = given[0] if given else name
     request = value["request"] if isinstance(value.get("request"), Mapping) else None
-    return SavedReply(where, inner, called, question_of(value), (*given, *own), has_id=bool(given), request=request)
+    return SavedReply(
+        where, inner, called, question_of(value), (*given, *own), has_id=bool(given), request=request, line=value
+    )
 
 
 def _ids(value: Mapping[str, Any]) -> tuple[str, ...]:

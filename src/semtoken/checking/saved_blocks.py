@@ -12,7 +12,7 @@ from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.blocks import VERSION, block_of, final_block
-from semtoken.results.headlines import Headline
+from semtoken.results.headlines import QUESTION_UNKNOWN, Headline
 from semtoken.results.responses import TokensLater
 from semtoken.support.inputs import flag, listed, one_of, real, text, whole
 from semtoken.support.splice import parse_reply
@@ -42,7 +42,7 @@ def _choices(reply: Any) -> list[Mapping[str, Any]]:
     return [choice for choice in choices if isinstance(choice, Mapping)] if isinstance(choices, list) else []
 
 
-def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
+def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any]) -> ScoredResponse:
     """A choice with the numbers of its block, without tokens; `InvalidInput` if it holds no score or is damaged."""
     if block.get("version") != VERSION:
         raise InvalidInput(
@@ -52,17 +52,18 @@ def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: s
     if "reason" in block and "uncertainty" not in block:
         raise InvalidInput(f"The server gave the answer no score: {block['reason']}")
     try:
-        return _answer(choice, block, question)
+        return _answer(choice, block)
     except KeyError as error:
         raise InvalidInput(f"The semtoken block is damaged: it has no {error.args[0]!r}.") from error
     except InvalidInput as error:
         raise InvalidInput(f"The semtoken block is damaged: {error}") from error
 
 
-def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> ScoredResponse:
+def _answer(choice: PayloadChoice, block: Mapping[str, Any]) -> ScoredResponse:
     value, low, high = (real(block[name], name, low=0.0, high=1.0) for name in ("uncertainty", "lower", "upper"))
     if not low - ROUNDED <= value <= high + ROUNDED:
         raise InvalidInput(f"the uncertainty {value:g} lies outside its bounds {low:g} and {high:g}.")
+    signature = text(block["signature"], "signature")
     one_of("method", block["method"], ("exact", "top-k"))
     one_of("distribution", block["distribution"], get_args(Distribution))
     said = choice.segment("answer")
@@ -79,12 +80,12 @@ def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> S
         preset=text(block["preset"], "preset"),
         distribution=block["distribution"],
         neutral_only=any(block_flag.code == "neutral_only" for block_flag in raised),
-        signature=text(block["signature"], "signature"),
+        signature=signature,
         log_score_bounds=None if block["method"] == "exact" else (log_of(1 - high), log_of(1 - low)),
         flags=raised,
         proxy_for=None if block.get("proxy_for") is None else text(block["proxy_for"], "proxy_for"),
         truncated=None if block.get("truncated") is None else flag(block["truncated"], "truncated"),
-        question=question,
+        question=None if signature.endswith(QUESTION_UNKNOWN) else choice.question or "",
     )
 
 

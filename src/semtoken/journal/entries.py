@@ -244,14 +244,14 @@ class Recording:
         """Make the entry of a scored answer, for which `block` has what `CalibratorInUse.block` says of it.
 
         `prompt` is all that was asked, as plain values, `question` its text; by the tag `person` entries can be
-        deleted. An entry with the same identifier is not written twice. `more` replaces fields that follow from the
-        answer.
+        deleted. Where no question is given it is the answer's own. An entry with the same identifier is not written
+        twice. `more` replaces fields that follow from the answer.
         """
         answer = self.texts.apply(result.text)
         reason = block.get("reason")
         fields: dict[str, Any] = {
             "answer": answer,
-            **result.facts(),
+            **{name: fact for name, fact in result.facts().items() if name in COLUMNS},
             "k": None if result.log_score_bounds is None else self.origin.k,
             "numbers": _numbers(result),
             "flags": _codes(result, block),
@@ -265,7 +265,8 @@ class Recording:
         }
         if more:
             fields.update(more)
-        return self._new_entry(fields, identifier, prompt, question, person, model)
+        asked = result.question if question is None else question
+        return self._new_entry(fields, identifier, prompt, asked, person, model)
 
     def decision(
         self,

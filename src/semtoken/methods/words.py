@@ -13,6 +13,7 @@ import numpy.typing as npt
 from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import log_probs, mean, method
 from semtoken.parts.prose import is_sentence
+from semtoken.results.headlines import of_phrases
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import text as checked_text
 
@@ -109,24 +110,24 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     Parameters
     ----------
     new_phrase_log_probs : array of shape (n,)
-        ln c_i of the phrases that hold a word that is not in the question, at most 0; of all phrases where none does.
+        ln c_i of the phrases that hold a word that is not in the question, at most 0; none where the answer only
+        repeats the question.
     greedy_logprobs : array of shape (T,)
-        As in `perplexity`, which takes the place where there is no phrase.
+        As in `perplexity`.
 
     Returns
     -------
     float in [0, inf]
-        Nats.
+        Nats; inf where there is no phrase.
 
     References
     ----------
     Of this project, 2026: docs/results.md, "Which number stands on top?".
     """
-    if not _any(new_phrase_log_probs):
-        return perplexity(greedy_logprobs)
     _check_tokens(greedy_logprobs)
-    logs = log_probs(new_phrase_log_probs, "new_phrase_log_probs")
-    return -(float(logs.min()) + mean(logs)) / 2 + 0.0
+    if not _any(new_phrase_log_probs):
+        return math.inf
+    return -of_phrases(log_probs(new_phrase_log_probs, "new_phrase_log_probs").tolist()) + 0.0
 
 
 @_of_words(title="Headline", needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"))
@@ -151,7 +152,7 @@ def headline(
     Returns
     -------
     float in [0, inf]
-        Nats; inf for a blank answer.
+        Nats; inf for a blank answer, and for one that only repeats the question.
 
     References
     ----------
@@ -159,11 +160,12 @@ def headline(
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_score], "log_score")[0])
-    if _any(new_phrase_log_probs):
-        log_probs(new_phrase_log_probs, "new_phrase_log_probs")
+    of_new_phrases = new_phrases(new_phrase_log_probs, logs)
+    if of_new_phrases == math.inf:
+        return math.inf
     if score == -math.inf or not is_sentence(checked_text(text, "text"), len(logs)):
         return -score + 0.0
-    return new_phrases(new_phrase_log_probs, logs)
+    return of_new_phrases
 
 
 def _check_tokens(greedy_logprobs: npt.ArrayLike) -> None:

@@ -16,7 +16,8 @@ from semtoken.methods.outside import is_outside, load_installed, load_method
 from semtoken.observers.steps import Observer, Step, readings
 from semtoken.observers.table import STATISTICS, LastStates, Statistic
 from semtoken.parts.answers import log_product, tokens_touching
-from semtoken.parts.prose import new_phrases, new_words, phrases
+from semtoken.parts.newness import new_phrases, new_words
+from semtoken.parts.prose import phrases
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.support.inputs import listed, shown
@@ -156,25 +157,25 @@ class MethodScores(Observer):
         for watch in self._observers:
             watch.forget(answer)
 
-    def scored(self, answer: int, response: ScoredResponse, question: str = "") -> ScoredResponse:
+    def scored(self, answer: int, response: ScoredResponse) -> ScoredResponse:
         """Add the scores of all methods to a complete answer, which has the number `answer` among those observed.
 
-        The words of the question do not count as new in it. `InvalidInput` if the engine gave too little for a method.
+        The words of its question do not count as new in it. `InvalidInput` if the engine gave too little for a method.
         """
-        response = response.with_fields(question=question)
         if self.states is not None and (values := self.states.of(answer)) is not None:
             response = response.with_fields(state=HiddenState(values, self.states.depth))
         if not self.names:
             return response
         if not response.n_tokens:  # nothing was written: the worst that a method can say
             return response.with_fields(scores={name: METHODS[name].range[1] for name in self.names})
-        middle, corners = self._records(answer, response, question)
+        middle, corners = self._records(answer, response)
         scores = {name: score(name, middle) for name in self.names}
         bounds = {name: _bounds(name, middle, corners) for name in self.names}
         return response.with_fields(scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
 
-    def _records(self, answer: int, response: ScoredResponse, question: str) -> tuple[Generation, Corners]:
+    def _records(self, answer: int, response: ScoredResponse) -> tuple[Generation, Corners]:
         """What is recorded of one answer; values below and above those that are not exact, by field."""
+        question = response.question or ""
         fields = {
             field: PLAIN[field](response, question) for field in {"text", "token_ids"} | self.needs & PLAIN.keys()
         }
@@ -213,7 +214,7 @@ def _bounds(name: str, middle: Generation, corners: Corners) -> tuple[float, flo
 
 
 def scores_of_steps(
-    names: Sequence[str], response: ScoredResponse, steps: Sequence[TopStep], size: int | None, question: str = ""
+    names: Sequence[str], response: ScoredResponse, steps: Sequence[TopStep], size: int | None
 ) -> ScoredResponse:
     """An answer that was scored from the best tokens of its steps, with the scores by further methods of one pass.
 
@@ -221,7 +222,7 @@ def scores_of_steps(
     steps list.
     """
     if not names:
-        return response.with_fields(question=question)
+        return response
     scores = MethodScores(names)
     unknown = {reading.what for reading in scores.reads} - FROM_BEST
     if unknown:
@@ -233,7 +234,7 @@ def scores_of_steps(
         )
     for step in steps:
         scores.observe(_as_step(step, size))
-    return scores.scored(0, response, question)
+    return scores.scored(0, response)
 
 
 def _as_step(step: TopStep, size: int | None) -> Step:

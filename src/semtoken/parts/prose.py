@@ -1,4 +1,4 @@
-"""Words, phrases and sentences of a text, its figures and references, and the words that are new in an answer.
+"""Words, phrases and sentences of a text, its figures and references.
 
 Boundaries are where the libraries that know Unicode and languages put them. Figures are numbers with their units,
 dates, times, amounts of money and percentages; references are URLs, addresses and paths.
@@ -6,7 +6,6 @@ dates, times, amounts of money and percentages; references are URLs, addresses a
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
@@ -14,13 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 from semtoken.errors import OverBudget
-from semtoken.parts.answers import AnswerWithTokens, tokens_touching
 from semtoken.parts.part import Budget, FoundPart, PartEquality
 from semtoken.support.extras import require
-from semtoken.support.inputs import text
 from semtoken.support.text import thinking_end
-from semtoken.tokens.vocabulary import english_stopwords, is_function_word, plain_word
+from semtoken.tokens.vocabulary import is_function_word, plain_word
 
+Ranges = list[tuple[int, int]]
+"""Where stretches of a text begin and end, in characters."""
 NEGATIONS = frozenset(
     (
         *("no", "not", "never", "none", "nothing", "nobody", "neither", "nor", "without", "cannot", "can't", "won't"),
@@ -49,7 +48,8 @@ def _patterns() -> tuple[Any, Any, Any, Any]:
         boundary,
         regex.compile(r"[\p{L}\p{N}]"),
         regex.compile(rf"(?:[{_UNSPACED}]|[[{_SHARED}]&&[\p{{L}}\p{{M}}]])+\Z", flags=regex.V1),
-        regex.compile(r"\w[\w'’-]*"),  # marks belong to their letters, as those of Thai and Hindi do
+        # marks belong to their letters, as those of Thai and Hindi do; 27,000 is one word
+        regex.compile(r"\w(?:[\w'’-]|(?<=\d)[.,](?=\d))*"),
     )
 
 
@@ -66,7 +66,7 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
         piece = text[start:end]
         if not (piece.isalnum() or letter.search(piece)):
             continue
-        run = _is_unspaced(piece)
+        run = is_unspaced(piece)
         if run and ranges and ranges[-1][1:] == (start, True):
             ranges[-1] = (ranges[-1][0], end, True)
         else:
@@ -85,7 +85,7 @@ def _divided(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         start += len(piece)
 
 
-def _is_unspaced(word: str) -> bool:
+def is_unspaced(word: str) -> bool:
     """Whether a word is of a script without blanks between words."""
     return not word.isascii() and _patterns()[2].match(word) is not None
 
@@ -126,11 +126,12 @@ def _phrases_of_short(text: str) -> Sequence[tuple[int, int]]:
 def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     last = -1  # end of the content word before
-    for start, end in words(text, budget):
-        if is_function_word(text[start:end]):
+    found = words(text, budget)
+    for place, (start, end) in enumerate(found):
+        if is_function_word(text[start:end]) and not _is_in_name(text, found, place):
             last = -1
             continue
-        alone = _is_unspaced(text[start:end])
+        alone = is_unspaced(text[start:end])
         gap = text[last:start].strip(" '’-")
         if last >= 0 and not alone and (not gap or (gap == "." and _INITIAL.search(text, ranges[-1][0], last))):
             ranges[-1] = (ranges[-1][0], end)
@@ -143,16 +144,59 @@ def _phrases(text: str, budget: Budget) -> Sequence[tuple[int, int]]:
     return ranges
 
 
+_OF_TITLES = frozenset(
+    [
+        "a",
+        "and",
+        "are",
+        "as",
+        "at",
+        "by",
+        "for",
+        "from",
+        "in",
+        "is",
+        "of",
+        "on",
+        "or",
+        "the",
+        "to",
+        "was",
+        "were",
+        "with",
+    ]
+)
+"""Function words that are written with a capital in titles, and are in no name by that alone."""
+
+
+def _is_in_name(text: str, found: Sequence[tuple[int, int]], place: int) -> bool:
+    """Whether a function word is a part of a name: with a capital, and next to another capital word ("Hoi An")."""
+    start, end = found[place]
+    if not text[start].isupper() or plain_word(text[start:end]) in _OF_TITLES:
+        return False
+    before, after = found[place - 1] if place else None, found[place + 1] if place + 1 < len(found) else None
+    if before is None or text[before[1] : start] != " ":  # it may have its capital from the beginning of a sentence
+        return False
+    if _is_capital(text, before):
+        return True
+    return text[start:end] != "I" and after is not None and text[end : after[0]] == " " and _is_capital(text, after)
+
+
+def _is_capital(text: str, word: tuple[int, int]) -> bool:
+    start, end = word
+    return text[start].isupper() and not is_function_word(text[start:end])
+
+
 def phrases(text: str) -> list[tuple[int, int]]:
     """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
-    text = _said(text)
+    text = without_thinking(text)
     try:
         return [(phrase.start, phrase.end) for phrase in find_phrases(text, Budget(text))]
     except OverBudget:
         return [(0, len(text))]
 
 
-def _said(text: str) -> str:
+def without_thinking(text: str) -> str:
     """A text with blanks in place of the thinking before an answer."""
     thought = thinking_end(text)
     return " " * thought + text[thought:]
@@ -292,28 +336,11 @@ _ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f", "\u0964", "\u06d4", "\u061
 _CLOSING = " \n\r\t\"'\u201d\u2019\u00bb)]*_`\u300d\u300f\uff09"
 
 
-def new_words(said: str, question: str = "") -> list[tuple[int, int]]:
-    """Character ranges of the words of an answer that are no English function words and do not stand in the question.
-
-    What the text marks as thinking before the answer has none. A word of a script without blanks stands in the question
-    wherever its letters do.
-    """
-    asked = {plain_word(question[start:end]) for start, end in _plain_words(text(question, "question"))}
-    ranges = []
-    for start, end in _plain_words(_said(said)):
-        word = said[start:end]
-        plain = plain_word(word)
-        repeated = plain in asked or (_is_unspaced(word) and word in question)
-        if not repeated and plain not in english_stopwords():
-            ranges.append((start, end))
-    return ranges
-
-
-def _plain_words(text: str) -> Iterator[tuple[int, int]]:
+def plain_words(text: str) -> Iterator[tuple[int, int]]:
     """Words with what a hyphen or an apostrophe joins to them, as everywhere where words are counted by newness."""
     *_, word = _patterns()
     for match in word.finditer(text):
-        if not match[0].isascii() and any(map(_is_unspaced, match[0])):
+        if not match[0].isascii() and any(map(is_unspaced, match[0])):
             yield from _divided(text, *match.span())
         else:
             yield match.span()
@@ -322,23 +349,3 @@ def _plain_words(text: str) -> Iterator[tuple[int, int]]:
 def is_sentence(text: str, n_tokens: int) -> bool:
     """Whether an answer counts as a sentence: it has 12 tokens or more, or a final stop."""
     return n_tokens >= LONG or text.rstrip(_CLOSING).endswith(_ENDS)
-
-
-def new_phrases(said: str, question: str = "") -> list[tuple[int, int]]:
-    """Character ranges of the phrases of an answer that hold a new word; of all phrases where none does."""
-    all_phrases, new = phrases(said), new_words(said, question)
-    return [(a, b) for a, b in all_phrases if any(a <= start < b for start, _ in new)] or all_phrases
-
-
-def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:
-    """Geometric mean in [0, 1] of the confidences of the words of an answer that are new; None without such words.
-
-    The confidence of a word is the product over its tokens, by the answer's own rules. Words of the question do not
-    count; without it all content words do. A ranking, not a chance.
-    """
-    spans = new_words(answer.text, question)
-    if not spans:
-        return None
-    touching = tokens_touching(answer.tokens, spans)
-    logs = [math.fsum(token.log_agreeing_probability for token in tokens) for tokens in touching]
-    return math.exp(math.fsum(logs) / len(logs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from semtoken.choices import Preset, SegmentKind
@@ -80,7 +81,7 @@ def read_payload(
     if isinstance(values, Mapping):
         raise_error(values)
         reply, shape = (values, None) if format is not None else reply_within(values)
-        return _read_replies([reply], format, temperature, asked, shape)
+        return _read_replies([reply], format, temperature, asked, shape, values)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
@@ -92,13 +93,14 @@ def _read_replies(
     temperature: float | None,
     asked: Reply,
     known_shape: type[Shape] | None = None,
+    line: Any = None,
 ) -> Payload:
-    """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now."""
+    """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now, `line`: what holds it."""
     for reply in replies:
         raise_error(reply)
     given = None if format is None else format_named(format)
     shape = (given.shape if given is not None else known_shape or shape_of_reply(replies))()
-    shape.told = Told(asked, temperature, None if given is None else given.engine)
+    shape.told = Told(asked, temperature, None if given is None else given.engine, line)
     for delta in shape.whole(replies):
         if delta.choice in shape.sums:
             raise InvalidInput("Two choices of the reply have the same index.")
@@ -151,7 +153,7 @@ def score_payload(
     distribution: Distribution | None = None,
     proxy_for: str | None = None,
     methods: Sequence[str] = (),
-    question: str = "",
+    question: str | None = None,
 ) -> list[ScoredResponse]:
     """Score every choice of a reply from the log-probabilities in it.
 
@@ -169,7 +171,8 @@ def score_payload(
     methods
         Further methods of one pass, whose scores each answer gets; see `ScoredResponse.scores`.
     question
-        What was asked: its words are not new in an answer.
+        What was asked: its words are not new in an answer. By default it is looked for in the `request`, and in what
+        the reply was saved in; where it is not found, the headline says so.
     format, temperature, request
         As in `read_payload`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}
@@ -198,6 +201,8 @@ def score_payload(
         one_of("distribution", distribution, get_args(Distribution))
     if proxy_for is not None:
         text(proxy_for, "proxy_for")
+    if question is not None:
+        text(question, "question")
     wanted = require_one_pass(methods)
     payload = (
         reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature, request=request)
@@ -208,8 +213,9 @@ def score_payload(
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            answer = score_choice(choice, scorer, known, segment=segment, proxy_for=proxy_for)
-            scored.append(with_methods(answer, choice, wanted, scorer, segment=segment, question=question))
+            asked = choice if question is None else replace(choice, question=question)
+            answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for)
+            scored.append(with_methods(answer, choice, wanted, scorer, segment=segment))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored
@@ -237,7 +243,7 @@ def score_choice(
     if segment == "answer":
         _require_same_text(result, part, scorer)
     notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
-    return result.with_fields(flags=(*result.flags, *notes)) if notes else result
+    return result.with_fields(flags=(*result.flags, *notes), question=choice.question)
 
 
 def with_methods(
@@ -247,12 +253,11 @@ def with_methods(
     scorer: Scorer,
     *,
     segment: SegmentKind = "answer",
-    question: str = "",
 ) -> ScoredResponse:
     """A scored choice with its scores by further methods; the arguments are those of `score_payload`."""
     steps = _scorable(choice, segment).steps[: result.n_tokens]
     size = None if scorer.open_ended else scorer.vocabulary.size
-    return scores_of_steps(methods, result, steps, size, question)
+    return scores_of_steps(methods, result, steps, size)
 
 
 def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:

@@ -55,6 +55,8 @@ class PayloadChoice:
     """What a reader of the score should know, one sentence each."""
     broken: str | None = None
     """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on behind its end."""
+    question: str | None = field(default=None, compare=False)
+    """What was asked, as the request or the saved line around the reply has it; None if that is not known."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The part of this kind; None if the choice has none."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.parts.answers import log_product, tokens_touching
-from semtoken.parts.prose import is_sentence, new_phrases
+from semtoken.parts.newness import new_phrases
+from semtoken.parts.prose import is_sentence
 from semtoken.support.text import percentage, shortened, thinking_end
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
@@ -22,9 +23,20 @@ SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
 LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
 HELD_BACK = "Its least sure part is held back with it."
-"""What is said of the confidence of a short answer, of none, of a sentence, and of a sentence that is not shown."""
+ECHO_SAID = "It only repeats the question."
+"""What is said of the confidence of a short answer, of none, of a sentence, of a sentence that is not shown, and of an
+answer that adds nothing to its question."""
+UNASKED = " What was asked is not known."
+"""What is said besides where words of the question could not be told from those that the answer adds."""
+QUESTION_UNKNOWN = "question:unknown"
+"""Ends the signature of such an answer: its headline is another number than with the question."""
 NEW_PHRASES = "new_phrases"
 LONGEST_PART = 60
+
+
+def without_question(signature: str) -> str:
+    """A signature as far as it does not say that the question was not known."""
+    return signature.removesuffix(f"|{QUESTION_UNKNOWN}")
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class Headline:
     @property
     def unquoted(self) -> Headline:
         """A copy whose sentence quotes nothing, for an answer that is held back."""
-        return replace(self, sentence=HELD_BACK) if self.name == NEW_PHRASES else self
+        return replace(self, sentence=HELD_BACK) if self.name == NEW_PHRASES and self.confidence else self
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -76,13 +88,14 @@ def headline_of(
     n_tokens: int,
     log_score: float,
     log_score_bounds: tuple[float, float] | None = None,
-    question: str = "",
+    question: str | None = None,
 ) -> Headline:
     """The headline of a scored answer: of what follows the thinking, where the text marks any.
 
     `marks` gives its `n_tokens` tokens; it is not called for a short answer. `log_score` is the log of the product of
     what agrees with each, -inf for a blank answer and for one that may be impossible; the bounds are around the exact
-    one. Phrases that the question holds do not count; without it all phrases do.
+    one. Phrases that the question holds do not count, and an answer that only repeats it has the confidence 0; where
+    it is not known (None), all phrases count, and the sentence says so.
     """
     if thought := thinking_end(text, lambda: (text[token.start : token.end] for token in marks())):
         said = " " * thought + text[thought:]  # characters keep their places
@@ -90,16 +103,27 @@ def headline_of(
         product, low, high = log_product(after) if said.strip() else (-math.inf,) * 3
         given = None if log_score_bounds is None else (low, high)
         return headline_of(said, lambda: after, len(after), product, given, question)
+    more = "" if question is not None else UNASKED
+    places = new_phrases(text, question or "")
+    if text.strip() and not places:
+        return Headline(NEW_PHRASES, math.inf, 0.0, ECHO_SAID)
     if not text.strip() or not is_sentence(text, n_tokens):
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
         said = SHORT_SAID if text.strip() else EMPTY_SAID
-        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
-    places = new_phrases(text, question)
+        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), f"{said}{more}", bounds)
     logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
-    middle, low, high = ((min(column) + math.fsum(column) / len(column)) / 2 for column in zip(*logs, strict=True))
+    middle, low, high = map(of_phrases, zip(*logs, strict=True))
     weakest = min(range(len(logs)), key=lambda i: logs[i][0])
     share = f" ({percentage(math.exp(logs[weakest][0]))})" if len(logs) > 1 else ""
     part = shortened(" ".join(text[slice(*places[weakest])].split()), LONGEST_PART)
     bounds = None if low == high else (math.exp(low), math.exp(high))
     sentence = LEAST_SURE.format(part=part, share=share)
-    return Headline(NEW_PHRASES, -middle + 0.0, math.exp(middle), sentence, bounds)
+    return Headline(NEW_PHRASES, -middle + 0.0, math.exp(middle), f"{sentence}{more}", bounds)
+
+
+def of_phrases(logs: Sequence[float]) -> float:
+    """The log confidence of a sentence from those of its new phrases, at least one: the number that ranks sentences.
+
+    Half the sum of the least sure and of a typical one, so that its exponential is their geometric mean.
+    """
+    return (min(logs) + math.fsum(logs) / len(logs)) / 2

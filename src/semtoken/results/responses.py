@@ -14,19 +14,19 @@ from semtoken.errors import InvalidInput, MissingExtra, OverBudget
 from semtoken.files.safe_files import finite
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.answers import marked_tokens
+from semtoken.parts.newness import new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
-from semtoken.parts.prose import new_word_confidence
 from semtoken.results import cards
 from semtoken.results.generation import HiddenState
-from semtoken.results.headlines import Headline, headline_of
+from semtoken.results.headlines import QUESTION_UNKNOWN, Headline, headline_of, without_question
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, one_of, whole
+from semtoken.support.questions import question_of
 from semtoken.support.text import (
     CUT_OFF,
     card,
     concatenate,
     element,
-    last_of_user,
     note,
     number,
     shortened,
@@ -119,6 +119,17 @@ class _Tokens:
         vars(response)["tokens"] = tokens
 
 
+class _Signature:
+    """The field `signature` of a scored answer: it follows the field `question`, whichever of them was given first."""
+
+    def __get__(self, response: ScoredResponse, owner: type | None = None) -> str:
+        rules: str = vars(response)["signature"]
+        return rules if response.question is not None else f"{rules}|{QUESTION_UNKNOWN}"
+
+    def __set__(self, response: ScoredResponse, signature: str) -> None:
+        vars(response)["signature"] = without_question(signature)
+
+
 @dataclass(frozen=True)
 class Decision:
     """What to do with one answer."""
@@ -156,8 +167,8 @@ class ScoredResponse:
     """Whether the answer is not blank and all its tokens are neutral under the rules, as function words may be. Under
     the preset `default` they do not count as certain then."""
     signature: str
-    """The rules in one line, with the clusters if the rules read them. Numbers of one model are comparable if their
-    signatures are equal; those of two models are not, even then."""
+    """The rules in one line, with the clusters if the rules read them, and whether the question was not known. Numbers
+    of one model are comparable if their signatures are equal; those of two models are not, even then."""
     log_score_bounds: tuple[float, float] | None = None
     """An interval around the exact `log_score`, where only the k best tokens of each step are known; else None."""
     flags: tuple[Flag, ...] = ()
@@ -180,8 +191,8 @@ class ScoredResponse:
     score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Name of a method -> an interval around its exact score. Only scores that are not exact are here, since only the k
     best tokens of each step are known."""
-    question: str = field(default="", compare=False)
-    """What was asked, "" where that is not known. Words of the question do not count as new in the answer."""
+    question: str | None = field(default=None, compare=False)
+    """What was asked, None where that is not known. Words of the question do not count as new in the answer."""
     state: HiddenState | None = field(default=None, compare=False)
     """The model's hidden state at the end of the answer, if it was asked for (`STC(..., states=True)`); else None."""
 
@@ -244,6 +255,11 @@ class ScoredResponse:
     def with_fields(self, **changed: Any) -> ScoredResponse:
         """A copy with some fields changed. Unlike `dataclasses.replace`, it does not make the records of tokens."""
         return replace(self, **{"tokens": vars(self)["tokens"], **changed})
+
+    @property
+    def rules(self) -> str:
+        """The signature as far as it does not depend on whether the question is known."""
+        return without_question(self.signature)
 
     @property
     def n_tokens(self) -> int:
@@ -380,7 +396,7 @@ class ScoredResponse:
             return tokens.alternatives(places)
         return [self.tokens[place].alternatives for place in places]
 
-    def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] = "") -> float | None:
+    def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] | None = None) -> float | None:
         """How sure the model was of a typical word that this answer adds to the question, in [0, 1].
 
         Look at this number in answers of a sentence or more: there the product says little more than the length
@@ -389,8 +405,8 @@ class ScoredResponse:
         Parameters
         ----------
         question
-            What was asked, as a text or as messages, of which the last of a user is read: its words do not count.
-            Without it all words but function words count.
+            What was asked, as a text or as messages, of which the last of a user is read: its words do not count. By
+            default it is the answer's own `question`. Where none is known, all words but function words count.
 
         Returns
         -------
@@ -398,8 +414,11 @@ class ScoredResponse:
             Geometric mean of the words' confidences, each the product over its tokens. None if the answer has no
             such word.
         """
-        asked = question if isinstance(question, str) else last_of_user(listed(question, "question"))
-        return new_word_confidence(self, asked)
+        if question is None:
+            question = self.question
+        elif not isinstance(question, str):
+            question = question_of(listed(question, "question"))
+        return new_word_confidence(self, question or "")
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values. Logs of minus infinity become None, since JSON has no infinity.
@@ -434,6 +453,7 @@ class ScoredResponse:
             "preset": self.preset,
             "distribution": self.distribution,
             "signature": self.signature,
+            "question_known": self.question is not None,
             "proxy_for": self.proxy_for,
             "flags": [asdict(flag) for flag in self.flags],
         }
@@ -466,6 +486,7 @@ class ScoredResponse:
             "preset": self.preset,
             "distribution": self.distribution,
             "signature": self.signature,
+            "question_known": self.question is not None,
             "n_tokens": self.n_tokens,
             "truncated": self.truncated,
         }
@@ -519,6 +540,7 @@ class ScoredResponse:
 
 
 ScoredResponse.tokens = _Tokens()  # type: ignore[assignment]
+ScoredResponse.signature = _Signature()  # type: ignore[assignment]
 
 
 class Answers(list[ScoredResponse]):

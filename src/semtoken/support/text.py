@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 NEWLINE, END = "↵", "∎"
 """Signs for a newline at the end of an answer, and for a token without text."""
@@ -70,18 +69,6 @@ def with_bounds(value: float, bounds: tuple[float, float]) -> str:
     """A number with its bounds, if these differ in the first three decimals: `0.213 (0.194 to 0.230)`."""
     low, high = map(number, bounds)
     return number(value) if low == high else f"{number(value)} ({low} to {high})"
-
-
-def last_of_user(messages: Sequence[Any]) -> str:
-    """The text of the user's last message, joined if it has several parts; empty if there is none."""
-    said = [
-        message.get("content") for message in messages if isinstance(message, Mapping) and message.get("role") == "user"
-    ]
-    content = said[-1] if said else ""
-    if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, Mapping))
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
 
 
 # HTML: every text is escaped; only what these functions made is taken as HTML.

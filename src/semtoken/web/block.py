@@ -106,17 +106,16 @@ def score_block(
     scorer: Scorer,
     options: BlockOptions,
     calibrator: CalibratorInUse | None = None,
-    question: str | None = None,
     probed: ProbeResult | None = None,
     scores_refused: str | None = None,
     part_seconds: float = MAX_SECONDS,
 ) -> dict[str, Any]:
     """The block of a complete answer; if the calibrator withholds it, the block holds nothing that shows its text.
 
-    With a `question` it has the confidence of a typical word that the answer adds to it. `probed` is what the model
-    said of other meanings, `scores_refused` why there are no scores by the methods that were asked for.
+    Where the question is known it has the confidence of a typical word that the answer adds to it. `probed` is what the
+    model said of other meanings, `scores_refused` why there are no scores by the methods that were asked for.
     """
-    block = _summary(result, question) | _scores(result, options, scores_refused)
+    block = _summary(result) | _scores(result, options, scores_refused)
     if calibrator is not None:
         try:
             block |= calibrator.block(result)
@@ -149,7 +148,7 @@ def score_block(
     return block
 
 
-def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
+def _summary(result: ScoredResponse) -> dict[str, Any]:
     """What every block says of an answer: its numbers, how they were found, and its flags."""
     facts = result.facts()
     block: dict[str, Any] = {
@@ -159,15 +158,18 @@ def _summary(result: ScoredResponse, question: str | None) -> dict[str, Any]:
         "lower": facts["uncertainty_low"],
         "upper": facts["uncertainty_high"],
         "width": result.uncertainty_width,
-        **{name: facts[name] for name in ("method", "preset", "distribution", "signature", "n_tokens")},
+        **{
+            name: facts[name]
+            for name in ("method", "preset", "distribution", "signature", "question_known", "n_tokens")
+        },
     }
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:
         flags.append({"code": "neutral_only", "message": "The answer holds function words only."})
     if flags:
         block["flags"] = flags
-    if question is not None:
-        block["new_word_confidence"] = result.new_word_confidence(question)
+    if result.question is not None:
+        block["new_word_confidence"] = result.new_word_confidence()
     if result.truncated is not None:
         block["truncated"] = result.truncated
     if result.proxy_for is not None:

@@ -468,7 +468,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             self._follow(ids)
 
     def results(
-        self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str] = ()
+        self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str | None] = ()
     ) -> list[ScoredResponse]:
         """The scored answers of the generation that just ended, one for each of its sequences.
 
@@ -479,7 +479,8 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         lengths
             Tokens of each answer, where neither an end-of-sequence token nor padding says so.
         questions
-            What was asked, one for each answer: its words are not new in the answer (`mean_new_word`).
+            What was asked, one for each answer: its words are not new in the answer. A recorder sees token ids alone,
+            so that without them the headlines say that the question is not known.
 
         Raises
         ------
@@ -505,8 +506,11 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             if questions and len(questions) != len(self._finished):
                 raise InvalidInput(f"There are {len(self._finished)} answers and {len(questions)} questions.")
             scored = self._scores.results(dict(enumerate(lengths)), self._distribution)
-            asked = questions or [""] * len(scored)
-            scored = [self._scores.methods.scored(i, response, asked[i]) for i, response in enumerate(scored)]
+            asked = questions or [None] * len(scored)
+            scored = [
+                self._scores.methods.scored(i, response.with_fields(question=question))
+                for i, (response, question) in enumerate(zip(scored, asked, strict=True))
+            ]
             always = self._flags_of_the_model()
             results = Answers(
                 result.with_fields(flags=(*result.flags, *always, *([UNKNOWN_END] if i in flagged else [])))

@@ -124,7 +124,7 @@ def read_channel(
     *,
     timeout: float = 10.0,
     methods: Sequence[str] = (),
-    question: str = "",
+    question: str | None = None,
 ) -> ScoredResponse:
     """The score of an answer that an engine with `ClusterProcessor` generated; its file is then deleted.
 
@@ -145,7 +145,7 @@ def read_channel(
         Further methods of one pass that read the words and tokens of the answer (`headline`, `weakest_phrase`,
         `mean_new_word`, `perplexity`, ...), whose scores it gets. The engine hands no entropies over.
     question
-        What was asked: its words are not new in the answer.
+        What was asked: its words are not new in the answer. Without it the headline says that it is not known.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def read_channel(
             "`STC.from_pretrained(..., backend='vllm', methods=...)` gives those that vLLM can; leave them out here."
         )
     [answer] = read_channels(folder, [(request_id, token_ids)], vocabulary, timeout=timeout)
-    return scores.scored(0, answer, question)
+    return scores.scored(0, answer.with_fields(question=question))
 
 
 def read_channels(

@@ -28,6 +28,7 @@ from semtoken.engine_tokens.top_steps import (
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, RawChoice, assemble
 from semtoken.results import Distribution
+from semtoken.support.questions import question_of
 from semtoken.support.splice import Change, Drop, Keep, Path, Replace
 from semtoken.support.text import error_text
 
@@ -72,6 +73,8 @@ class Told(NamedTuple):
     """The temperature, where it is known apart from the request."""
     engine: Engine | None = None
     """The engine that sent it; recognised by its fields by default."""
+    line: Any = None
+    """What the reply was saved in, where its question may be found."""
 
 
 class Place(NamedTuple):
@@ -573,7 +576,8 @@ class Shape:
 
     def choice(self, index: int) -> PayloadChoice:
         """The choice with this number in segments, as far as it has been read."""
-        return assemble(self.raw_choice(index), self.ask)
+        asked = question_of(self.told.request, index) or question_of(self.told.line, index)
+        return replace(assemble(self.raw_choice(index), self.ask), question=asked)
 
     def payload(self) -> Payload:
         """All that has been read."""
@@ -585,7 +589,7 @@ class Shape:
 
     def distribution_of(self, choices: Sequence[PayloadChoice]) -> Distribution:
         """Which distribution the log-probabilities of some choices come from."""
-        request, temperature, engine = self.told
+        request, temperature, engine, _ = self.told
         temperature = self.temperature(request) if temperature is None else temperature
         masked = any(FORBIDDEN in choice.flags for choice in choices)
         return self.distribution(engine or self.engine, temperature, masked=masked)

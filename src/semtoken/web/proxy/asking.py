@@ -13,6 +13,7 @@ from typing import Any
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import HiddenFields, Shape
 from semtoken.results.blocks import KEY
+from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.exchange import Answer, Request, Upstream
@@ -75,20 +76,10 @@ class AnswerRequest:
         model = self.body.get("model")
         return {
             "prompt": prompt,
-            "question": self.question(choice) or None,
+            "question": question_of(self.body, choice),
             "model": model if isinstance(model, str) else None,
             "person": person_of(self.body),
         }
-
-    def question(self, choice: int) -> str:
-        """The question of a choice: the prompt, or the last message of a chat; "" if it is not known."""
-        try:
-            prompt = self.shape.prompt(self.body, choice)
-        except InvalidInput:
-            return ""
-        last = prompt[-1] if isinstance(prompt, list) else prompt
-        said = last.get("content") if isinstance(last, Mapping) else last
-        return said if isinstance(said, str) else ""
 
     def asking(self, top: int, *, token_ids: bool) -> bytes:
         """The request to the upstream, which asks for `top` log-probabilities for each token or more."""

@@ -298,7 +298,9 @@ class ReplyScorer:
         def read() -> ScoredResponse:
             response = reader.read(self._asked, choice)
             self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
-            return response.with_fields(truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
+            return response.with_fields(
+                truncated=cut_off, proxy_for=self._scoring.settings.proxy_for, question=choice.question
+            )
 
         return self._block(choice, read, {"read_with": reader.name})
 
@@ -330,9 +332,8 @@ class ReplyScorer:
             return result, None
         if len(answer.steps) != result.n_tokens:
             return result, "They read log-probabilities of the upstream, which sent none."
-        question = self._asked.question(choice.index)
         try:
-            return with_methods(result, choice, names, self._scoring.scorer, question=question), None
+            return with_methods(result, choice, names, self._scoring.scorer), None
         except SemtokenError as error:
             return result, str(error)
 

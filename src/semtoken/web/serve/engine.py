@@ -56,8 +56,8 @@ class GenerationBatch:
     running: bool = True
     methods: tuple[str, ...] = ()
     """Further methods of one pass, besides those of the server, whose scores each answer gets."""
-    question: str = ""
-    """What was asked: its words are not new in an answer."""
+    questions: Sequence[str | None] = ()
+    """What was asked, of each prompt: its words are not new in an answer. None where it is not known, or not given."""
     ask: Ask | None = None
     """Asks the model about each finished answer; what it returns comes with the end of the row."""
 
@@ -266,6 +266,12 @@ class _Row:
         """The tokens of the row's prompt."""
         return self.order.work.prompts[self.number]
 
+    @property
+    def question(self) -> str | None:
+        """What was asked, if it is known."""
+        questions = self.order.work.questions
+        return questions[self.number] if questions else None
+
     def arrival(self, answer: int) -> Arrival:
         """What joins the answers that are being written, under that number."""
         return Arrival(answer, self.prompt, self.decoding(), is_wanted=lambda: not self.order.cancelled.is_set())
@@ -389,13 +395,13 @@ class _Rows(Observer):
         """Tell of the rows that are complete."""
         complete, self._complete = self._complete, {}
         wanted = {a: completed for a, completed in complete.items() if not self._rows[a].order.cancelled.is_set()}
-        questions = {answer: self._rows[answer].order.work.question for answer in wanted}
+        questions = {answer: self._rows[answer].question for answer in wanted}
         prompts = {answer: self._rows[answer].prompt for answer in wanted}
         results = self._stc.results(self._scores, wanted, questions, prompts)
         for (answer, completion), result in zip(wanted.items(), results, strict=True):
             row = self._rows[answer]
             if row.methods.names:
-                more = row.methods.scored(answer, result, questions[answer])
+                more = row.methods.scored(answer, result)
                 result = more.with_fields(scores={**result.scores, **more.scores})
             reason: FinishReason = "length" if completion.truncated else "stop"
             ended = RowEnd(row.number, row.text.finish(), reason, result)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, ValidationError
 from pydantic_core import from_json
 
+from semtoken.support.questions import question_of
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.serve.engine import RowEnd, RowToken
@@ -170,10 +171,9 @@ class GenerationRequest(BaseModel):
         """The largest number of tokens that the request allows for an answer; None if it does not say."""
         return self.max_tokens
 
-    @property
-    def question(self) -> str | None:
-        """What was asked, where the form of the request shows it; otherwise None."""
-        return None
+    def question(self, choice: int) -> str | None:
+        """What was asked for a choice, where the form of the request shows it; otherwise None."""
+        return question_of(self.model_dump(include={self.prompt_field, "n"}), choice)
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -213,12 +213,6 @@ class ChatRequest(GenerationRequest):
     def top(self) -> int | None:
         """Best tokens to show at each step; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
-
-    @property
-    def question(self) -> str | None:
-        """The text of the user's last message."""
-        asked = [message.text for message in self.messages if message.role == "user"]
-        return asked[-1] if asked else None
 
 
 class CompletionRequest(GenerationRequest):

@@ -127,7 +127,7 @@ class Service:
         messages = [message.for_template() for message in request.messages]
         if self._offer.template is None or has_images(messages):
             return messages
-        said = request.question or ""
+        said = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
         if not said.strip():
             raise ApiError(400, "The messages hold none of the user with text.", param="messages")
         return self._offer.template.replace("{question}", said)
@@ -180,7 +180,7 @@ class Service:
             top=top or 0,
             running=bool(request.stream) and request.block.running,
             methods=self._methods(request),
-            question=request.question or "",
+            questions=[request.question(choice) for choice in range(len(prompts) * (request.n or 1))],
             ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
         )
 
@@ -272,12 +272,11 @@ class Service:
             self._stc.scorer,
             request.block,
             applied,
-            request.question,
             ended.told,
             part_seconds=self._offer.part_seconds,
         )
         if self._recorder is not None:
-            asked = {"prompt": job.work.prompts[ended.row], "question": request.question, "person": request.person}
+            asked = {"prompt": job.work.prompts[ended.row], "person": request.person}
             self._recorder.scored(result, block, applied, **asked)
         return block
 
