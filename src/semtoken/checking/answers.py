@@ -236,9 +236,7 @@ def _path(given: Any) -> Path:
 def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
     calibrator, schema = settings.calibrator, settings.schema
     payload = read_payload(reply.reply, settings.format, request=reply.request)
-    asked = [reply.question_of(choice.index) or choice.question for choice in payload.choices]
-    choices = (replace(choice, question=one) for choice, one in zip(payload.choices, asked, strict=True))
-    payload = replace(payload, choices=tuple(choices))
+    payload = reply.asked_in(payload)
     names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
     try:
         scored = score_payload(payload, distribution=settings.distribution)

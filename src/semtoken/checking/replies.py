@@ -16,6 +16,7 @@ from semtoken.files.outputs import REPLY_SUFFIXES
 from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import read_file
 from semtoken.files.texts import decoded, is_utf8
+from semtoken.payloads import Payload
 from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
 from semtoken.payloads.score import is_batch, is_stream_text
 from semtoken.support.questions import question_of
@@ -118,9 +119,11 @@ class SavedReply:
     line: Any = None
     """All that was saved, in which each choice of the reply may have a question of its own."""
 
-    def question_of(self, choice: int) -> str | None:
-        """What was asked for one of the choices of the reply."""
-        return question_of(self.line, choice) or self.question
+    def asked_in(self, payload: Payload) -> Payload:
+        """What was read of the reply, with the question of each choice, which its line may say."""
+        asked = [question_of(self.line, choice.index) or self.question or choice.question for choice in payload.choices]
+        choices = (replace(choice, question=one) for choice, one in zip(payload.choices, asked, strict=True))
+        return replace(payload, choices=tuple(choices))
 
     @property
     def called(self) -> tuple[str, ...]:

@@ -89,14 +89,13 @@ def show_one_by_one(
         try:
             payload = read_payload(saved.reply, format, temperature=how.temperature, request=saved.request)
             results = score(
-                payload,
+                saved.asked_in(payload),
                 vocabulary,
                 preset=rules,
                 segment=how.segment,
                 distribution=distribution,
                 proxy_for=how.proxy_for,
                 methods=wanted,
-                question=saved.question or "",
             )
         except SemtokenError as error:
             raise type(error)(f"Reply {number} ({saved.where}): {error}") from error

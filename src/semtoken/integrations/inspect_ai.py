@@ -20,6 +20,7 @@ from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figure
 from semtoken.payloads import score_payload
 from semtoken.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.scoring.scorer import Tokens, as_tokens
+from semtoken.support.questions import question_of
 from semtoken.tokens.rules import as_rules
 
 require_host("inspect_ai")
@@ -53,7 +54,18 @@ FIELDS = {
 }
 """Settings of Inspect that are fields of a request, with the names of the fields."""
 _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "tool_calls": "tool_calls"}
-_COPIED = ("headline", "uncertainty", "lower", "upper", "chance", "decision", "new_word_confidence", "preset", "method")
+_COPIED = (
+    "headline",
+    "uncertainty",
+    "lower",
+    "upper",
+    "chance",
+    "decision",
+    "new_word_confidence",
+    "preset",
+    "method",
+    "question_known",
+)
 """What a scorer copies from a block."""
 
 
@@ -241,23 +253,31 @@ def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = 
         judged = await judge(state, target)
         if judged is None:
             return None
-        uncertainty = uncertainty_of(state.output, loaded, preset)
+        uncertainty = uncertainty_of(state.output, loaded, preset, question=_asked(state))
         return judged.model_copy(update={"metadata": {**(judged.metadata or {}), **uncertainty}})
 
     return score
 
 
-def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = "default") -> dict[str, Any]:
+def _asked(state: Any) -> str | None:
+    """The question that a task state ends with."""
+    return question_of([{"role": message.role, "content": message.text} for message in state.messages])
+
+
+def uncertainty_of(
+    output: Any, vocabulary: Tokens | None = None, preset: Any = "default", *, question: str | None = None
+) -> dict[str, Any]:
     """The values of the first choice's block, or the reason why there are none, as `no_uncertainty` alone.
 
-    They are `headline`, `uncertainty`, `lower`, `upper`, `preset` and `method`, and where the block has them `chance`,
-    `decision` and `new_word_confidence`.
+    They are `headline`, `uncertainty`, `lower`, `upper`, `preset`, `method` and `question_known`, and where it has
+    them `chance`, `decision` and `new_word_confidence`. Where no server gave a block, `question` says which words
+    are new.
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]
     if block is None:
         try:
-            block = _block_from_logprobs(output, vocabulary, preset)
+            block = _block_from_logprobs(output, vocabulary, preset, question)
         except SemtokenError as error:
             return {"no_uncertainty": str(error)}
     if block is None:
@@ -270,7 +290,9 @@ def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = 
     return {name: block[name] for name in _COPIED if name in block}
 
 
-def _block_from_logprobs(output: Any, vocabulary: Tokens | None, preset: Any) -> dict[str, Any] | None:
+def _block_from_logprobs(
+    output: Any, vocabulary: Tokens | None, preset: Any, question: str | None
+) -> dict[str, Any] | None:
     choice = output.choices[0] if output.choices else None
     if choice is None or choice.logprobs is None:
         return None
@@ -285,7 +307,7 @@ def _block_from_logprobs(output: Any, vocabulary: Tokens | None, preset: Any) ->
             }
         ],
     }
-    return numbers_of(score_payload(reply, vocabulary, preset)[0]) | {"method": "top-k"}
+    return numbers_of(score_payload(reply, vocabulary, preset, question=question)[0]) | {"method": "top-k"}
 
 
 _to_float = value_to_float()

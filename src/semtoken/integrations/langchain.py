@@ -25,7 +25,9 @@ from langchain_core.messages import AIMessage  # noqa: E402
 from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 
-def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -> ScoredResponse:
+def score(
+    message: AIMessage, vocabulary: Any = None, preset: Any = "default", *, question: str | None = None
+) -> ScoredResponse:
     """Score a message of a chat model from the log-probabilities in its metadata.
 
     Parameters
@@ -36,6 +38,8 @@ def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -
         As in `semtoken.score_payload`.
     preset
         As in `semtoken.score_payload`.
+    question
+        What was asked, which a message does not say. Without it the headline says that it is not known.
 
     Raises
     ------
@@ -54,14 +58,15 @@ def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -
         "logprobs": logprobs,
         "finish_reason": reason,
     }
-    return score_payload({"object": "chat.completion", "choices": [choice]}, vocabulary, preset)[0]
+    return score_payload({"object": "chat.completion", "choices": [choice]}, vocabulary, preset, question=question)[0]
 
 
 def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> RunnableLambda:
     """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`; arguments as for `score`.
 
     It has `headline`, `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does
-    not fail for want of a score.
+    not fail for want of a score. A chain passes no question on, so that `question_known` is false: give `score` the
+    question, or ask through `semtoken proxy`, where the headline must be the same as elsewhere.
     """
     loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=as_rules(preset).clustering)
 

@@ -25,6 +25,7 @@ def numbers_of(answer: ScoredResponse) -> dict[str, Any]:
         "lower": lower,
         "upper": upper,
         "preset": answer.preset,
+        "question_known": answer.question is not None,
     }
 
 

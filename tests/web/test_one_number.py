@@ -1,0 +1,205 @@
+"""One answer has one headline, whichever way it comes in: the replies of examples/replies, and a live server."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import semtoken as st
+from semtoken.calibration import Calibrator
+from semtoken.checking import check_replies
+from semtoken.cli.app import app
+from semtoken.errors import CalibratorMismatch
+from semtoken.payloads import PayloadStream, read_payload
+from semtoken.results.headlines import Headline
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from tests.web.servers import answering, raw_upstream, response, running
+
+FOLDER = Path(__file__).parents[2] / "examples" / "replies"
+LINES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+CLOSE = 1e-12
+Line = Mapping[str, Any]
+
+
+def user(question: str, content: Any = None) -> list[dict[str, Any]]:
+    return [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content or question}]
+
+
+REQUESTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "chat": lambda q: {"messages": user(q)},
+    "chat with parts": lambda q: {"messages": user(q, [{"type": "text", "text": q}])},
+    "Responses": lambda q: {"input": q, "instructions": "Be brief."},
+    "Responses with items": lambda q: {"input": user(q, [{"type": "input_text", "text": q}])},
+    "Gemini": lambda q: {"contents": [{"role": "user", "parts": [{"text": q}]}]},
+    "Gemini's client": lambda q: {"model": "m", "contents": q},
+    "Bedrock": lambda q: {"recordId": "1", "modelInput": {"messages": user(q, [{"text": q}])}},
+    "MLflow": lambda q: {"inputs": {"messages": user(q)}},
+    "a gateway's log": lambda q: {"request_body": {"messages": user(q)}},
+    "a gateway's log as text": lambda q: {"request_body": json.dumps({"messages": user(q)})},
+    "a batch file": lambda q: {"custom_id": "1", "body": {"messages": user(q)}},
+    "a trace": lambda q: {"inputs": {"messages": [[{"type": "human", "content": q}]]}},
+    "completions": lambda q: {"prompt": f"Question:\nWho?\nAnswer:\nMe.\n\nQuestion:\n{q}\nAnswer:\n"},
+}
+
+
+def by_request(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Headline:
+    return st.score_payload(line["reply"], request=made(line["question"]))[0].headline
+
+
+def by_saved_line(made: Callable[[str], dict[str, Any]], line: Line, tmp_path: Path) -> Headline:
+    return st.score_payload({**made(line["question"]), "response": line["reply"]})[0].headline
+
+
+def by_check(line: Line, tmp_path: Path) -> Headline:
+    (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
+    [found] = check_replies([str(tmp_path / "line.json")]).answers
+    return found.response.headline
+
+
+def by_questions_file(line: Line, tmp_path: Path) -> Headline:
+    (tmp_path / "reply.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
+    asked = tmp_path / "questions.jsonl"
+    asked.write_text(json.dumps({"messages": user(line["question"])}) + "\n", encoding="utf-8")
+    [found] = check_replies([str(tmp_path / "reply.json")], questions=asked).answers
+    return found.response.headline
+
+
+def by_request_beside(line: Line, tmp_path: Path) -> Headline:
+    (tmp_path / "a.json").write_text(json.dumps(line["reply"]), encoding="utf-8")
+    (tmp_path / "a.request.json").write_text(json.dumps({"messages": user(line["question"])}), encoding="utf-8")
+    [found] = check_replies([str(tmp_path)]).answers
+    return found.response.headline
+
+
+def by_command(line: Line, tmp_path: Path) -> Headline:
+    from typer.testing import CliRunner
+
+    (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "line.json"), "--json"])
+    assert done.exit_code == 0, done.output
+    return as_headline(json.loads(done.stdout)["headline"])
+
+
+def by_stream(line: Line, tmp_path: Path) -> Headline:
+    stream = PayloadStream(request={"messages": user(line["question"])})
+    [choice] = line["reply"]["choices"]
+    delta = {**choice, "delta": choice["message"]}
+    del delta["message"]
+    stream.feed({**line["reply"], "object": "chat.completion.chunk", "choices": [delta]})
+    return st.score_payload(stream.finish())[0].headline
+
+
+def by_proxy(line: Line, tmp_path: Path) -> Headline:
+    return as_headline(proxied(line)["headline"])
+
+
+def journalled(tmp_path: Path) -> dict[str, float]:
+    """The confidence of each question's answer that `semtoken check` puts into a journal."""
+    pytest.importorskip("sqlalchemy", reason="SQLAlchemy, which the journal needs, is missing")
+    from typer.testing import CliRunner
+
+    database, table = tmp_path / "journal.db", tmp_path / "table.csv"
+    command = ["check", str(FOLDER), "-o", str(table), "--journal", f"sqlite:///{database}", "--journal-texts"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    with sqlite3.connect(database) as connection:
+        return dict(connection.execute("SELECT question, confidence FROM entries").fetchall())
+
+
+def proxied(line: Line) -> dict[str, Any]:
+    """The block that the proxy adds to a reply."""
+    body = json.dumps(line["reply"]).encode()
+    with raw_upstream(answering(response(body))) as upstream, running(proxy_app(ProxySettings(upstream.url))) as url:
+        asked = {"model": "m", "messages": user(line["question"]), "logprobs": True, "top_logprobs": 5}
+        [choice] = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=30).json()["choices"]
+    block: dict[str, Any] = choice["semtoken"]
+    return block
+
+
+def as_headline(fields: Mapping[str, Any]) -> Headline:
+    bounds = fields["confidence_bounds"]
+    return Headline(**{**fields, "confidence_bounds": None if bounds is None else tuple(bounds)})
+
+
+WAYS: Mapping[str, Callable[[Line, Path], Headline]] = {
+    "the line": lambda line, _: st.score_payload(line)[0].headline,
+    "the line as text": lambda line, _: st.score_payload(json.dumps(line))[0].headline,
+    "what was read of it": lambda line, _: st.score_payload(read_payload(line))[0].headline,
+    "a stream": by_stream,
+    "check": by_check,
+    "check with a file of questions": by_questions_file,
+    "check with the request beside": by_request_beside,
+    "check --json": by_command,
+    "the proxy": by_proxy,
+    **{f"request: {name}": partial(by_request, made) for name, made in REQUESTS.items()},
+    **{f"saved: {name}": partial(by_saved_line, made) for name, made in REQUESTS.items()},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_has_the_number_of_the_question_as_an_argument(way: str, tmp_path: Path) -> None:
+    for name, line in LINES.items():
+        [scored] = st.score_payload(line["reply"], question=line["question"])
+        (tmp_path / name).mkdir()
+        found, expected = WAYS[way](line, tmp_path / name), scored.headline
+        assert (found.name, found.sentence) == (expected.name, expected.sentence)
+        assert (found.value, found.confidence) == pytest.approx((expected.value, expected.confidence), rel=CLOSE)
+        assert found.confidence_bounds == pytest.approx(expected.confidence_bounds, rel=CLOSE)
+        assert scored.question == line["question"] and scored.facts()["question_known"]
+
+
+def test_the_journal_keeps_the_same_number(tmp_path: Path) -> None:
+    expected = {line["question"]: st.score_payload(line)[0].confidence for line in LINES.values()}
+    assert journalled(tmp_path) == pytest.approx(expected, rel=CLOSE)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_without_the_question_the_answer_says_so(name: str) -> None:
+    with_it, without = st.score_payload(LINES[name])[0], st.score_payload(LINES[name]["reply"])[0]
+    assert without.question is None and without.facts()["question_known"] is False
+    assert without.to_dict()["question_known"] is False
+    assert without.headline.sentence.endswith("What was asked is not known.")
+    assert without.signature != with_it.signature and without.rules == with_it.rules == with_it.signature
+    assert with_it.confidence != without.confidence
+
+
+def test_a_calibrator_of_the_one_kind_refuses_the_other() -> None:
+    """Twelve times six answers are enough to fit one; which are right does not matter here."""
+    known = [st.score_payload(line)[0] for line in LINES.values()]
+    unknown = [st.score_payload(line["reply"])[0] for line in LINES.values()]
+    right = [True, False] * (len(LINES) // 2)
+    of_known, of_unknown, of_product = (
+        Calibrator.fit(answers * 12, right * 12, prompts=list(range(12 * len(LINES))), by=by)
+        for answers, by in ((known, None), (unknown, None), (known, "stc"))
+    )
+    assert of_known.chance(known[0]) > 0 and of_unknown.chance(unknown[0]) > 0
+    for calibrator, answer in ((of_known, unknown[0]), (of_unknown, known[0])):
+        with pytest.raises(CalibratorMismatch, match="question:unknown"):
+            calibrator.chance(answer)
+    assert of_product.chance(known[0]) == of_product.chance(unknown[0])  # the product reads no question
+
+
+QUESTIONS = ("What is the capital of Peru?", "Mumbai lies in what country?", "Who wrote Hamlet?")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_interval_of_the_proxy_holds_the_number_of_the_server_behind_it(served: str, question: str) -> None:
+    asked = {"model": "almanac", "messages": [{"role": "user", "content": [{"type": "text", "text": question}]}]}
+    with running(proxy_app(ProxySettings(served)), wait=False) as proxy:
+        exact, found = (
+            httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
+            for url in (served, proxy)
+        )
+    low, high = found["headline"]["confidence_bounds"]
+    assert low - 1e-5 <= exact["headline"]["confidence"] <= high + 1e-5
+    assert (
+        exact["headline"]["name"] == found["headline"]["name"] and exact["question_known"] and found["question_known"]
+    )
