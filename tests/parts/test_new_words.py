@@ -9,7 +9,7 @@ import pytest
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
-from semtoken.parts.newness import new_words
+from semtoken.parts.newness import new_phrases, new_words
 from semtoken.parts.prose import LONG
 from semtoken.support.text import number, percentage
 from tests import tiny
@@ -71,5 +71,59 @@ def test_what_leads_depends_on_the_answer() -> None:
     )
     assert f" · uncertainty {number(short.uncertainty)} · probability of these very words " in shown["short"]
     assert shown["long"].startswith(f"confidence {long.headline.shown}: its least sure part is “")
-    assert shown["long"].endswith("%)") and " · " not in shown["long"]
+    assert shown["long"].endswith("%). What was asked is not known") and " · " not in shown["long"]
     assert " · uncertainty " in summary(sentence)
+
+
+VINSON = "The Vinson Massif is the highest mountain of which continent?"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "new"),
+    [
+        (VINSON, "The Vinson Massif is the highest mountain of a continent.", []),
+        (VINSON, "Antarctica.", ["Antarctica"]),
+        # forms of a word
+        ("What is the capital of Poland?", "Poland's capital is Warsaw.", ["Warsaw"]),
+        ("What is the capital of Poland?", "Poland’s Capitals.", []),
+        ("Which countries won?", "The country that won.", []),
+        ("Which boxes are red?", "The red box is a RED box.", []),
+        ("Wo liegt Córdoba?", "Cordoba.", []),
+        ("Who is Will Trent?", "Will Trent was made by Karin Slaughter.", ["made", "Karin Slaughter"]),
+        # names as a whole
+        ("Which town is it?", "The town is Hoi An in Vietnam.", ["Hoi An", "Vietnam"]),
+        ("Which war was it?", "It was World War I.", ["World War I"]),
+        ("Which film?", "And The Sting Of The Wasp.", ["Sting", "Wasp"]),
+        # words that answer by themselves
+        ("Is there no way?", "No.", ["No"]),
+        ("True or false: it is round.", "True", ["True"]),
+        ("What is 7 of 7, or 3?", "7", ["7"]),
+        ("What's the cube root of 27,000?", "The cube root of 27,000 is 30.", ["30"]),
+        ("What's the cube root of 27,000?", "The cube root of 27,000 is 27,000.", []),
+        ("Lima is the capital of what?", "Lima is not the capital.", ["not"]),
+        # function words alone: an answer if the question does not hold them
+        ("Which novel is about a clown?", "It.", ["It."]),
+        ("What is it?", "It is what it is.", []),
+        # questions that may hold their answer, where all phrases count
+        ("Which is larger, the sun or the moon?", "The sun.", ["sun"]),
+        ("Is Paris a city?", "Paris is a city.", ["Paris", "city"]),
+        ("Choose: red, green, blue", "green", ["green"]),
+        ("Which? A: Rome B: Oslo", "B", ["B"]),
+        # material and instructions beside the question
+        ("Lima is the capital of Peru.\n\nWhich city is it?", "Lima", ["Lima"]),
+        ("What is the capital of Peru?\n\nAnswer in one sentence.", "Peru is the capital.", []),
+        ("Question:\nWhich planet is red?\nAnswer:\n", "A red planet.", []),
+        ("Question:\nWhich planet is red?\nAnswer:\n", "Mars", ["Mars"]),
+    ],
+)
+def test_the_phrases_that_an_answer_adds(question: str, text: str, new: list[str]) -> None:
+    assert [text[start:end] for start, end in new_phrases(text, question)] == new
+
+
+@pytest.mark.parametrize("text", ["Peru", "The capital of Peru is the capital of Peru.", "The Capitals of Peru's."])
+def test_an_answer_that_only_repeats_its_question_comes_last(text: str) -> None:
+    scored = answer(text).with_fields(question=QUESTION)
+    assert scored.confidence == 0 and scored.headline.value == math.inf and not scored.empty
+    assert scored.headline.sentence == "It only repeats the question."
+    assert scored.headline.unquoted.sentence == scored.headline.sentence
+    assert answer(text).confidence > 0  # where the question is not known nothing repeats it
