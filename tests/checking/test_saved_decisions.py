@@ -15,7 +15,16 @@ from semtoken.cli.app import app
 from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.errors import InvalidInput
-from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
+from tests.decisions.server_replies import (
+    BY_LEVEL,
+    BY_OPTION,
+    LEVELS,
+    MASSES,
+    PROBABILITIES,
+    QUESTIONS,
+    SERVERS,
+    URGENT,
+)
 
 REPLIES = {name: next(iter(server.routes.values()))[1] for name, server in SERVERS.items()}
 FINGERPRINTS = {name: AskedQuestion(one, READ_AS_USUAL).fingerprint for name, one in QUESTIONS.items()}
@@ -60,6 +69,40 @@ def test_tables_of_labels_and_requests_beside_replies(tmp_path: Path) -> None:
     found = decision_records(source, labels=tmp_path / "labels.csv")
     assert [one.label for one in found] == [None, 1, None, None, None, None, 0, 0, 2]
     assert {one.fingerprint for one in found} == set(FINGERPRINTS.values())
+
+
+LANGCHAIN = {  # `OpenAIDecisions` of langchain-openai, `response.model_dump()`
+    "model": "m",
+    "answers": {
+        "team": {"type": "choice", "choice": "billing", "probabilities": BY_OPTION, "confidence": 0.625},
+        "urgent": {"type": "predicate", "probability": URGENT[0]},
+        "tone": {"type": "score", "score": 0.7, "legend": LEVELS, "probabilities": BY_LEVEL, "confidence": 0.1},
+    },
+    "usage": {"input_tokens": 5, "output_tokens": 1},
+    "request_id": None,
+}
+CLOUDFLARE = {"result": REPLIES["Jev"], "success": True, "errors": [], "messages": []}
+
+
+@pytest.mark.parametrize("reply", [LANGCHAIN, CLOUDFLARE, {"id": "a", "response": {"body": CLOUDFLARE}}])
+@pytest.mark.parametrize("asked", [True, False])
+def test_langchain_and_cloudflare_are_read_as_saved(tmp_path: Path, reply: dict[str, Any], asked: bool) -> None:
+    found = saved_decisions([str(lines(tmp_path / "r.jsonl", [reply]))], questions=QUESTIONS if asked else None)
+    assert {one.record.name: one.record.probabilities for one in found} == PROBABILITIES
+    assert are_decisions([str(tmp_path / "r.jsonl")])
+
+
+def test_a_request_of_langchain_beside_its_reply_is_read(tmp_path: Path) -> None:
+    request = {
+        "input": "The card was charged twice.",
+        "questions": {
+            "team": {"type": "choice", "instructions": "Which team?", "choices": dict.fromkeys(BY_OPTION)},
+            "urgent": {"type": "predicate", "instructions": "Is it urgent?"},
+            "tone": {"type": "score", "instructions": "How upset?", "levels": ["calm", "annoyed", "furious"]},
+        },
+    }
+    found = decision_records(lines(tmp_path / "r.jsonl", [{"id": "a", "request": request, "response": LANGCHAIN}]))
+    assert {one.name: one.fingerprint for one in found} == FINGERPRINTS
 
 
 def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:

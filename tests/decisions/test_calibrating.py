@@ -156,5 +156,5 @@ def test_labels_are_told_apart_by_type() -> None:
     answer = {"question": "f", "kind": "choice", "options": [True, "true"], "probabilities": [0.3, 0.7]}
     [record] = records_of({"answers": {"q": answer}, "labels": {"q": "true"}})
     assert (record.label, record.correct) == (1, True)
-    with pytest.raises(ValueError, match="none of the options"):
-        list(records_of({"answers": {"q": answer}, "labels": {"q": 1}}))
+    with pytest.raises(ValueError, match="fits the options"):
+        list(records_of({"answers": {"q": answer}, "labels": {"q": "TRUE"}}))

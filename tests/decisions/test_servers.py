@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -81,6 +82,55 @@ def test_the_proxy_completes_every_server_for_every_client(name: str, spoken: st
         assert team["semtoken"]["confidence"] == pytest.approx(0.625)
     else:
         assert "confidence_note" not in team["semtoken"]
+
+
+@pytest.mark.parametrize("path", ["/api/alpha/decisions", "/client/v4/accounts/1/ai/run/@cf/cloudflare/clef"])
+@pytest.mark.parametrize("spoken", ["systemone", "decisions"])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_the_addresses_of_openrouter_and_cloudflare_are_asked_in_their_shape(
+    path: str, spoken: str, wrapped: bool
+) -> None:
+    server = SERVERS["Jev" if spoken == "systemone" else "OpenAI"]
+    [(_, reply)] = server.routes.values()
+    seen: list[str] = []
+
+    async def answer(request: Request) -> JSONResponse:
+        body = await request.json()
+        seen.append(request.url.path)
+        if ("state" in body) != (spoken == "systemone"):
+            return JSONResponse({"error": {"message": "Invalid input: expected string, received undefined"}}, 400)
+        return JSONResponse({"result": reply, "success": True} if wrapped else reply)
+
+    with running(Starlette(routes=[Route(path, answer, methods=["POST"])]), wait=False) as url:
+        ask = asker_of_endpoint(f"{url}{path}", "m")
+        found = ask("The card was charged twice.", QUESTIONS, ReadingOptions())
+    assert {key: one.probabilities for key, one in found.items()} == PROBABILITIES
+    assert len(seen) == (1 if spoken == "systemone" else 2)
+
+
+def test_a_server_that_lists_five_tokens_is_asked_for_five() -> None:
+    """As Text Generation Inference says it."""
+    asked: list[int] = []
+
+    async def answer(request: Request) -> JSONResponse:
+        top = (await request.json())["top_logprobs"]
+        asked.append(top)
+        if top > 5:
+            said = f"Input validation error: `top_n_tokens` must be >= 0 and <= 5. Given: {top}"
+            return JSONResponse({"error": said, "error_type": "validation"}, 422)
+        tokens = [{"token": text, "logprob": math.log(p)} for text, p in (("Yes", 0.75), ("No", 0.25))]
+        content = [{**tokens[0], "top_logprobs": tokens}]
+        choice = {"index": 0, "message": {"role": "assistant", "content": "Yes"}, "logprobs": {"content": content}}
+        return JSONResponse(
+            {"object": "chat.completion", "choices": [choice | {"finish_reason": "length"}], "model": "m"}
+        )
+
+    app = Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])
+    with running(app, wait=False) as url:
+        ask = asker_of_endpoint(f"{url}/v1/chat/completions", "m")
+        for _ in range(2):
+            found = ask("x", {"urgent": QUESTIONS["urgent"]}, ReadingOptions())
+    assert found["urgent"].probabilities == pytest.approx((0.75, 0.25)) and asked == [20, 5, 5]
 
 
 def test_openai_client_reads_what_sglang_answered() -> None:

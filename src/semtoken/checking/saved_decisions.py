@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,13 @@ from semtoken.decisions.answers import (
     plain,
     read_decisions,
     records_of,
+    unwrapped,
 )
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import read_json_lines, reading_errors
+from semtoken.files.record_files import read_cells
+from semtoken.files.safe_files import read_json_lines
 
 REPLIES = ("response", "reply", "body", "decision")
 """The names under which a saved line keeps the reply."""
@@ -48,11 +49,12 @@ class _SavedLine:
 
     @property
     def reply(self) -> Mapping[str, Any] | None:
-        """The reply to typed questions in it; None if there is none."""
+        """The reply to typed questions in it, without a gateway's envelope; None if there is none."""
         for inner in (self.value, *(self.value.get(name) for name in REPLIES)):
             body = inner.get("body", inner) if isinstance(inner, Mapping) else None
-            if isinstance(body, Mapping) and isinstance(body.get("answers"), Mapping | list):
-                return body
+            reply = unwrapped(body)
+            if isinstance(reply, Mapping) and isinstance(reply.get("answers"), Mapping | list):
+                return reply
         return None
 
 
@@ -159,7 +161,9 @@ def _answers(
         values = {name: answer_values(answer, options) for name, (answer, options) in answered.items()}
         asked_with = line.value.get("request") or {}
         state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
-        made = {"state": state, "labels": _as_values(labels, values), "answers": values}
+        if unasked := set(labels) - set(values):
+            raise InvalidInput(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
+        made = {"state": state, "labels": labels, "answers": values}
     for record in records_of(made):
         yield SavedDecision(line.id, line.where, record, blocks.get(record.name, {}))
 
@@ -187,11 +191,24 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
 def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
     from semtoken.decisions.wire.shapes import OPENAI, SYSTEM_ONE, parsed_request
 
+    if isinstance(request.get("questions"), Mapping) and "state" not in request:  # as LangChain's `OpenAIDecisions`
+        asked = [_listed_question(name, question) for name, question in request["questions"].items()]
+        request = {**request, "questions": asked}
     _, parsed = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
     return {
         name or f"question_{n}": question
         for n, (name, question) in enumerate(zip(parsed.names, parsed.questions, strict=True))
     }
+
+
+def _listed_question(name: str, question: Mapping[str, Any]) -> dict[str, Any]:
+    """A question by name of LangChain, whose choices are texts with descriptions, as OpenAI lists it."""
+    listed = {**question, "name": name}
+    if isinstance(choices := question.get("choices"), Mapping):
+        listed["choices"] = [{"value": value, "description": text} for value, text in choices.items()]
+    if isinstance(levels := question.get("levels"), list):
+        listed["levels"] = [{"label": level} if isinstance(level, str) else level for level in levels]
+    return listed
 
 
 def _guessed(name: str, given: Mapping[str, Any]) -> Question:
@@ -222,8 +239,9 @@ def _read(
     for number, (name, question) in enumerate(questions.items()):
         key: str | int = name if isinstance(answers, Mapping) else number
         given = answers[key]
-        yes_no = given.get("type") == "yes_no"
-        shape = SYSTEM_ONE if isinstance(answers, Mapping) and not yes_no else SGLANG if yes_no else OPENAI
+        kind = given.get("type")
+        listed = kind in ("predicate", "refusal") or isinstance(given.get("probabilities"), list)
+        shape = SGLANG if kind == "yes_no" else OPENAI if listed else SYSTEM_ONE
         [answer] = answers_in([question], [("answers", key)], reply, shape.read_answer)
         own = given.get(KEY) if isinstance(given.get(KEY), Mapping) else {}
         orders = own.get("orders", 1)
@@ -238,11 +256,11 @@ def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[s
     if path is None:
         return [line.value.get("labels") or {} for line in lines]
     rows = list(_csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path))
-    if all(name is None for name, _ in rows):
+    if all(row.id is None for row in rows):
         if len(rows) != len(lines):
             raise InvalidInput(f"{path} has {len(rows):,} lines without ids for {len(lines):,} replies.")
-        return [labels for _, labels in rows]
-    known = {str(name): labels for name, labels in rows if name is not None}
+        return [row.labels for row in rows]
+    known = _joined(rows)
     ids = [line.id for line in lines]
     if len(set(ids)) < len(ids):
         twice = next(identifier for number, identifier in enumerate(ids) if identifier in ids[:number])
@@ -252,31 +270,50 @@ def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[s
     return [known.get(identifier, {}) for identifier in ids]
 
 
-def _json_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+@dataclass(frozen=True)
+class _LabelRow:
+    """One row of a file of labels."""
+
+    where: str
+    id: str | None
+    labels: Mapping[str, Any]
+
+
+def _joined(rows: Sequence[_LabelRow]) -> dict[str, dict[str, Any]]:
+    """The labels by id; `InvalidInput` if a row has no id, or two rows contradict each other."""
+    known: dict[str, dict[str, Any]] = {}
+    places: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if row.id is None:
+            raise InvalidInput(f"{row.where}: it has no id, which other lines have.")
+        own = known.setdefault(row.id, {})
+        for question, label in row.labels.items():
+            if question in own and own[question] != label:
+                raise InvalidInput(
+                    f"{row.where}: {row.id!r:.60} has the label {label!r:.40} for {question!r:.60}, and "
+                    f"{own[question]!r:.40} at {places[row.id, question]}. Leave one of them out."
+                )
+            own[question] = label
+            places.setdefault((row.id, question), row.where)
+    return known
+
+
+def _json_rows(path: Path) -> Iterator[_LabelRow]:
     for line in read_json_lines(path):
-        value = line.value
-        if line.fault or not isinstance(value, Mapping) or not isinstance(value.get("labels"), Mapping):
-            raise InvalidInput(
-                f'{path}, line {line.number}: a line is like {{"id": "7", "labels": {{"refund": false}}}}.'
-            )
-        yield next((value[name] for name in IDS if name in value), None), value["labels"]
+        value, where = line.value, f"{path}, line {line.number}"
+        if line.fault:
+            raise InvalidInput(f"{where}: {line.fault}")
+        if not isinstance(value, Mapping) or not isinstance(value.get("labels"), Mapping):
+            raise InvalidInput(f'{where}: a line is like {{"id": "7", "labels": {{"refund": false}}}}.')
+        identifier = next((value[name] for name in IDS if value.get(name) is not None), None)
+        labels = {question: label for question, label in value["labels"].items() if label is not None}
+        yield _LabelRow(where, None if identifier is None else str(identifier), labels)
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    with reading_errors(path), path.open(newline="", encoding="utf-8-sig") as file:
-        for row in csv.DictReader(file):
-            given = {name: text for name, text in row.items() if name not in IDS and text not in (None, "")}
-            yield next((row[name] for name in IDS if name in row), None), given
-
-
-def _as_values(labels: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Labels as the values of options: a table holds texts, such as "true" and "2"."""
-    values = {}
-    for name, label in labels.items():
-        if name not in answers:
-            raise InvalidInput(f"the label is of a question {name!r:.60} that was not asked.")
-        options = answers[name].get("options", [])
-        by_text = {str(value).lower(): value for value in options if not isinstance(value, str)}
-        plain_text = isinstance(label, str) and label not in options
-        values[name] = by_text.get(label.lower(), label) if plain_text else label
-    return values
+def _csv_rows(path: Path) -> Iterator[_LabelRow]:
+    for number, cells, fault in read_cells(path):
+        where = f"{path}, line {number}"
+        if fault:
+            raise InvalidInput(f"{where}: {fault}.")
+        identifier = next((cells[name] for name in IDS if cells.get(name)), None)
+        yield _LabelRow(where, identifier, {n: text for n, text in cells.items() if n not in IDS and text.strip()})

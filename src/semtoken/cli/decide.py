@@ -268,6 +268,7 @@ def fit(
     - `semtoken decide fit replies/ --labels labels.csv --questions questions.yaml -o calibrator --require`
     """
     from semtoken.checking.saved_decisions import decision_records
+    from semtoken.decisions.answers import doubts_of
     from semtoken.decisions.auditing import DecisionSettings
     from semtoken.decisions.calibrating import DecisionCalibrator, work_left
     from semtoken.files.outputs import check_not_inside
@@ -282,7 +283,7 @@ def fit(
     asked = _questions(questions, settings) if labels or questions else None
     records = decision_records(source, labels=labels, questions=asked)
     promise, alpha = promise or settings.promise, settings.alpha if alpha is None else alpha
-    for sentence in work_left(records, alpha) if promise == "selective" else []:
+    for sentence in [*doubts_of(records), *(work_left(records, alpha) if promise == "selective" else [])]:
         tell(sentence)
     fitted = DecisionCalibrator.fit(
         records,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.decisions.labels import place_of
 from semtoken.decisions.questions import Question, ReadingOptions, Value, question_from, question_values, same_value
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, read_json_lines
@@ -43,10 +44,14 @@ class AnsweredQuestion:
     """Where the probabilities are not known exactly: the least and the greatest that each can be."""
     refusal: str | None = None
     """Why the question has no answer; None where it has one."""
+    choice: Value | None = None
+    """The value of the option that the server chose, where it says so; None: the most probable one."""
 
     @property
     def best(self) -> int:
-        """The index of the most probable option; the first one of equals. `ValueError` if the question was refused."""
+        """The index of the option that was chosen, the first of equals. `ValueError` if the question was refused."""
+        if self.choice is not None:
+            return [same_value(option.value, self.choice) for option in self.question.options].index(True)
         return int(np.argmax(self.probabilities))
 
     @property
@@ -61,12 +66,12 @@ class AnsweredQuestion:
 
     @property
     def value(self) -> Value:
-        """The value of the most probable option."""
+        """The value of the option that was chosen: the most probable one, unless the server chose another."""
         return self.question.options[self.best].value
 
     @property
     def probability(self) -> float:
-        """The probability of the most probable option; for a predicate, the probability that it is so."""
+        """The probability of the option that was chosen; for a predicate, the probability that it is so."""
         return self.probabilities[0 if self.question.kind == "predicate" else self.best]
 
     @property
@@ -227,7 +232,11 @@ class DecisionRecord:
     asked: AskedQuestion | None = None
     """The question itself, where the line holds it."""
     bounds: tuple[tuple[float, float], ...] | None = None
-    """Least and greatest probability of each option, where the server did not list all of them; else None."""
+    """Least and greatest probability of each option, where the server rounds or did not list all of them; else None."""
+    choice: Any = None
+    """The value that the server chose; None: that of the most probable option."""
+    allowed_mass: float | None = None
+    """Share of the probability that fell on any option, in [0, 1]; None where the server does not tell."""
 
     @classmethod
     def of(cls, answer: AnsweredQuestion, options: ReadingOptions, name: str = "") -> DecisionRecord:
@@ -245,16 +254,27 @@ class DecisionRecord:
             order_spread=answer.order_spread,
             asked=asked,
             bounds=answer.bounds,
+            choice=answer.choice,
+            allowed_mass=answer.allowed_mass,
         )
 
     @property
     def best(self) -> int:
+        """The index of the option that was chosen: the most probable one, the first of equals, unless the server chose
+        another. This is what programs act on, so promises are about it.
+        """
+        if self.choice is not None:
+            return [same_value(value, self.choice) for value in self.values].index(True)
+        return self.most_probable
+
+    @property
+    def most_probable(self) -> int:
         """The index of the most probable option; the first one of equals."""
         return self.probabilities.index(max(self.probabilities))
 
     @property
     def log_score(self) -> float:
-        """Log-probability of the most probable option, in (-inf, 0]."""
+        """Log-probability of the option that was chosen, in (-inf, 0]."""
         return min(math.log(self.probabilities[self.best]), 0.0)
 
     @property
@@ -264,7 +284,7 @@ class DecisionRecord:
 
     @property
     def correct(self) -> bool:
-        """Whether the most probable option is the right one; false without a label."""
+        """Whether the option that was chosen is the right one; false without a label."""
         return self.best == self.label
 
 
@@ -283,6 +303,17 @@ def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str
         "confidence": answer.confidence,
         **{key: value for key, value in plain(answer).items() if value is not None},
     }
+
+
+def unwrapped(reply: Any) -> Any:
+    """A reply without the envelope that some gateways put around it, as Cloudflare does: `result` and `success`.
+
+    >>> unwrapped({"success": True, "errors": [], "result": {"answers": {}}})
+    {'answers': {}}
+    """
+    if isinstance(reply, Mapping) and "answers" not in reply and isinstance(reply.get("result"), Mapping):
+        return reply["result"]
+    return reply
 
 
 def read_decisions(path: Path) -> list[DecisionRecord]:
@@ -310,17 +341,30 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
         values, probabilities = tuple(given["options"]), tuple(map(float, given["probabilities"]))
         if len(values) != len(probabilities) or not all(0 <= p <= 1 for p in probabilities) or not any(probabilities):
             raise ValueError(f"The probabilities of {name!r:.60} are none, or not as many as the options.")
-        label = None
-        if labels.get(name) is not None:
-            label = next((i for i, value in enumerate(values) if same_value(value, labels[name])), None)
-            if label is None:
-                raise ValueError(f"The label {labels[name]!r:.60} is none of the options of {name!r:.60}.")
         spread, bounds = given.get("order_spread"), _read_bounds(given.get("bounds"), len(values), name)
         asked = AskedQuestion.read(given["asked"], name) if "asked" in given else None
         if asked is not None and asked.fingerprint != given["question"]:
             raise ValueError(f"The question {name!r:.60} was changed after it was answered.")
+        label = None
+        if labels.get(name) is not None:
+            names = [option.name for option in asked.question.options] if asked is not None else ()
+            try:
+                label = place_of(labels[name], values, names)
+            except ValueError as error:
+                raise ValueError(f"{name!r:.60}: {error}") from error
+        choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("allowed_mass")
         about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
-        yield DecisionRecord(name, *about)
+        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass))
+
+
+def _read_choice(given: Any, values: Sequence[Any], probabilities: Sequence[float], name: str) -> Any:
+    """The value that was chosen, where it is not the first of the most probable ones."""
+    if given is None:
+        return None
+    place = next((place for place, value in enumerate(values) if same_value(value, given)), None)
+    if place is None or probabilities[place] == 0:
+        raise ValueError(f"The answer {given!r:.60} to {name!r:.60} is none of the options that have any probability.")
+    return None if place == probabilities.index(max(probabilities)) else values[place]
 
 
 def _read_bounds(given: Any, n: int, name: str) -> tuple[tuple[float, float], ...] | None:
@@ -338,3 +382,27 @@ def _why(error: Exception) -> str:
     if isinstance(error, AttributeError | TypeError):
         return "it is no line of `semtoken decide run`."
     return str(error) or "it cannot be read."
+
+
+def doubts_of(records: Sequence[DecisionRecord]) -> list[str]:
+    """What speaks against a fit on these answers, a sentence for each question and doubt, before anything is fitted."""
+    by_question: dict[str, list[DecisionRecord]] = {}
+    for record in records:
+        by_question.setdefault(record.fingerprint, []).append(record)
+    sentences = []
+    for own in by_question.values():
+        name, n = own[0].name, len(own)
+        masses = [record.allowed_mass for record in own if record.allowed_mass is not None]
+        low = sum(mass < LEAST_ALLOWED for mass in masses)
+        if 2 * low > n:
+            sentences.append(
+                f"{name}: in {low:,} of {n:,} answers less than half of the probability fell on the options (median "
+                f"{float(np.median(masses)):.1%}): the model wanted to say something else. Look at what it says first."
+            )
+        others = sum(record.probabilities[record.best] < max(record.probabilities) for record in own)
+        if others:
+            sentences.append(
+                f"{name}: in {others:,} of {n:,} answers the server chose another option than its most probable one. "
+                "What is fitted is about the option that it chose."
+            )
+    return sentences

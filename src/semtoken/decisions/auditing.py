@@ -233,7 +233,7 @@ class ServerComparison:
     shift_bounds: tuple[float, float]
     """95 % interval, by a percentile bootstrap over the states."""
     open_pairs: Share
-    """Pairs for which a server listed too few options, so that its probability is known within bounds only."""
+    """Pairs in which a server rounds, or lists too few options, so that its probability is known within bounds only."""
     shift_range: tuple[float, float]
     """Least and greatest shift that the bounds of these answers allow."""
 
@@ -248,8 +248,8 @@ class ServerComparison:
         if self.open_pairs.count:
             low, high = self.shift_range
             sentence += (
-                f" In {self.open_pairs} a server did not list all options: with that, the shift may be anything "
-                f"from {low:+.3f} to {high:+.3f}."
+                f" In {self.open_pairs} a server rounds, or did not list all options: with that, the shift may be "
+                f"anything from {low:+.3f} to {high:+.3f}."
             )
         return sentence
 

@@ -16,7 +16,7 @@ from semtoken.calibration.calibrator import to_bytes
 from semtoken.calibration.promises import percent
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
-from semtoken.decisions.options import OptionScale, PredictionSets, least_to_a_person
+from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
@@ -167,8 +167,10 @@ class DecisionCalibrator:
             known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
             return {"decision": "abstain", "promise": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
         scaled: dict[str, Any] = {}
+        chance = None if side.calibrator is None else float(side.calibrator.chance(record.log_score))
         if scale is not None:
-            scaled["calibrated_probabilities"] = scale(record.probabilities).tolist()
+            p = scale(record.probabilities)
+            scaled["calibrated_probabilities"] = (p if chance is None else agreeing(p, record.best, chance)).tolist()
         if (sets := self.sets.get(record.fingerprint)) is not None:
             options = [record.values[k] for k in sets(record.probabilities)]
             scaled["prediction_set"] = {"options": options, "coverage": 1 - sets.alpha}
@@ -176,7 +178,7 @@ class DecisionCalibrator:
             return {**scaled, "decision": "abstain", "promise": side.refusal, "labels": side.n}
         return {
             **scaled,
-            "chance": float(side.calibrator.chance(record.log_score)),
+            "chance": chance,
             "decision": "answer" if side.accepts(record) else "abstain",
             "promise": side.statement,
             "labels": side.n,
@@ -202,7 +204,8 @@ class DecisionCalibrator:
             counts = {"n": side.n, "asked": side.asked, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
             values = {"name": side.name, **counts, "refusal": side.refusal}
             fitted = None if side.calibrator is None else place
-            listed.append({"question": fingerprint, "side": which, **values, "calibrator": fitted})
+            digest = None if side.calibrator is None else _digest(side.calibrator)
+            listed.append({"question": fingerprint, "side": which, **values, "calibrator": fitted, "sha256": digest})
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -240,11 +243,20 @@ def blocks_of(
     ]
 
 
+def _digest(calibrator: Calibrator) -> str:
+    """SHA-256 of a side's calibrator, in hex digits."""
+    return hashlib.sha256(to_bytes(calibrator)).hexdigest()
+
+
 def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
     sides: dict[Key, DecisionSide] = {}
     for side in content["sides"]:
         place = side["calibrator"]
         fitted = None if place is None else Calibrator.load(directory / Path(place).name)
+        if fitted is not None and _digest(fitted) != side["sha256"]:
+            raise ArtifactError(
+                f"{directory / Path(place).name} is part of another calibrator than {directory / NAME}."
+            )
         counts = (side["n"], side["asked"], side["accepted"], side["wrong"])
         sides[side["question"], side["side"]] = DecisionSide(
             side["name"], side["side"], *counts, fitted, side["refusal"]

@@ -23,7 +23,9 @@ class OptionScale:
     """Makes the probabilities of a question's K options calibrated, by n labels.
 
     p_k becomes proportional to exp(ln p_k / T + b_k), then (n p_k + 1) / (n + K), since n labels show no certainty.
-    `InvalidInput` if T is outside [0.02, 50], a bias is no number, or there are no labels.
+    A probability of 0 is one that the server rounded: anything up to half of its last digit. It is read as the one
+    number that fits the labels best. `InvalidInput` if T is outside [0.02, 50], a bias is no number, or there are no
+    labels.
     """
 
     temperature: float
@@ -34,15 +36,22 @@ class OptionScale:
     """How many labelled answers it was fitted on."""
     missing: str = ""
     """What biases would need, for people; empty where they were fitted."""
+    zero: float = LEAST_LOG
+    """The log-probability for which a probability of 0 counts, in [-50, 0]."""
 
     def __post_init__(self) -> None:
         low, high = TEMPERATURES
-        if not (low <= self.temperature <= high and np.isfinite(self.biases).all() and self.n > 0):
+        if not (
+            low <= self.temperature <= high
+            and np.isfinite(self.biases).all()
+            and self.n > 0
+            and LEAST_LOG <= self.zero <= 0
+        ):
             raise InvalidInput("The scale of a question's options holds a number outside its range.")
 
     def __call__(self, probabilities: Sequence[float] | FloatArray) -> FloatArray:
         """The calibrated probabilities, of the same shape [..., options]."""
-        z = _logs(probabilities) / self.temperature + np.array(self.biases)
+        z = _logs(probabilities, self.zero) / self.temperature + np.array(self.biases)
         return (self.n * np.exp(_log_softmax(z)) + 1) / (self.n + len(self.biases))
 
     @property
@@ -62,25 +71,28 @@ class OptionScale:
         `probabilities` [n, options] are as they were read, `labels` [n] the places of the right options. Biases need 5
         labels of each option. `InvalidInput` if there are fewer than 30 labels; `names` are for that message.
         """
-        logs, right = _logs(probabilities), np.asarray(labels, dtype=np.int64)
-        n, size = logs.shape
+        p, right = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
+        n, size = p.shape
         if n < FEWEST_LABELS:
             raise InvalidInput(
                 f"A temperature needs {FEWEST_LABELS} labels. There are {n}: label {FEWEST_LABELS - n} more."
             )
         missing = _missing(np.bincount(right, minlength=size).tolist(), names or [str(k) for k in range(size)])
         free = 0 if missing or size == 1 else size
+        logs, most = _logs(p, 0.0), max(float(np.log(p[p > 0].min() / 2)), LEAST_LOG)
 
         def loss(x: FloatArray) -> float:
-            biases = x[1:] if free else np.zeros(size)
-            z = logs / np.exp(x[0]) + biases
+            biases = x[2:] if free else np.zeros(size)
+            z = np.where(p > 0, logs, x[1]) / np.exp(x[0]) + biases
             return float(-_log_softmax(z)[np.arange(n), right].sum() + np.square(biases).sum() / 2)
 
-        bounds = [tuple(np.log(TEMPERATURES)), *[(None, None)] * free]
+        of_zero = (LEAST_LOG if (p == 0).any() else most, most)  # at most half of the smallest that the server writes
+        bounds = [tuple(np.log(TEMPERATURES)), of_zero, *[(None, None)] * free]
+        start = np.array([0.0, most, *[0.0] * free])
         minimize = require("scipy.optimize", extra="calibrate").minimize
-        solution = minimize(loss, np.zeros(1 + free), method="L-BFGS-B", bounds=bounds).x
-        temperature = float(np.clip(np.exp(solution[0]), *TEMPERATURES))
-        return cls(temperature, tuple(map(float, solution[1:])) if free else (0.0,) * size, n, missing)
+        solution = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x
+        temperature, zero = float(np.clip(np.exp(solution[0]), *TEMPERATURES)), float(np.clip(solution[1], *of_zero))
+        return cls(temperature, tuple(map(float, solution[2:])) if free else (0.0,) * size, n, missing, zero)
 
 
 def _missing(counts: Sequence[int], names: Sequence[str]) -> str:
@@ -93,9 +105,21 @@ def _missing(counts: Sequence[int], names: Sequence[str]) -> str:
     return f"biases need {FEWEST_OF_EITHER} labels of each option: {shown}" if few else ""
 
 
-def _logs(probabilities: Sequence[float] | Sequence[Sequence[float]] | FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore"):
-        logs: FloatArray = np.maximum(np.log(np.asarray(probabilities, dtype=np.float64)), LEAST_LOG)
+def agreeing(probabilities: FloatArray, chosen: int, chance: float) -> FloatArray:
+    """Probabilities [options] in which the chosen option has its chance of being right, and the others share the rest.
+
+    >>> agreeing(np.array([0.5, 0.3, 0.2]), 0, 0.8).tolist()
+    [0.8, 0.12, 0.08]
+    """
+    if len(probabilities) == 1:
+        return probabilities
+    shares = np.delete(probabilities, chosen)
+    return np.insert(shares / shares.sum() * (1 - chance), chosen, chance)
+
+
+def _logs(probabilities: Sequence[float] | Sequence[Sequence[float]] | FloatArray, zero: float) -> FloatArray:
+    p = np.asarray(probabilities, dtype=np.float64)
+    logs: FloatArray = np.where(p > 0, np.maximum(np.log(np.where(p > 0, p, 1.0)), LEAST_LOG), zero)
     return logs
 
 
@@ -138,6 +162,10 @@ class PredictionSets:
     def statement(self) -> str:
         """What the sets promise, as a sentence."""
         n = self.shared + sum(self.labels)
+        if not any(self.thresholds):
+            needed = int(np.ceil(1 / self.alpha - 1e-9)) - 1
+            few = f"{n:,} labels are too few for {percent(self.alpha)}, {needed:,} are needed"
+            return f"every set holds all options: {few}"
         own = sum(count > 0 for count in self.labels)
         each = {0: "", len(self.labels): ", for each option alone, too"}.get(
             own, f", for each of {own} options alone, too; the others have too few labels for that"

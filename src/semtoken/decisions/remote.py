@@ -12,6 +12,7 @@ Nothing of that sends anything. How a request asks and what a reply says is the 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -20,7 +21,7 @@ from urllib.parse import urlunsplit
 
 import numpy as np
 
-from semtoken.decisions.answers import AnsweredQuestion, answer_from_masses, in_all_orders, unanswered
+from semtoken.decisions.answers import AnsweredQuestion, answer_from_masses, in_all_orders, unanswered, unwrapped
 from semtoken.decisions.questions import (
     READ_AS_USUAL,
     OrderedQuestion,
@@ -38,6 +39,8 @@ from semtoken.decisions.wire.shapes import (
     NO_ROUTE,
     OPENAI,
     QUESTION_SHAPES,
+    REFUSALS,
+    SGLANG,
     SYSTEM_ONE,
     QuestionShape,
     says_no_route,
@@ -65,8 +68,9 @@ Masses: TypeAlias = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
 Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, AnsweredQuestion]]
 """Asks questions, given by name, about a state, and returns their answers by name."""
-BEST = 20
-"""Most log-probabilities that common APIs give for each token."""
+BEST, FEWER = 20, 5
+"""Most log-probabilities that common APIs give for each token, and that others, such as TGI, give."""
+_LIMIT_OF_LISTS = re.compile(r"(top_logprobs|top_n_tokens|n_probs|logprobs)\D{0,80}\d")
 
 
 @dataclass(frozen=True)
@@ -173,18 +177,24 @@ def asker_of_endpoint(
 
     `/v1/decisions` and `/v1/systemone` are asked as they are. At an ordinary API (`/v1/chat/completions`, ...) each
     question is asked for a text, once in each order of its options, and read from the `top` log-probabilities of each
-    token, so probabilities may be intervals. The address of a whole API, such as `http://localhost:8000/v1`, stands for
-    the first of these that answers. If the server refuses the fields of the first way, `say` is called once, with a
-    sentence that names the other way. `InvalidInput` if nothing that can be asked has such an address; the function
-    raises `BackendError` if the server gives no answers. Several threads may call it at a time.
+    token, so probabilities may be intervals. Another address that ends with /decisions or /systemone, such as
+    OpenRouter's, or holds /ai/run/, as Cloudflare's do, is asked in the first shape that it takes. The address of a
+    whole API, such as `http://localhost:8000/v1`, stands for the first of these that answers. If the server refuses the
+    fields of the first way, `say` is called once, with a sentence that names the other way.
+
+    `InvalidInput` if nothing that can be asked has such an address; the function raises `BackendError` if the server
+    gives no answers. Several threads may call it at a time.
     """
     parts = split_address(url)
     path = parts.path.rstrip("/")
     server = _Server(HttpClient(url, key=key), model)
     for own in (OPENAI, SYSTEM_ONE):
-        if path.endswith(own.path):
+        if path.endswith(f"/v1{own.path}"):
             root = urlunsplit(parts._replace(path=path.removesuffix(own.path)))
             return _FirstThatAnswers(_ways(root, server, top, first=own), say)
+    if path.endswith((OPENAI.path, SYSTEM_ONE.path)) or "/ai/run/" in path:  # OpenRouter, Cloudflare and others
+        shapes = (SYSTEM_ONE, OPENAI, SGLANG)
+        return _FirstThatAnswers(([_AskTyped(url, server, shape, may_refuse=True) for shape in shapes], False), say)
     shape = shape_at(path)
     if shape is not None:
         return _AskTexts(url, server, shape, top)
@@ -204,12 +214,24 @@ class _Server:
     client: HttpClient
     model: str | None
 
-    def post(self, url: str, body: Mapping[str, Any]) -> Any:
-        """The reply to a request; raises `_OtherShape` where the server wants to be asked otherwise."""
+    def post(self, url: str, body: Mapping[str, Any], *, may_refuse: bool = False) -> Any:
+        """The reply to a request; raises `_OtherShape` where the server wants to be asked otherwise.
+
+        With `may_refuse`, every refusal of the request says so.
+        """
         reply = self.client.post(url, {**({} if self.model is None else {"model": self.model}), **body})
         if says_no_route(reply.status, reply.text) or wants_another_shape(reply.status, reply.text):
             raise _OtherShape(reply)
-        return reply.json()
+        if reply.status in REFUSALS:
+            if _LIMIT_OF_LISTS.search(reply.text):
+                raise _TooManyListed(f"{reply.url} gave no answers: {reply.reason}")
+            if may_refuse:
+                raise _OtherShape(reply)
+        return unwrapped(reply.json())
+
+
+class _TooManyListed(BackendError):
+    """A server lists fewer log-probabilities for each token than it was asked for."""
 
 
 class _OtherShape(BackendError):
@@ -227,6 +249,8 @@ class _AskTyped:
     url: str
     server: _Server
     shape: QuestionShape
+    may_refuse: bool = False
+    """Whether every refusal means that the server wants another shape, since its address does not say which it has."""
 
     @property
     def what(self) -> str:
@@ -239,14 +263,14 @@ class _AskTyped:
         body = self.shape.body(state, questions)
         if options != READ_AS_USUAL:  # other servers do not know the key of this package
             body = {KEY: {"reading": options.reading, "orders": options.orders or "all"}, **body}
-        reply = self.server.post(self.url, body)
+        reply = self.server.post(self.url, body, may_refuse=self.may_refuse)
         try:
             return dict(zip(questions, self.shape.answers(questions, reply), strict=True))
         except InvalidInput as error:
             raise BackendError(f"{shown_address(self.url)} gave no answers to these questions: {error}") from error
 
 
-@dataclass(frozen=True)
+@dataclass
 class _AskTexts:
     """Asks questions as texts with log-probabilities."""
 
@@ -254,6 +278,7 @@ class _AskTexts:
     server: _Server
     shape: type[Shape]
     top: int
+    """Log-probabilities that are asked for of each token; fewer, once the server refused so many."""
 
     @property
     def what(self) -> str:
@@ -267,7 +292,7 @@ class _AskTexts:
         asked = asked_texts(told, list(questions.values()), options)
         masses = []
         for text in asked.texts:
-            reply = self.server.post(self.url, text.request(self.shape, told, top=self.top))
+            reply = self._reply(text, told)
             try:
                 masses.append(text.masses(read_payload(reply)))
             except SemtokenError as error:
@@ -276,6 +301,15 @@ class _AskTexts:
                     f"{shown_address(self.url)} gave no answer to the question {name!r}: {error}"
                 ) from error
         return dict(zip(questions, asked.answers(masses), strict=True))
+
+    def _reply(self, text: AskedText, state: str) -> Any:
+        try:
+            return self.server.post(self.url, text.request(self.shape, state, top=self.top))
+        except _TooManyListed:
+            if self.top <= FEWER:
+                raise
+            self.top = FEWER
+        return self.server.post(self.url, text.request(self.shape, state, top=self.top))
 
 
 def _ways(

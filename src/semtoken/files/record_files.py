@@ -30,12 +30,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, parse_json, read_json_lines, reading_errors, replacing_file
+from semtoken.files.texts import encoding_of
 from semtoken.support.extras import require
 
 Fields = TypeVar("Fields", bound=Mapping[str, Any])
@@ -144,23 +145,41 @@ def _read_lines(path: Path) -> Iterator[Record]:
 
 
 def _read_csv(path: Path) -> Iterator[Record]:
+    for number, cells, fault in read_cells(path):
+        yield Record(number, {}, fault) if fault else _record_of_cells(number, cells)
+
+
+def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
+    """Each row of a CSV file that holds anything: its line, its cells by column, and why it cannot be read, or "".
+
+    Cells are separated by commas, semicolons or tabs, whichever the first line has most of; texts are UTF-8, or UTF-16
+    with a byte order mark, as spreadsheets save them. `InvalidInput` if the file is none such, or two columns have one
+    name.
+    """
     csv.field_size_limit(2**31 - 1)
     with reading_errors(path), _opened_text(path) as file:
-        reader = csv.reader(file, strict=True)
-        names: list[str] = []
+        number = 0
         try:
+            first = file.readline()
+            separator = max(",;\t", key=first.count)
+            reader = csv.reader(chain([first], file), strict=True, delimiter=separator)
+            names: list[str] = []
             for row in reader:
+                number = reader.line_num
                 if not names:
                     names = _header(row, path)
                 elif len(row) > len(names):
-                    yield Record(reader.line_num, {}, f"there are {len(row)} cells for {len(names)} columns")
+                    yield number, {}, f"there are {len(row)} cells for {len(names)} columns"
                 elif any(row):
                     cells = row + [""] * (len(names) - len(row))
-                    yield _record_of_cells(reader.line_num, dict(zip(names, cells, strict=True)))
+                    yield number, dict(zip(names, cells, strict=True)), ""
         except csv.Error as error:
-            raise InvalidInput(f"{path}, line {reader.line_num}: not CSV: {error}.") from error
+            raise InvalidInput(f"{path}, line {number + 1}: not CSV: {error}.") from error
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"{path} is not UTF-8 after line {reader.line_num}. Save it as CSV in UTF-8.") from error
+            raise InvalidInput(
+                f"{path}, line {number + 1} or after: it is not UTF-8. Save it as CSV in UTF-8 (in Excel: CSV UTF-8), "
+                "or in UTF-16 (Unicode text)."
+            ) from error
 
 
 @contextmanager
@@ -168,7 +187,7 @@ def _opened_text(path: Path) -> Iterator[IO[str]]:
     import gzip
 
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        yield io.TextIOWrapper(file, encoding=encoding_of(file.peek(2)), newline="")
 
 
 def _header(row: list[str], path: Path) -> list[str]:

@@ -26,17 +26,26 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+def encoding_of(beginning: bytes) -> str:
+    """The encoding of a text by its first bytes: that of its byte order mark, else UTF-16 or UTF-8.
+
+    >>> encoding_of(b"id"), encoding_of("id".encode("utf-16-le")), encoding_of("id".encode("utf-16"))
+    ('utf-8-sig', 'utf-16-le', 'utf-16')
+    """
+    if beginning.startswith(_UTF16) and len(beginning) > len(codecs.BOM_UTF16):
+        return "utf-16"
+    if b"\0" in beginning[:2]:  # ASCII characters have a zero beside them
+        return "utf-16-be" if beginning[0] == 0 else "utf-16-le"
+    return "utf-8-sig"
+
+
 def decoded(data: bytes) -> str:
     """The text of a file; `ValueError` if it is neither UTF-8 nor UTF-16, with the place: "not UTF-8 at byte 7"."""
-    if data.startswith(_UTF16) and len(data) > len(codecs.BOM_UTF16):
-        encoding, name = "utf-16", "UTF-8 nor UTF-16"
-    elif b"\0" in data[:2]:  # ASCII characters have a zero beside them
-        encoding, name = ("utf-16-be" if data[0] == 0 else "utf-16-le"), "UTF-8 nor UTF-16"
-    else:
-        encoding, name = "utf-8-sig", "UTF-8"
+    encoding = encoding_of(data)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
+        name = "UTF-8" if encoding == "utf-8-sig" else "UTF-8 nor UTF-16"
         raise ValueError(f"not {name} at byte {error.start}, and so no text") from error
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.decisions.answers import AnsweredQuestion, plain, unanswered
-from semtoken.decisions.questions import Question, ReadingOptions
+from semtoken.decisions.questions import Question, ReadingOptions, Value, same_value
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 
@@ -134,9 +134,38 @@ def answers_in(
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
         own = _own_block(given)
         mass, spread = _mass(own, given, reply, key), _share(own.get("order_spread"))
-        bounds = _bounds(own.get("bounds"), len(probabilities))
-        answers.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds))
+        bounds = _bounds(own.get("bounds"), len(probabilities)) or rounded_bounds(probabilities)
+        choice = _choice(given, question, probabilities)
+        answers.append(AnsweredQuestion(question, tuple(probabilities), mass, spread, bounds, choice=choice))
     return answers
+
+
+def rounded_bounds(probabilities: Sequence[float]) -> tuple[tuple[float, float], ...] | None:
+    """Where rounded probabilities may be: half of their last digit to both sides, in [0, 1].
+
+    None if they have more than four decimals. At least two are assumed, since 0.5 may be 0.50.
+
+    >>> rounded_bounds([0.97, 0.03]), rounded_bounds([0.123456, 0.876544])
+    (((0.965, 0.975), (0.025, 0.035)), None)
+    """
+    for decimals in (2, 3, 4):
+        if all(math.isclose(p, round(p, decimals), rel_tol=0, abs_tol=1e-9) for p in probabilities):
+            half = 0.5 * 10.0**-decimals
+            return tuple((max(0.0, round(p - half, 6)), min(1.0, round(p + half, 6))) for p in probabilities)
+    return None
+
+
+def _choice(given: Mapping[str, Any], question: Question, probabilities: Sequence[float]) -> Value | None:
+    """The option that a server chose, if it is not the first of the most probable ones."""
+    named = given.get("choice") if question.kind == "choice" else None
+    if named is None:
+        return None
+    by_value = [option for option in question.options if same_value(option.value, named)]
+    by_name = [option for option in question.options if option.name == named]  # a format without true and false
+    chosen = next(iter(by_value + by_name), None)
+    if chosen is None or probabilities[question.options.index(chosen)] == 0:
+        raise InvalidInput(f"The server chose {named!r:.60}, which is no option to which it gives any probability.")
+    return None if question.options.index(chosen) == probabilities.index(max(probabilities)) else chosen.value
 
 
 def _mass(own: Mapping[str, Any], given: Mapping[str, Any], reply: Mapping[str, Any], key: str | int) -> float | None:
