@@ -51,6 +51,7 @@ class _Warned(logging.Handler):
         "is falling back to its reference PyTorch|If you want to use `Roberta|Model config: .* within the vocabulary"
         # settings that tests name on purpose, or that a tiny model's sizes do not fit
         "|RoPE scaling factor|`use_mamba_kernels=False`|cache_implementation='sliding_window' is deprecated"
+        "|right-padding was detected"  # by a test of what the recorder says of it
         r"|sequence length is longer than .* \(9001 > 512\)"  # a prompt that `serve` refuses
     )
 

@@ -247,7 +247,10 @@ class TestRecorder:
             inputs = tokenizer(
                 PROMPTS, return_tensors="pt", padding=True, padding_side=side, return_token_type_ids=False
             )
-            made = model.generate(**inputs, max_new_tokens=3, do_sample=False, logits_processor=[recorder])
+            padded = list(range(len(tokenizer), 640))
+            made = model.generate(
+                **inputs, max_new_tokens=3, do_sample=False, suppress_tokens=padded, logits_processor=[recorder]
+            )
             codes = [{flag.code for flag in answer.flags} for answer in recorder.results(made)]
             assert all(("padded_batch" in one) is flagged for one in codes)
 
@@ -261,11 +264,15 @@ class TestRecorder:
             model = peft.get_peft_model(base, getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
             inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
             recorder = st.Recorder(tokenizer)
-            made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
+            padded = list(range(len(tokenizer), 640))
+            made = model.generate(
+                **inputs, max_new_tokens=4, do_sample=False, suppress_tokens=padded, logits_processor=[recorder]
+            )
             [answer] = recorder.results(made)
             start = inputs["input_ids"].shape[1]
             with torch.no_grad():
-                rows = model(made).logits[0, -made.shape[1] :].double().log_softmax(-1)
+                logits = model(made).logits[0, -made.shape[1] :, : len(tokenizer)]
+            rows = logits.double().log_softmax(-1)
             expected = [float(rows[start - 1 + k, token]) for k, token in enumerate(answer.token_ids)]
             equal = np.allclose([token.log_probability for token in answer.tokens], expected, atol=1e-3)
             assert equal or "tuned_prompt" in {flag.code for flag in answer.flags}

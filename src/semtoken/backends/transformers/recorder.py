@@ -76,7 +76,7 @@ class LoopStep:
     @property
     def padded_behind(self) -> bool:
         """Whether a row is padded at its end: its answer is written behind the padding."""
-        return self.mask is not None and self.mask.ndim == 2 and bool((self.mask[:, -1] == 0).any())
+        return self.mask is not None and self.mask.ndim == 2 and bool((self.mask.diff(dim=1) < 0).any())
 
 
 def loop_step(rows: int) -> LoopStep | None:
