@@ -189,14 +189,14 @@ def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
     exact = MethodScores([*BOUNDED, "epr", "lowest_group_confidence", "first_content_entropy"])
     for row, token in zip(rows, chosen, strict=True):
         exact.observe(Step([0], [int(token)], size, row[None].astype(np.float64), [0]))
-    records, _ = exact._records(0, Answer(logs), "")  # type: ignore[arg-type]
+    records, _ = exact._records(0, Answer(logs))  # type: ignore[arg-type]
     steps = [listed(row, int(token), k) for row, token in zip(rows, chosen, strict=True)]
     top = MethodScores(exact.names)
     from semtoken.observers.method_scores import _as_step, _bounds
 
     for step in steps:
         top.observe(_as_step(step, size))
-    middle, corners = top._records(0, Answer(logs), "")  # type: ignore[arg-type]
+    middle, corners = top._records(0, Answer(logs))  # type: ignore[arg-type]
     for name in exact.names:
         value = methods.score(name, records)
         low, high = _bounds(name, middle, corners) or (methods.score(name, middle),) * 2
@@ -318,7 +318,7 @@ def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
     starts = np.cumsum([0] + [len(word) + 1 for word in words[:-1]])
     spans = [(max(int(start) - 1, 0), int(start) + len(word)) for start, word in zip(starts, words, strict=True)]
     marks = [TokenMark(start, end, -0.5, -0.4, (-0.4, -0.1)) for start, end in spans]
-    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3))
+    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Where is it?")
     # Paris lies, river Seine, north, country France: seven tokens in four phrases
     typical, least = 7 / 4, 2
     assert found.confidence == pytest.approx(math.exp(-0.4 * (typical + least) / 2))
