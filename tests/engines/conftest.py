@@ -1,4 +1,4 @@
-"""Real engines with the embedded model. `make test-engines` installs them and runs these tests; no other run does."""
+"""Real engines with the embedded model. Makefile says which target installs which; no other run has them."""
 
 from __future__ import annotations
 
