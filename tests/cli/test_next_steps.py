@@ -28,6 +28,7 @@ NAMES = {
     "sentence_transformers": "sentence-transformers",
     "prometheus_client": "prometheus-client",
     "rouge_score": "rouge-score",
+    "pyrate_limiter": "pyrate-limiter",
     "huggingface_hub": "huggingface-hub",
     "starlette": "fastapi",  # brings it, as pydantic_core below
     "pydantic_core": "pydantic",  # pydantic itself brings and pins it

@@ -201,4 +201,5 @@ def test_probabilities_of_zero_are_no_mass_and_no_error() -> None:
 
 def test_the_clusters_are_signed_where_they_are_counted() -> None:
     signatures = [scored("rows", {" tele": 1.0}, " tele", rules=rules).signature for rules in (MEANING, ScoringRules())]
-    assert signatures == [f"{worked.clusters().signature}|{MEANING.signature}", ScoringRules().signature]
+    expected = [f"{worked.clusters().signature}|{MEANING.signature}", ScoringRules().signature]
+    assert signatures == [f"{one}|question:unknown" for one in expected]

@@ -152,7 +152,7 @@ def headline(
     Returns
     -------
     float in [0, inf]
-        Nats; inf for a blank answer, and for one that only repeats the question.
+        Nats; inf for a blank answer, and for a sentence that only repeats the question.
 
     References
     ----------
@@ -160,12 +160,9 @@ def headline(
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_score], "log_score")[0])
-    of_new_phrases = new_phrases(new_phrase_log_probs, logs)
-    if of_new_phrases == math.inf:
-        return math.inf
     if score == -math.inf or not is_sentence(checked_text(text, "text"), len(logs)):
         return -score + 0.0
-    return of_new_phrases
+    return new_phrases(new_phrase_log_probs, logs)
 
 
 def _check_tokens(greedy_logprobs: npt.ArrayLike) -> None:

@@ -94,8 +94,8 @@ def headline_of(
 
     `marks` gives its `n_tokens` tokens; it is not called for a short answer. `log_score` is the log of the product of
     what agrees with each, -inf for a blank answer and for one that may be impossible; the bounds are around the exact
-    one. Phrases that the question holds do not count, and an answer that only repeats it has the confidence 0; where
-    it is not known (None), all phrases count, and the sentence says so.
+    one. Phrases that the question holds do not count, and a sentence that only repeats it has the confidence 0; where
+    it is not known (None), all phrases count, and the answer's explanation says so.
     """
     if thought := thinking_end(text, lambda: (text[token.start : token.end] for token in marks())):
         said = " " * thought + text[thought:]  # characters keep their places
@@ -104,13 +104,13 @@ def headline_of(
         given = None if log_score_bounds is None else (low, high)
         return headline_of(said, lambda: after, len(after), product, given, question)
     more = "" if question is not None else UNASKED
-    places = new_phrases(text, question or "")
-    if text.strip() and not places:
-        return Headline(NEW_PHRASES, math.inf, 0.0, ECHO_SAID)
     if not text.strip() or not is_sentence(text, n_tokens):
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
         said = SHORT_SAID if text.strip() else EMPTY_SAID
         return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), f"{said}{more}", bounds)
+    # Short answers may rightly name a thing of the question ("A or B", a misspelling): last, they rank worse.
+    if not (places := new_phrases(text, question or "")):
+        return Headline(NEW_PHRASES, math.inf, 0.0, ECHO_SAID)
     logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
     middle, low, high = map(of_phrases, zip(*logs, strict=True))
     weakest = min(range(len(logs)), key=lambda i: logs[i][0])

@@ -30,6 +30,7 @@ RESULT_FIELDS = (
     "preset",
     "distribution",
     "signature",
+    "question_known",
 )
 """What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
 HEADLINE_FIELDS = tuple(f"headline_{name}" for name in ("confidence", "sentence", "name", "value"))

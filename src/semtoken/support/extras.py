@@ -18,7 +18,8 @@ from semtoken.errors import MissingExtra
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "transformers": ("torch", "transformers"),
-    "images": ("PIL",),
+    "images": ("PIL", "pypdfium2"),
+    "adapters": ("peft",),
     "cluster": ("numba", "threadpoolctl"),
     "calibrate": ("jinja2", "matplotlib", "scipy"),
     "frames": ("pandas", "pyarrow"),

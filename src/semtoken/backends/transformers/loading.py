@@ -201,7 +201,7 @@ def _base_of(model_or_path: str, revision: str | None, files: dict[str, Any]) ->
 
 def _adapted(base: Any, model_or_path: str, revision: str | None) -> Any:
     """A model with the adapter of a place; `ModelError` unless its files hold all weights of the adapter, no others."""
-    require("peft", extra="transformers")
+    require("peft", extra="adapters")
     from peft import PeftModel
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -138,12 +138,21 @@ class TransformersBackend(OwnTokens):
 
     def _forget_another_state(self) -> None:
         """Drop what was read or found out before the weights, the adapter, the settings or the code changed."""
+        if not self._state:
+            self._settle()
         key = state_key(self.model)
         if key != self._state:
             self._state = key
             self._prefix = self.last_prompt = self.last_trunk = None
             for name in ("proof", "weights", "_image_passes"):
                 self.__dict__.pop(name, None)
+
+    def _settle(self) -> None:
+        """Read one token: some models (Rwkv) rescale their own weights in the first pass after training mode, which is
+        no change that somebody made. What cannot be read is for the proof to say.
+        """
+        with suppress(Exception), torch.inference_mode():
+            self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=next(self.model.parameters()).device))
 
     def _end_training_mode(self) -> None:
         """Dropout would make every number another one."""
