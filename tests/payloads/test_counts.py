@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -101,6 +102,22 @@ def test_a_step_that_is_there_twice_counts_once_where_the_text_has_it_once() -> 
 def step(log_prob: float, *others: float, text: str = "a") -> TopStep:
     chosen = TopToken(log_prob, text=text)
     return TopStep(chosen, [chosen, *(TopToken(p, text=f"b{k}") for k, p in enumerate(others))] if others else [])
+
+
+def test_tokens_that_share_few_numbers_by_chance_were_not_sent_twice() -> None:
+    """Of two entries, in logits that are multiples of an eighth: what is sure, and its rival, as in JSON."""
+    for eighths in (12, 60, 115):
+        own = -math.log1p(math.exp(-eighths / 8))
+        pair = step(own, own - eighths / 8, text='"')
+        assert not has_twice([pair, step(-0.5, -3.0), pair])
+    numbers = [-0.7, -0.95, -2.2, -4.45]  # of four, where three differences of eighths agree
+    assert has_twice([step(*[number - 0.00123 for number in numbers])] * 2)
+
+
+def test_a_chunk_of_several_tokens_came_twice() -> None:
+    chunk = [step(-0.12345, text="a"), step(-0.34567, text="b"), step(-0.56789, text="c")]
+    assert has_twice([step(-0.9), *chunk, *chunk])
+    assert not has_twice([*chunk, step(-0.9), *chunk])
 
 
 def test_numbers_of_more_than_four_decimals_that_come_twice_were_sent_twice() -> None:

@@ -370,9 +370,17 @@ class NameReader:
             elif name not in seen or (is_unnamed(name) and seen[name] != log_prob):
                 self._add_other(entries, chosen, name, probability, known=known)
             else:
-                entries.doubtful += probability
+                self._add_again(entries, chosen, name, probability)
             seen[name] = log_prob
         return entries
+
+    def _add_again(self, entries: _NamedEntries, chosen: int, name: Name, probability: float) -> None:
+        """Take in another token once more, with another number: it counts for the upper end only, if it may agree."""
+        number = self._names.number(name)
+        if number is None:
+            entries.unmapped += probability
+        elif self._names.rule is not None and self._names.same(chosen, number) is not False:
+            entries.ambiguous.append(((chosen, NOBODY), probability))
 
     def _add_other(self, entries: _NamedEntries, chosen: int, name: Name, probability: float, *, known: bool) -> None:
         """Take in an entry that is another token, or may be one."""

@@ -34,6 +34,7 @@ from semtoken.engine_tokens.top_steps import (
     as_number,
     as_object,
     as_text,
+    is_given,
     is_same_number,
     is_unnamed,
     log_prob_or_none,
@@ -382,16 +383,39 @@ def without_doubles(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     return tuple(step for i, step in enumerate(steps) if not i or step != steps[i - 1])
 
 
+SURE = -1e-3
+"""Numbers nearer to 0 are those of sure tokens, which share few values in float32 where no list is beside them."""
+COARSE = 16
+"""Logits in bfloat16 are multiples of an eighth or a sixteenth, so that lists of a few tokens agree by chance."""
+MANY_RIVALS = 3
+"""So many numbers in a list, beside the chosen token's, never agree by chance."""
+
+
 def has_twice(steps: Sequence[TopStep]) -> bool:
-    """Whether a step is there twice with the same list, or twice in a row, with numbers that are no round ones."""
-    own = [step.log_probs[0] for step in steps]
-    if len(set(own)) == len(own):
-        return False
-    exact = [number != round(number, 4) for number in own]
-    if any(is_exact and one == other for is_exact, (one, other) in zip(exact, pairwise(steps), strict=False)):
-        return True
-    full = [step.log_probs for step, is_exact in zip(steps, exact, strict=True) if is_exact and len(step.names) > 2]
-    return len(set(full)) < len(full)
+    """Whether a step is there twice with its list, or steps without lists are, one run directly behind the other.
+
+    They must have the same names and numbers, and numbers that two steps do not share by chance.
+    """
+    last: dict[TopStep, int] = {}
+    run, distance = 0, 0
+    for i, step in enumerate(steps):
+        before = last.get(step)
+        last[step] = i
+        if before is None or not _is_telling(step):
+            run = 0
+            continue
+        run, distance = (run + 1 if run and i - before == distance else 1), i - before
+        if run >= distance or len(set(step.log_probs)) > 1:
+            return True
+    return False
+
+
+def _is_telling(step: TopStep) -> bool:
+    """Whether no other step has the numbers of this one by chance."""
+    own, others = step.log_probs[0], {number for number in step.log_probs[1:] if is_given(number)}
+    gaps = [(own - number) * COARSE for number in others if number != own]
+    coarse = all(abs(gap - round(gap)) < 1e-3 for gap in gaps)
+    return own != round(own, 4) and (not coarse or len(gaps) >= MANY_RIVALS if gaps else own < SURE)
 
 
 def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:
