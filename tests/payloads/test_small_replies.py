@@ -425,7 +425,8 @@ class TestEcho:
         self, text: str, tokens: list[str], written: int, answer: str, kept: list[str]
     ) -> None:
         numbers = [None, *(-0.25 for _ in tokens[1:])]
-        payload = read_payload(completion(text, tokens, numbers, usage={"completion_tokens": written}))
+        usage = {"prompt_tokens": len(tokens) - written, "completion_tokens": written}
+        payload = read_payload(completion(text, tokens, numbers, usage=usage))
         assert said(payload) == [("answer", answer, kept)] and payload.choices[0].segments[0].problem is None
 
     @pytest.mark.parametrize("lacking", [1, 2])

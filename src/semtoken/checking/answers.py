@@ -19,11 +19,10 @@ from semtoken.choices import Distribution
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload
+from semtoken.payloads.segments import is_cut
 from semtoken.results import ScoredResponse
 from semtoken.support.inputs import instance, listed, shown, text
 
-CUT_OFF = ("length", "max_tokens", "max_output_tokens", "limit", "MAX_TOKENS")
-"""What engines say of an answer that the token limit ended."""
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
 
@@ -288,7 +287,7 @@ def _own_answer(
 
 def _cut_off(finish_reason: str | None) -> bool | None:
     """Whether the token limit ended an answer; None where the engine does not say how it ended."""
-    return None if finish_reason is None else finish_reason in CUT_OFF
+    return None if finish_reason is None else is_cut(finish_reason)
 
 
 def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:

@@ -91,6 +91,14 @@ class StreamEvent:
 
 
 CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
+"""What engines say of an answer that the token limit ended, in small letters."""
+
+
+def is_cut(finish_reason: str | None) -> bool:
+    """Whether the token limit ended an answer, by the reason that its engine gives for its end."""
+    return (finish_reason or "").casefold().removeprefix("finish_reason_") in CUT_ENDS
+
+
 BROKEN = "have bytes that make no character: pieces of it are missing, or the engine gives wrong bytes."
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
@@ -232,7 +240,7 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
     if short <= 0:
         return Lacking()
     said = f"The reply counts {raw.counted} tokens and lists {listed}"
-    if short == 1 and (raw.finish_reason or "stop").casefold() not in CUT_ENDS:
+    if short == 1 and not is_cut(raw.finish_reason):
         return Lacking(note=f"{said}: the terminator has no log-probability here and does not count.")
     if raw.texts.get("answer", "").isascii():
         return Lacking(note=f"{said}, which is fewer: steps are missing, or a reasoning is hidden.")

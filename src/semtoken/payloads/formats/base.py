@@ -6,6 +6,7 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -776,10 +777,19 @@ def ids_of(choice: Reply) -> tuple[int, ...] | None:
     return None if ids is None else tuple(as_id(token, "token_ids") for token in ids)
 
 
+AGAIN = re.compile(r"([a-z_]{3,}?)\1+", re.IGNORECASE)
+
+
 def end_in_words(reason: Any) -> str | None:
-    """The reason of an end as an engine gives it: a text, or an object with a type."""
-    named = reason.get("type", "unknown") if isinstance(reason, Mapping) else reason
-    return None if named in (None, "", "null") else str(named)  # as some gateways write while it goes on
+    """The reason of an end as an engine gives it: a text, or an object with a type.
+
+    Clients that add up the chunks of a stream write it several times in a row.
+    """
+    named = reason.get("type", reason.get("reason", "unknown")) if isinstance(reason, Mapping) else reason
+    if named in (None, "", "null"):  # as some gateways write while it goes on
+        return None
+    again = AGAIN.fullmatch(str(named))
+    return again[1] if again else str(named)
 
 
 def written_tokens(usage: Any) -> int | None:

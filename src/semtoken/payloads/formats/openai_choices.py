@@ -14,13 +14,20 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_object, optional, text_or_empty
-from semtoken.errors import InvalidInput
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.payloads.echo import Counts, prompt_length
 from semtoken.payloads.formats import base
-from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.segments import RawChoice, is_cut
 from semtoken.support.splice import Change, Keep, Path, Replace
 
-VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
-VLLM_CHOICE_FIELDS = frozenset({"stop_reason", "token_ids", "prompt_logprobs", "prompt_token_ids"})
+VLLM_FIELDS = frozenset({"prompt_logprobs", "kv_transfer_params", "ec_transfer_params"})
+VLLM_CHOICE_FIELDS = frozenset({"prompt_logprobs", "routed_experts"})
+VLLM_BOTH = frozenset({"stop_reason", "token_ids"})
+"""Others have one of these fields in a choice."""
+NOT_VLLM = frozenset({"disaggregated_params", "context_logits", "avg_decoded_tokens_per_iter", "mm_embedding_handle"})
+"""Fields of a choice of TensorRT-LLM's, whose form began as vLLM's."""
+ENDS_AT = ("finish_reason", "finishReason", "stop_reason")
+"""Where the reason of an end stands. Beside another one, `stop_reason` is the stop string."""
 ID_FIELDS = ("token_ids", "prompt_token_ids")
 ITEM_LISTS: Mapping[str, SegmentKind] = {
     "content": "answer",
@@ -63,6 +70,8 @@ class Choices(base.Shape):
         self._choice_fields: set[str] = set()
         self._logprobs: Mapping[str, Any] | None = None
         """The first of them."""
+        self.read: int | None = None
+        """How many tokens the reply counts in its prompts; None if it does not say."""
 
     @classmethod
     def asking(cls, body: base.Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
@@ -83,8 +92,8 @@ class Choices(base.Shape):
 
     @classmethod
     def end_of(cls, choice: base.Reply) -> str | None:
-        """The reason of the end, which some clients save in camel case."""
-        return base.end_in_words(choice.get("finish_reason", choice.get("finishReason")))
+        """The reason of the end, which some clients save in camel case, or as `stop_reason` alone."""
+        return base.end_in_words(next((choice[name] for name in ENDS_AT if name in choice), None))
 
     @classmethod
     def hiding(cls, reply: Any, hidden: base.HiddenFields) -> Iterator[Change]:
@@ -133,8 +142,9 @@ class Choices(base.Shape):
 
     def note_reply(self, reply: base.Reply) -> None:
         """Notice fields that only some engines have."""
-        self._fields.update(name for name, value in reply.items() if value is not None)
+        self._fields.update(name for name, value in reply.items() if value is not None or name in VLLM_FIELDS)
         self.counted = base.count_at(reply, "timings", "predicted_n") or self.counted
+        self.read = self.read if (read := base.count_at(reply, *self.read_at)) is None else read
         super().note_reply(reply)
         for i, value in enumerate(optional(as_list, reply.get("choices"), "choices") or ()):
             choice = as_object(value, f"choices[{i}]")
@@ -156,7 +166,8 @@ class Choices(base.Shape):
         """The engine that sent the reply, by the fields that only it has."""
         if "sglext" in self._fields or "matched_stop" in self._choice_fields:
             return "sglang"
-        if VLLM_FIELDS & self._fields or VLLM_CHOICE_FIELDS & self._choice_fields:
+        vllm = VLLM_FIELDS & self._fields or VLLM_CHOICE_FIELDS & self._choice_fields
+        if (vllm or self._choice_fields >= VLLM_BOTH) and not NOT_VLLM & self._choice_fields:
             return "vllm"
         items = (self._logprobs or {}).get("content")
         first = items[0] if isinstance(items, list) and items else {}
@@ -293,12 +304,6 @@ def call_of(function: Any, where: str) -> tuple[str, str]:
     return text_or_empty(call.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
 
 
-ECHO = (
-    "The reply repeats the prompt and does not say where the answer begins: ask without `echo`, or for the usage too "
-    '("stream_options": {"include_usage": true}).'
-)
-
-
 class OpenAICompletions(Choices):
     """The shape of legacy completions, of OpenAI and most engines."""
 
@@ -334,21 +339,25 @@ class OpenAICompletions(Choices):
         return "With echo the reply repeats the prompt; ask without it to have the answer scored."
 
     def raw_choice(self, index: int) -> RawChoice:
-        """One of the choices so far, without the prompt that it may repeat."""
+        """One of the choices so far, without the prompt that it may repeat: then its first token has no number."""
         choice = super().raw_choice(index)
-        if choice.steps.missing[:1] != (0,):
+        if choice.steps.missing[:1] != (0,) or self.told.request.get("echo") is False:
             return choice
-        steps, text = _without_echo(choice.steps, choice.texts.get("answer", ""), self.counted)
+        lengths = {at: sum(len(part.steps) for part in known.steps) for at, known in sorted(self.sums.items())}
+        at_limit = all(is_cut(known.finish_reason) for known in self.sums.values())
+        counts = Counts(self.read, self.counted)
+        try:
+            prompt = prompt_length([*lengths.values()], [*lengths].index(index), counts, at_limit=at_limit)
+        except BackendError as error:
+            return replace(choice, steps=choice.steps._replace(missing=(), fault=str(error)))
+        if prompt is None:
+            return choice
+        steps, text = _without_prompt(choice.steps, choice.texts.get("answer", ""), prompt)
         return replace(choice, steps=steps, texts={"answer": text}, flags=())
 
 
-def _without_echo(steps: StepList, text: str, written: int | None) -> tuple[StepList, str]:
-    """The answer alone, of a reply that repeats the prompt (`echo`): its first token has no log-probability."""
-    if written is None:
-        return steps._replace(missing=(), fault=ECHO), text
-    prompt = len(steps.steps) - written
-    if prompt <= 0:
-        return steps, text
+def _without_prompt(steps: StepList, text: str, prompt: int) -> tuple[StepList, str]:
+    """The answer alone, behind so many tokens of the prompt."""
     kept = steps.steps[prompt:]
     missing = tuple(i - prompt for i in steps.missing if i >= prompt)
     spelled = text_of_pieces(pieces_of(kept))  # with a terminator, which the text lacks

@@ -1,0 +1,78 @@
+"""Where the answer begins in a reply that repeats its prompt (`echo`): by what the reply counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from semtoken.errors import BackendError
+
+UNCOUNTED = (
+    "The reply repeats the prompt and does not say where the answer begins: ask without `echo`, or for the usage too "
+    '("stream_options": {"include_usage": true}).'
+)
+OPEN = (
+    "The reply repeats the prompt and lists a token less than it counts, the prompt's first or the terminator, which "
+    "leaves open where the answer begins: ask without `echo`."
+)
+TOGETHER = (
+    "The reply repeats its prompts and counts the tokens of all choices together, which leaves open where each answer "
+    "begins: ask for one prompt at a time, or without `echo`."
+)
+NOTHING_WRITTEN = "The reply repeats the prompt alone: it counts 0 tokens of an answer, so nothing is to be scored."
+
+
+class Counts(NamedTuple):
+    """What a reply counts in all its choices together."""
+
+    read: int | None
+    """Tokens of its prompts; that of several choices may be counted once. None if it does not say."""
+    written: int | None
+    """Tokens of its answers; None if it does not say."""
+
+
+def prompt_length(listed: Sequence[int], choice: int, counts: Counts, *, at_limit: bool) -> int | None:
+    """How many of the tokens that a choice lists belong to the prompt; None if it does not repeat the prompt.
+
+    Parameters
+    ----------
+    listed
+        How many tokens each choice of the reply lists.
+    choice
+        The place of the choice among them.
+    counts
+        What the reply counts.
+    at_limit
+        Whether all answers were cut off at the token limit, so that they are equally long and have no terminator.
+
+    Raises
+    ------
+    BackendError
+        The counts leave open where the answer begins, or there is none.
+    """
+    several, total = len(listed), sum(listed)
+    read, written = counts
+    if written is None:
+        raise BackendError(UNCOUNTED)
+    if several == 1 and read is not None:
+        unlisted = read + written - total  # 1: the prompt's first token, or the terminator
+        if unlisted not in (-1, 0, 1):
+            return None
+        if unlisted == 1 and not at_limit:
+            raise BackendError(OPEN if written else NOTHING_WRITTEN)
+        prompt = read - max(unlisted, 0)
+    elif several == 1:
+        prompt = total - written
+        if prompt <= 1:
+            return None
+    elif read is not None and total == several * read + written:
+        prompt = read  # that of all choices
+    elif read is not None and total != read + written:
+        return None
+    elif written % several == 0 and (at_limit or written in (0, several)):
+        prompt = listed[choice] - written // several
+    else:
+        raise BackendError(TOGETHER)
+    if prompt >= listed[choice]:
+        raise BackendError(NOTHING_WRITTEN)
+    return prompt
