@@ -330,12 +330,13 @@ def test_items_of_whole_characters_are_told_by_the_last_piece_in_their_lists() -
 
 
 def test_a_piece_without_its_bytes_stands_for_one_character_more_than_its_text_at_most() -> None:
-    def piece(*chosen: object) -> SpelledText:
-        (found,) = pieces_of([TopStep(TopToken(-1.0, *chosen), (TopToken(-2.0, 9, "a longer text", None),))])
+    def piece(*chosen: object, listed: str | None = "a longer text") -> SpelledText:
+        (found,) = pieces_of([TopStep(TopToken(-1.0, *chosen), (TopToken(-2.0, 9, listed, None),))])
         return found
 
     assert piece(3, "ab\ufffd", None) == SpelledText(None, 4)
-    assert piece(3, None, None) == SpelledText(None, math.inf)
+    assert piece(3, None, None) == SpelledText(None, 2)  # others have texts
+    assert piece(3, None, None, listed=None) == SpelledText(None, math.inf)
     assert piece(3, "ab", None) == SpelledText("ab")
 
 

@@ -57,3 +57,9 @@ def test_ends_in_other_words_are_what_they_mean(field: str, said: str, flagged: 
     [found] = score_payload(reply({field: said}))
     assert any("cut off" in flag.message for flag in found.flags) == flagged
     assert found.log_score == pytest.approx(math.log(0.8))
+
+
+def test_a_reason_of_an_end_is_no_stop_string() -> None:
+    items = [*ITEMS, {"token": "stop", "logprob": -0.1, "bytes": None, "top_logprobs": []}]
+    [found] = score_payload(reply({"stop_reason": "stop", "logprobs": {"content": items}}))
+    assert any("not in the message" in flag.message for flag in found.flags)

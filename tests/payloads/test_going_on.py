@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.engine_tokens.in_json import steps_in_json
-from semtoken.engine_tokens.placing import SpelledText, find_text
 from semtoken.errors import SemtokenError
 from semtoken.payloads import PayloadStream
 from semtoken.payloads.formats import Growth
@@ -171,16 +170,3 @@ def test_long_chunks_are_not_remembered() -> None:
 def test_unusual_log_probabilities_are_left_to_the_reader_of_all(written: str) -> None:
     found = steps_in_json(msgspec.Raw(written.encode()))
     assert found is None or not found.steps
-
-
-piece = st.sampled_from(["", " ", "a", "b", " a", "ab", "\n", "<|end|>", None]).map(lambda text: SpelledText(text, 1))
-
-
-@given(st.lists(piece, max_size=5), st.sampled_from(["a", "ab", " a b", "a\n", "aab", "b a"]), st.booleans())
-def test_an_answer_that_is_all_of_the_steps_is_found_as_any_other(
-    pieces: list[SpelledText], text: str, last: bool
-) -> None:
-    found = find_text(pieces, text, last=last)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("semtoken.engine_tokens.placing._whole", lambda pieces, target: None)
-        assert found == find_text(pieces, text, last=last)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import codecs
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import TopStep, spelling
 from semtoken.tokens.tokenizers import REPLACEMENT
 
+K = TypeVar("K")
 Span: TypeAlias = tuple[int, int]
 """The first of some steps in a row, and one past the last."""
 SHOWN = 60  # characters of a text in a message
@@ -49,7 +51,8 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
         if spelled is None:
             decoder.reset()
             _, name, _ = step.names[0]
-            pieces.append(SpelledText(None, math.inf if name is None else len(name) + 1))
+            by_ids = name is None and not any(text or spelled for _, text, spelled in step.names)
+            pieces.append(SpelledText(None, math.inf if by_ids else len(name or REPLACEMENT) + 1))
             continue
         text = decoder.decode(spelled)
         goes_on = bool(decoder.getstate()[0])
@@ -72,42 +75,77 @@ def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) ->
 
 
 def find_texts(pieces: Sequence[SpelledText], text: str) -> list[Span]:
-    """All places at which steps spell a text, in their order.
+    """All places at which steps spell a text, in their order; of very many, the first and the last.
 
     Blanks at both ends of the text may be missing, as engines strip them. Where nothing else fits, the last step may
-    say more than the text, as engines cut it at a stop string. Of places that unknown steps could fill, the last.
+    say more than the text, as engines cut it at a stop string. Steps that say what they spell come before those that
+    do not, and no text rests on the latter alone, unless the engine names no step at all. Of places that unknown steps
+    could fill, the last.
     """
     target = text.strip()
     if not target:
         return []
-    whole = _whole(pieces, target)
-    if whole is not None:
-        return [whole]
+    known = [] if REPLACEMENT in target else _known_places(pieces, target)
+    if known and _opens(pieces, known[0]):
+        return [(_from_first_byte(pieces, _past_blanks(pieces, 0)), known[0][1])]
+    if known or all(piece.text is not None for piece in pieces):
+        return known
+    nameless = not _says_any(pieces)
     for matcher in (Matcher(target, cut=False), Matcher(target, cut=True)):
         starts = matcher.starts(pieces)
         opening = _past_blanks(pieces, 0)
         if starts[:1] == [opening]:
-            end = _past_blanks(pieces, matcher.end(pieces, opening))
-            if end >= len(pieces) - 1 and not _without_marks(text_of_pieces(pieces[end:]).replace(REPLACEMENT, "")):
+            end = matcher.end(pieces, opening)
+            if _opens(pieces, (opening, end)) and (nameless or _says_any(pieces[opening:end])):
                 return [(_from_first_byte(pieces, opening), end)]
-        known = [i for i in starts if pieces[i].text is not None]
-        spans = [
-            (_from_first_byte(pieces, i), _past_blanks(pieces, matcher.end(pieces, i))) for i in known or starts[-1:]
-        ]
+        known_starts = [i for i in starts if pieces[i].text is not None]
+        ends = ((i, matcher.end(pieces, i)) for i in _few(known_starts) or starts[-1:])
+        spans = [(_from_first_byte(pieces, i), end) for i, end in ends if _says_any(pieces[i:end])]
         if spans:
             return spans
     return []
 
 
-def _whole(pieces: Sequence[SpelledText], target: str) -> Span | None:
-    """Start and end if all pieces spell the text and nothing else, a terminator aside: what `Matcher` finds then."""
-    texts = [piece.text or REPLACEMENT for piece in pieces]
-    for end in (len(texts), len(texts) - 1):
-        if _without_marks("".join(texts[end:])):
-            continue  # perhaps not its terminator
-        if "".join(texts[:end]).strip() == target and REPLACEMENT not in target:
-            return _from_first_byte(pieces, _past_blanks(pieces, 0)), end
-    return None
+def _known_places(pieces: Sequence[SpelledText], target: str) -> list[Span]:
+    """The places at which steps that all say what they spell make up a text: uncut, or else cut in the last of them."""
+    texts = [REPLACEMENT if piece.text is None else piece.text for piece in pieces]
+    whole, at = "".join(texts), [0, *accumulate(map(len, texts))]
+    uncut: list[Span] = []
+    cut: list[Span] = []
+    for i, piece in enumerate(pieces):
+        begin = at[i] + len(texts[i]) - len(texts[i].lstrip())  # its blanks may be missing in the text
+        if piece.text is None or begin == at[i + 1] or not whole.startswith(target, begin):
+            continue
+        end = bisect_left(at, begin + len(target))
+        rest, held = whole[begin + len(target) : at[end]], begin + len(target) - at[end - 1]
+        if not rest.strip():
+            uncut.append((_from_first_byte(pieces, i), end))
+        elif held <= LONGEST_CUT:
+            cut.append((_from_first_byte(pieces, i), end))
+    return list(_few(uncut or cut))
+
+
+def _opens(pieces: Sequence[SpelledText], span: Span) -> bool:
+    """Whether the steps before some steps say nothing, and behind them there is a terminator at most."""
+    start, end = _past_blanks(pieces, 0), _past_blanks(pieces, span[1])
+    behind = text_of_pieces(pieces[end:]).replace(REPLACEMENT, "")
+    silent = all(piece.text is None for piece in pieces[start : span[0]])
+    return silent and end >= len(pieces) - 1 and not _without_marks(behind)
+
+
+MOST_PLACES = 32
+"""How many places of a text are looked at. Of more, those in the middle are as good as each other."""
+
+
+def _few(places: Sequence[K]) -> Sequence[K]:
+    """The first and the last of some places."""
+    half = MOST_PLACES // 2
+    return places if len(places) <= MOST_PLACES else (*places[:half], *places[-half:])
+
+
+def _says_any(pieces: Sequence[SpelledText]) -> bool:
+    """Whether some of the pieces say what they spell, apart from blanks."""
+    return any(piece.text is not None and piece.text.strip() for piece in pieces)
 
 
 class Matcher:
@@ -152,7 +190,7 @@ class Matcher:
                 at = ((at & self._places_of(text)) << len(text)) | (self._end if at & self._cuts(text) else 0)
             if at & self._end:
                 end = i + 1
-            if not at:
+            if not at or (at == self._end and piece.text is not None):
                 break
         return end
 
@@ -221,6 +259,29 @@ class AnswerPlace(NamedTuple):
     problem: str | None = None
 
 
+def end_of_answer(
+    pieces: Sequence[SpelledText], end: int, answer: str, *, at_token: bool = False, called: bool = False
+) -> int:
+    """One past the last step that counts: those that the message holds, and the terminator behind them.
+
+    `end` is one past the step that ends the text of the message, its blanks aside. Special tokens are terminators, and
+    steps without names, which may also be pieces of a character that the message lost. Without them, the next step is
+    the terminator, whatever it spells, if a token ended the answer (`at_token`). If tools are `called`, the message
+    goes on.
+    """
+    blanks = len(answer) - len(answer.rstrip())
+    while blanks > 0 and end < len(pieces) and (text := pieces[end].text) and not text.strip():
+        end, blanks = end + 1, blanks - len(text)
+    if called:
+        return end
+    after = at = _past_blanks(pieces, end)
+    while at < len(pieces) and pieces[at].text is None:
+        end, at = at + 1, _past_blanks(pieces, at + 1)
+    if at < len(pieces) and not _without_marks(pieces[at].text or REPLACEMENT):
+        return at + 1
+    return end if at > after else min(end + at_token, len(pieces))
+
+
 def place_of_answer(
     pieces: Sequence[SpelledText], answer: str, stops: Sequence[str] = (), *, called: bool
 ) -> AnswerPlace:
@@ -236,7 +297,8 @@ def place_of_answer(
     whole, at = "".join(texts), [0, *accumulate(map(len, texts))]
     places = []
     for start, end in spans:
-        before, behind = whole[: at[start]], whole[at[end] :]
+        nameless = next((i for i in range(end, len(pieces)) if pieces[i].text is not None), len(pieces))
+        before, behind = whole[: at[start]], whole[at[max(end, nameless - 1)] :]
         known = not _without_marks(before) or bool(MARK_AT_END.search(before))
         ends = (
             called

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer, text_of_pieces
+from semtoken.engine_tokens.placing import (
+    SpelledText,
+    end_of_answer,
+    find_text,
+    pieces_of,
+    place_of_answer,
+    text_of_pieces,
+)
 from semtoken.engine_tokens.spellings import (
     BorrowedNames,
     has_twice,
@@ -120,6 +127,8 @@ class RawChoice:
     """Whether all that the model wrote is the answer, since the engine does not divide it."""
     stops: tuple[str, ...] = ()
     """The text at which the engine stopped, if it says so; otherwise those at which it was asked to."""
+    at_token: bool = False
+    """Whether a token is known to have ended the choice, whatever it spells."""
     counted: int | None = None
     """How many tokens the model wrote, as the reply counts them; None if it does not say."""
     broken: str | None = None
@@ -306,8 +315,10 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     unread = bool(place.before and reasoning)
     all_blank = not reasoning and not text_of_pieces(pieces[:start]).strip()
     start = 0 if (raw.one_segment and not reasoning) or all_blank else _from_blanks(pieces, start, texts["answer"])
+    called = "tool_call" in texts
+    end = end_of_answer(pieces, end, texts["answer"], at_token=raw.at_token, called=called)
     division = _around_answer(steps, start, end, texts, unread=unread, unsure=place.behind)
-    cut = (raw.finish_reason or "").casefold() in CUT_ENDS
+    cut = is_cut(raw.finish_reason)
     broken = REPLACEMENT not in texts["answer"] and sum(piece.broken for piece in pieces[start : end - cut])
     return replace(division, flags=(*division.flags, f"{broken} tokens {BROKEN}")) if broken else division
 
@@ -339,6 +350,7 @@ def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind)
 def _around_answer(
     steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str], *, unread: bool, unsure: bool
 ) -> Division:
+    """The steps up to the end of the answer; those behind it are a tool call, or belong to no part."""
     flags: list[str] = []
     if start and not texts.get("reasoning"):
         flags.append(f"The first {start} tokens are not in the message: they are taken as reasoning.")
@@ -347,7 +359,17 @@ def _around_answer(
     if texts.get("tool_call"):
         parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
     else:
-        parts = {"answer": steps[start:]}
+        parts = {"answer": steps[start:end]}
         if unsure:
-            flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
+            flags.append(_behind_note(len(steps) - end))
     return Division(parts | {"reasoning": steps[:start]}, tuple(flags), unsure=unsure)
+
+
+def _behind_note(dropped: int) -> str:
+    """What is said of tokens behind the answer that are not known to end it; all may count, as pieces of characters."""
+    if not dropped:
+        return "The last tokens are not in the message: pieces of characters, which it has lost."
+    return (
+        f"The last {dropped} tokens are not in the message and do not count: a stop string that the reply does not "
+        "name, or what came after it."
+    )

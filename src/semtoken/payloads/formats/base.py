@@ -122,8 +122,8 @@ class Delta(NamedTuple):
     finish_reason: str | None = None
     ended: bool = False
     """Whether the engine says that the choice is complete."""
-    stop: str | None = None
-    """The text at which the engine stopped, if it says so."""
+    stop: str | int | None = None
+    """The text at which the engine stopped, or the id of the token, if it says so."""
     counted: int | None = None
     """How many tokens the engine counts in the choice so far."""
 
@@ -162,7 +162,7 @@ class ChoiceSum:
         self.calls: dict[int, tuple[str, str]] = {}
         self.ids: list[int] | None = None
         self.finish_reason: str | None = None
-        self.stop: str | None = None
+        self.stop: str | int | None = None
         self.counted: int | None = None
         self.broken: str | None = None
         self._ended = False
@@ -184,7 +184,7 @@ class ChoiceSum:
             self.broken = AFTER_THE_END
         self._ended = self._ended or delta.ended
         self.finish_reason = delta.finish_reason or self.finish_reason
-        self.stop = delta.stop or self.stop
+        self.stop = self.stop if delta.stop is None else delta.stop
         self.counted = self.counted if delta.counted is None else delta.counted
 
     def raw(self, *, one_segment: bool = False, stops: tuple[str, ...] = ()) -> RawChoice:
@@ -198,9 +198,10 @@ class ChoiceSum:
         if self.ids is not None and len(self.ids) > len(steps.steps):
             counted = max(counted or 0, len(self.ids))
         broken = self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None)
-        stops = (self.stop,) if self.stop else stops
+        stops = (self.stop,) if isinstance(self.stop, str) else stops
+        at_token = isinstance(self.stop, int)
         return RawChoice(
-            self.index, texts, steps, self.finish_reason, flags, apart, one_segment, stops, counted, broken
+            self.index, texts, steps, self.finish_reason, flags, apart, one_segment, stops, at_token, counted, broken
         )
 
 
@@ -562,7 +563,10 @@ class Shape:
 
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
-        raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(self.told.request))
+        request = self.told.request
+        raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(request))
+        if request and raw.finish_reason == self.ends[0] and not self.has_stop_texts(request):
+            raw = replace(raw, at_token=True)  # nothing else could end it
         flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
         if self.counted is not None and len(self.sums) == 1:
             raw = replace(raw, counted=self.counted)
@@ -753,10 +757,11 @@ def content_text(content: Any, where: str) -> str:
     return "".join(text_or_empty(part, f"{where}.text") for part in parts)
 
 
-def stop_of(choice: Reply) -> str | None:
-    """The text at which a choice was stopped, in the fields of vLLM, SGLang and llama.cpp."""
-    named = (choice.get(name) for name in ("stop_reason", "matched_stop", "stopping_word"))
-    return next((text for text in named if isinstance(text, str) and text), None)
+def stop_of(choice: Reply) -> str | int | None:
+    """The text at which a choice was stopped, or the id of the token, in the fields of vLLM, SGLang and llama.cpp."""
+    apart = ("stop_reason",) if "finish_reason" in choice else ()  # alone it is the reason of the end
+    named = (choice.get(name) for name in (*apart, "matched_stop", "stopping_word"))
+    return next((stop for stop in named if type(stop) is int or (isinstance(stop, str) and stop)), None)
 
 
 USAGES = (
