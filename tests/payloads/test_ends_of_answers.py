@@ -118,6 +118,44 @@ def test_tokens_added_to_a_recorded_reply_change_nothing(name: str, count: int) 
     assert after is None or after == pytest.approx(before, abs=1e-6)
 
 
+# --- a beginning that the model was given
+
+
+GIVEN = "The capital is"
+REST = ((" Paris", 0.9, 70), (",", 0.7, 28), (" France", 0.5, 46), (".", 0.8, 30))
+END = item("", 0.5, 2) | {"bytes": []}
+TOLD = {"messages": [{"role": "user", "content": "Capital?"}, {"role": "assistant", "content": GIVEN}]}
+
+
+@pytest.mark.parametrize("given", [GIVEN, '{"capital":', "Aux é, c'est bien ça :"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_prefill_in_the_message_does_not_count(given: str, ended: bool) -> None:
+    items = [item(*one) for one in REST] + [END] * ended
+    request = {"messages": [*TOLD["messages"][:1], {"role": "assistant", "content": given}]}
+    text = f"{given} Paris, France."
+    for options in ({"request": request}, {}):
+        [found] = score_payload(reply(text, items, usage=len(items)), **options)  # type: ignore[arg-type]
+        assert found.text.startswith(" Paris, France.")
+        wanted = math.log(0.9 * 0.7 * 0.5 * 0.8 * (0.5 if ended else 1))
+        assert found.log_score == pytest.approx(wanted, abs=1e-6)
+        assert any("prefill" in flag.message for flag in found.flags)
+
+
+@pytest.mark.parametrize("text", [f"{GIVEN} Paris, France.", '{"capital": "Uruguay"}', "29 wrong tokens, and more"])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_answer_never_rests_on_its_terminator_alone(text: str, count: int) -> None:
+    """Neither where the message begins with what the list lacks, nor where the list is another message's."""
+    items = [item(*one) for one in REST[:count]] + [END]
+    with pytest.raises(SemtokenError, match="do not spell the message"):
+        score_payload(reply(text, items))
+
+
+def test_an_answer_whose_first_token_is_lost_is_no_prefill() -> None:
+    items = [item(*one) for one in REST[1:]] + [END]
+    with pytest.raises(SemtokenError, match="do not spell the message"):
+        score_payload(reply("Paris, France.", items, usage=5))
+
+
 # --- time
 
 

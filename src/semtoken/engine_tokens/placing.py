@@ -342,7 +342,7 @@ def _mismatch(spelled: str, answer: str) -> str:
     return (
         f"The log-probabilities do not spell the message: from character {begin} on it says "
         f"{answer[begin : begin + SHOWN]!r}, the tokens {spelled[begin : begin + SHOWN]!r}. Steps are missing or "
-        "merged, a parser changed the text, or the list names the likeliest tokens for the chosen ones (mlx-lm above "
-        "temperature 0): ask at temperature 0, without streaming, without a reasoning or tool parser, or ask the "
-        "engine itself instead of a gateway."
+        "merged, a parser changed the text, the message begins with a prefill (give the request), or the list names "
+        "the likeliest tokens for the chosen ones (mlx-lm above temperature 0): ask at temperature 0, without "
+        "streaming, without a reasoning or tool parser, or ask the engine itself instead of a gateway."
     )

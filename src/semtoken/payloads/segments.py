@@ -28,6 +28,7 @@ from semtoken.engine_tokens.spellings import (
     steps_in_files,
     without_doubles,
 )
+from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
 from semtoken.results import Distribution
 from semtoken.support.text import thinking_end
@@ -133,6 +134,8 @@ class RawChoice:
     """How many tokens the model wrote, as the reply counts them; None if it does not say."""
     broken: str | None = None
     """Why the choice is not whole."""
+    prefill: str = ""
+    """The beginning of the answer that the request gave to the model; some engines repeat it in the message."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,9 @@ def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     main = main_segment(raw.texts)
     named = BorrowedNames().without(raw.steps.steps)
     division = Division({main: raw.steps.steps}) if raw.steps.problem else _divided(raw, named)
+    rest = _behind_prefill(raw) if division.problem else None
+    if rest is not None and (own := _divided(rest, named)).problem is None:
+        raw, division = rest, replace(own, flags=(*own.flags, PREFILLED))
     flags = [*raw.flags, *division.flags, *_step_notes(named), *end_notes(raw.finish_reason)]
     lacking = lacking_steps(raw, division)
     flags += [note for note in (lacking.note,) if note]
@@ -190,6 +196,28 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
             note = f"{len(named) - len(once)} of {len(named)} items are there twice: they count once."
             return replace(again, flags=(note,))
     return division
+
+
+PREFILLED = (
+    "The message begins with text that the list of log-probabilities does not hold, an assistant prefill: it does not "
+    "count."
+)
+
+
+def _behind_prefill(raw: RawChoice) -> RawChoice | None:
+    """The choice without the beginning of its answer that the model was given; None if it is not known to be one.
+
+    The request tells. Without it the answer's end must be what all steps spell, of which the reply counts as many.
+    """
+    answer, given = raw.texts.get("answer", "").lstrip(), raw.prefill.strip()
+    if given and answer.startswith(given):
+        rest = answer[len(given) :]
+    elif raw.counted == len(raw.steps.steps):
+        rest = MARKUP.sub("", text_of_pieces(pieces_of(raw.steps.steps))).replace(REPLACEMENT, "").strip()
+        rest = rest if answer.rstrip().endswith(rest) else ""
+    else:
+        return None
+    return replace(raw, texts={**raw.texts, "answer": rest}) if rest.strip() else None
 
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:

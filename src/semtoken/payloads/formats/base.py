@@ -565,6 +565,7 @@ class Shape:
         """The choice with this number, as far as it has been read."""
         request = self.told.request
         raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(request))
+        raw = replace(raw, prefill=prefill_of(request)) if self.is_chat else raw
         if request and raw.finish_reason == self.ends[0] and not self.has_stop_texts(request):
             raw = replace(raw, at_token=True)  # nothing else could end it
         flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
@@ -745,6 +746,18 @@ def raise_error(reply: Reply) -> None:
         error = reply
     if error:
         raise BackendError(f"The server reports an error: {error_text(error)}")
+
+
+def prefill_of(request: Reply) -> str:
+    """The beginning of the answer that a request of a chat gives to the model, as its last message; mostly empty."""
+    messages = request.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last, Mapping) or last.get("role") != "assistant":
+        return ""
+    content = last.get("content")
+    parts = content if isinstance(content, list) else [content]
+    texts = (part.get("text") if isinstance(part, Mapping) else part for part in parts)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def content_text(content: Any, where: str) -> str:
