@@ -11,7 +11,7 @@ from semtoken.observers.method_scores import phrase_log_probs
 from semtoken.parts.newness import new_words
 from semtoken.results import ScoredResponse
 from semtoken.results.headlines import headline_of
-from semtoken.support.text import thinking_end
+from semtoken.support.text import thinking_end, unclear_mark
 from semtoken.tokens.scored_token import TokenMark
 
 SHORT = [("Oslo", 0.8), (".", 0.9)]
@@ -87,3 +87,27 @@ def test_phrases_and_new_words_are_those_of_the_answer() -> None:
     assert phrase_log_probs(scored, "")[0].tolist() == pytest.approx([math.log(0.8)])
     assert scored.confidence == pytest.approx(0.8)
     assert scored.uncertainty == pytest.approx(1 - 0.9 * 0.1 * 0.9 * 0.8)
+
+
+def test_marks_divide_a_text_that_they_open_or_that_the_prompt_opened() -> None:
+    tokens = ["Oslo", "</think>", "\n\n", "x"]
+    for text, opened, end in (
+        ("Bergen?</think>\n\nOslo", False, len("Bergen?</think>")),  # likely
+        ("Bergen?</think>Oslo", False, 0),
+        ("Bergen?</think>Oslo", True, len("Bergen?</think>")),
+        ("The mark </think> ends it.", False, 0),
+        ("Write <think>plan</think>\nfirst.", False, 0),
+        ("Write <think>plan</think> first.", True, 0),
+        ("analysisThey ask for it.assistantfinalOslo", False, len("analysisThey ask for it.assistantfinal")),
+        ("analysis of the final", False, 0),
+    ):
+        assert thinking_end(text, lambda: tokens, opened=opened) == end, text
+
+
+def test_marks_inside_an_answer_are_unclear_where_a_thinking_may_have_left_them() -> None:
+    tokens = ["Oslo", "</think>", "<think>"]
+    assert unclear_mark("The mark </think> ends it.", tokens, thought=False) == "</think>"
+    assert unclear_mark("The mark </think> ends it.", ["mark", " </", "think", ">"], thought=False) is None
+    assert unclear_mark("Write <think>a</think> first.", tokens, thought=False) is None
+    assert unclear_mark("Oslo<think>b</think>!", tokens, thought=True) == "<think>"
+    assert unclear_mark("Oslo", tokens, thought=True) is None

@@ -31,7 +31,7 @@ from semtoken.engine_tokens.spellings import (
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
 from semtoken.results import Distribution
-from semtoken.support.text import thinking_end
+from semtoken.support.text import thinking_end, unclear_mark
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 
@@ -222,11 +222,18 @@ def _behind_prefill(raw: RawChoice) -> RawChoice | None:
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:
     """The choice with what its text marks as thinking as reasoning: servers without a parser for it leave it there."""
-    answer = raw.texts.get("answer", "")
-    cut = thinking_end(answer, lambda: (step.chosen.text for step in raw.steps.steps))
-    if raw.texts.get("reasoning") or not cut:
+    answer, tokens = raw.texts.get("answer", ""), [step.names[0][1] for step in raw.steps.steps]
+    if raw.texts.get("reasoning"):
+        cut = 0
+    else:
+        cut = thinking_end(answer, lambda: tokens, opened=thinking_end(f"{raw.prefill}.") > len(raw.prefill))
+    if cut:
+        raw = replace(raw, texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
+    mark = unclear_mark(raw.texts.get("answer", ""), tokens, thought="reasoning" in raw.texts)
+    if mark is None:
         return raw
-    return replace(raw, texts={**raw.texts, "reasoning": answer[:cut], "answer": answer[cut:].lstrip()})
+    note = f"The answer holds {mark}, as a thinking does: it is scored whole, with what may be reasoning."
+    return replace(raw, flags=(*raw.flags, note))
 
 
 NORMAL_END = re.compile(
