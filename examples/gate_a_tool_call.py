@@ -14,15 +14,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import semtoken as st
-from semtoken.decisions import AnsweredQuestion, Predicate, ReadingOptions
-from semtoken.decisions.answers import answer_values, records_of
+from semtoken.decisions import AnsweredQuestion, Predicate
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.tool_calls import LEAST, ProposedCall, gate, proposed_calls
 from semtoken.decisions.wire import openai
-from semtoken.parts import Part, call_confidences
-from semtoken.payloads import score_payload
 
 MAY_RUN = Predicate(
     "May this tool call run as it is?",
@@ -37,18 +34,15 @@ SHOWN = (
     ("The file a/b.csv can go.", '{"name": "delete_file", "arguments": {"path": "a/b.csv"}}'),
 )
 REQUESTS = ("Send report.pdf to Ada.", "Is draft.md still needed?")
-LEAST = 0.8
-"""A person looks at a call with a part below it, however the predicate is answered."""
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """A call that a model wrote, and the answer to the question whether it may run."""
+    """What a model answered to a request: the calls in it, and for each whether it may run by the predicate."""
 
     request: str
-    written: str
-    parts: list[Part]
-    allowed: AnsweredQuestion
+    calls: list[ProposedCall]
+    allowed: list[AnsweredQuestion | None]
 
 
 def messages(request: str) -> list[dict[str, str]]:
@@ -59,63 +53,48 @@ def messages(request: str) -> list[dict[str, str]]:
     return [*found, {"role": "user", "content": request}]
 
 
-def state_of(request: str, written: str) -> list[dict[str, Any]]:
-    """What the predicate is about: the conversation, and the call that has not run."""
-    call = json.loads(written)
-    return [
-        {"role": "user", "content": request},
-        {"type": "function_call", "call_id": "1", "name": call["name"], "arguments": call["arguments"]},
-    ]
-
-
-def is_call(written: str) -> bool:
-    """Whether an answer is one call and nothing else."""
-    try:
-        call = json.loads(written)
-        return isinstance(call["name"], str) and isinstance(call["arguments"], dict)
-    except (KeyError, TypeError, ValueError):
-        return False
-
-
 def written_by(model: str) -> Iterator[Proposed]:
-    """Calls that a local model writes, and what it says of them."""
+    """Calls that a local model writes, and what it says of each."""
     stc = st.STC.from_pretrained(model)
     for request in REQUESTS:
         [answer] = stc.generate([messages(request)], max_new_tokens=32)
-        if not is_call(answer.text):
-            print(f"{request}\n  no call: {answer.text[:60]!r}")
-            continue
-        [allowed] = stc.decide(state_of(request, answer.text), [MAY_RUN])
-        yield Proposed(request, answer.text, list(answer.parts(by="tool_call")), allowed)
+        calls = proposed_calls(answer)
+        asked = [call.state([{"role": "user", "content": request}]) for call in calls]
+        yield Proposed(request, calls, [stc.decide(state, [MAY_RUN])[0] for state in asked])
 
 
 def recorded(path: Path) -> Iterator[Proposed]:
-    """Saved replies: lines with the request, the chat completion with log-probabilities, and that of /v1/decisions."""
+    """Saved replies: lines with the request, the chat completion with log-probabilities, and that of /v1/decisions.
+
+    Where the completion has several calls, `decision` is a list with the reply about each of them.
+    """
     for line in path.read_text("utf-8").splitlines():
         saved = json.loads(line)
-        message = saved["reply"]["choices"][0]["message"]
-        segment = "tool_call" if message.get("tool_calls") else "answer"
-        [answer] = score_payload(saved["reply"], segment=segment)
-        allowed = AnsweredQuestion(MAY_RUN, openai.read_answer(MAY_RUN, saved["decision"]["answers"][0]))
-        yield Proposed(saved["request"], answer.text, list(answer.parts(by="tool_call")), allowed)
+        decisions = saved["decision"] if isinstance(saved["decision"], list) else [saved["decision"]]
+        read = [openai.read_answer(MAY_RUN, answer) for decision in decisions for answer in decision["answers"]]
+        allowed = [None if found is None else AnsweredQuestion(MAY_RUN, found) for found in read]
+        yield Proposed(saved["request"], proposed_calls(saved["reply"]), allowed)
 
 
-def verdict(proposed: Proposed, calibrator: DecisionCalibrator | None, least: float = LEAST) -> str:
-    """Run it, or ask a person, and why."""
-    weak = [part for part in proposed.parts if part.confidence is None or part.confidence < least]
-    if weak:
-        return f"ask a person: {weak[0].path} is in doubt"
-    if calibrator is None:
-        return "ask a person: no calibrator says what the probability is worth"
-    [record] = records_of({"answers": {"may_run": answer_values(proposed.allowed, ReadingOptions())}})
-    block = calibrator.block(record)
-    if "chance" not in block:
-        return f"ask a person: {block['promise']}"
-    if not proposed.allowed.value:
-        return "ask a person: the model says no"
-    if block["decision"] != "answer":
-        return "ask a person: the model is less sure than the promise needs"
-    return f"run it: {block['promise']}"
+def show(proposed: Proposed, calibrator: DecisionCalibrator | None, least: float) -> None:
+    """Print every call with its doubts and its verdict."""
+    print(proposed.request)
+    if not proposed.calls:
+        print("  no call")
+    verdicts = gate(proposed.calls, proposed.allowed, calibrator, least=least)
+    answers = proposed.allowed if len(proposed.allowed) == len(verdicts) else [None] * len(verdicts)
+    for call, answer, verdict in zip(proposed.calls, answers, verdicts, strict=True):
+        print(f"  {call.name}({call.written})")
+        for part in call.parts:
+            print(f"  {part.path:24} {shown(part.confidence)}  {part.text}")
+        print(f"  name and arguments       {shown(call.confidence and call.confidence.confidence)}")
+        print(f"  may it run?              {shown(answer and answer.probability)}")
+        print(f"  -> {verdict}")
+
+
+def shown(number: float | None) -> str:
+    """A probability as text."""
+    return "unknown" if number is None else f"{number:.3f}"
 
 
 def main() -> None:
@@ -131,15 +110,7 @@ def main() -> None:
     given = parser.parse_args()
     calibrator = None if given.calibrator is None else DecisionCalibrator.load(given.calibrator)
     for proposed in written_by(given.model) if given.model else recorded(given.replies):
-        print(f"{proposed.request}\n  {proposed.written}")
-        for part in proposed.parts:
-            shown = "unknown" if part.confidence is None else f"{part.confidence:.3f}"
-            print(f"  {part.path:24} {shown}  {part.text}")
-        for call in call_confidences(proposed.parts):
-            shown = "unknown" if call.confidence is None else f"{call.confidence:.3f}"
-            print(f"  name and arguments       {shown}")
-        print(f"  may it run?              {proposed.allowed.probability:.3f}")
-        print(f"  -> {verdict(proposed, calibrator, given.least)}")
+        show(proposed, calibrator, given.least)
 
 
 if __name__ == "__main__":

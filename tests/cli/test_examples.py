@@ -99,4 +99,4 @@ def test_gate_with_a_model_that_writes_no_call(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_example(monkeypatch, "gate_a_tool_call.py", "--model", "almanac")
-    assert capsys.readouterr().out.count("no call:") == 2
+    assert capsys.readouterr().out.count("  no call\n") == 2

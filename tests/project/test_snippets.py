@@ -209,6 +209,28 @@ generation = st.Generation(
 )
 """
     ),
+    "docs/gate-a-tool-call.md": Page(
+        setup=f"""{MODEL}
+import random
+from semtoken.decisions import Predicate, ReadingOptions
+from semtoken.decisions.answers import AnsweredQuestion, answer_values, records_of
+from semtoken.decisions.calibrating import DecisionCalibrator
+MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
+messages = [{{"role": "user", "content": "Delete notes.txt."}}]
+[reply] = stc.score(prompt, '{{"name": "delete_file", "arguments": {{"path": "notes.txt"}}}}')
+records = [
+    record
+    for n in range(100)
+    for answer in [AnsweredQuestion(MAY_RUN, (n / 100, 1 - n / 100))]
+    for record in records_of({{
+        "state": n,
+        "labels": {{"may_run": random.Random(n).random() < n / 100}},
+        "answers": {{"may_run": answer_values(answer, ReadingOptions())}},
+    }})
+]
+DecisionCalibrator.fit(records).save(__import__("pathlib").Path("may-run"))
+"""
+    ),
     "docs/parts.md": Page(
         setup=f"""{MODEL}
 from datetime import date

@@ -22,6 +22,7 @@ from semtoken.backends.base import Decoding
 from semtoken.decisions import Predicate
 from semtoken.decisions.deciding import Inquiry, decide
 from semtoken.decisions.questions import as_text
+from semtoken.decisions.tool_calls import proposed_calls
 from semtoken.parts import call_confidences
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -156,7 +157,7 @@ def scores(stc: st.STC, written: list[tuple[str, dict[str, Any], Any]]) -> list[
     """Whether calls are right, and their numbers, from requests, right calls and answers; none for what is no call."""
     calls = [parsed(answer) for _, _, answer in written]
     inquiries = [
-        Inquiry(as_text(gate_a_tool_call.state_of(request, answer.text)), [MAY_RUN])
+        Inquiry(as_text(proposed_calls(answer)[0].state([{"role": "user", "content": request}])), [MAY_RUN])
         for (request, _, answer), call in zip(written, calls, strict=True)
         if call is not None
     ]
@@ -177,9 +178,18 @@ def scores(stc: st.STC, written: list[tuple[str, dict[str, Any], Any]]) -> list[
     return found
 
 
+def is_call(written: str) -> bool:
+    """Whether an answer is one call and nothing else."""
+    try:
+        call = json.loads(written)
+        return isinstance(call["name"], str) and isinstance(call["arguments"], dict)
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
 def parsed(answer: Any) -> Any:
     """The confidence of an answer that is one call and nothing else; None for any other."""
-    found = call_confidences(answer.parts(by="tool_call")) if gate_a_tool_call.is_call(answer.text) else []
+    found = call_confidences(answer.parts(by="tool_call")) if is_call(answer.text) else []
     return found[0] if len(found) == 1 and found[0].confidence is not None else None
 
 

@@ -30,6 +30,7 @@ from semtoken.engine_tokens.spellings import (
 )
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
+from semtoken.parts import ToolCall
 from semtoken.results import Distribution
 from semtoken.support.text import thinking_end, unclear_mark
 from semtoken.tokens.tokenizers import REPLACEMENT
@@ -63,6 +64,8 @@ class PayloadChoice:
     """What a reader of the score should know, one sentence each."""
     broken: str | None = None
     """Why the choice is not whole, so that it cannot be scored: its stream broke off, or went on behind its end."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls that the engine read out of what the model wrote, with arguments as the engine gives them."""
     question: str | None = field(default=None, compare=False)
     """What was asked, as the request or the saved line around the reply has it; None if that is not known."""
 
@@ -136,6 +139,8 @@ class RawChoice:
     """Why the choice is not whole."""
     prefill: str = ""
     """The beginning of the answer that the request gave to the model; some engines repeat it in the message."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls that the engine gives apart."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,7 @@ def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     broken = raw.broken or broken_end(raw.finish_reason)
-    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken)
+    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls)
 
 
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
@@ -244,6 +249,12 @@ BROKEN_END = re.compile(
     r"error|abort(ed)?|cancell?ed|failed|in_progress|queued|incomplete|network_error|interrupted|timeout|unknown|"
     r"insufficient_system_resource|finish_reason_unspecified"
 )
+
+
+def is_whole(reason: str | None) -> bool:
+    """Whether an answer with this reason of its end is all that the model meant to write; not where there is none."""
+    said = (reason or "").casefold()
+    return NORMAL_END.fullmatch(said) is not None and not is_cut(said) and said != "pause_turn"
 
 
 def end_notes(reason: str | None) -> list[str]:

@@ -27,6 +27,7 @@ from semtoken.engine_tokens.top_steps import (
     text_or_empty,
 )
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.parts import ToolCall
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, RawChoice, assemble
 from semtoken.results import Distribution
 from semtoken.support.questions import question_of
@@ -200,8 +201,20 @@ class ChoiceSum:
         broken = self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None)
         stops = (self.stop,) if isinstance(self.stop, str) else stops
         at_token = isinstance(self.stop, int)
+        calls = tuple(ToolCall(name, arguments) for name, arguments in self.calls.values())
         return RawChoice(
-            self.index, texts, steps, self.finish_reason, flags, apart, one_segment, stops, at_token, counted, broken
+            self.index,
+            texts,
+            steps,
+            finish_reason=self.finish_reason,
+            flags=flags,
+            apart=apart,
+            one_segment=one_segment,
+            stops=stops,
+            at_token=at_token,
+            counted=counted,
+            broken=broken,
+            calls=calls,
         )
 
 
