@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from semtoken.results.headlines import RANKS
 from semtoken.support.text import CUT_OFF, END, NEWLINE, number, visible, with_bounds
 from semtoken.tokens.scored_token import describe_alternatives
 
@@ -185,9 +186,9 @@ def shaded_html(response: ScoredResponse) -> str:
     any page, or show it in a notebook with `IPython.display.HTML`.
     """
     spans = "".join(map(_span, segments(response)))
-    caption = response.headline.line
-    if response.truncated:
-        caption += f"; {CUT_OFF}"
+    caption = response.headline.line + (f"; {CUT_OFF}" if response.truncated else "")
+    if response.chance is None:
+        caption += f". {RANKS}"
     return (
         '<div class="semtoken" style="font-family:sans-serif;line-height:1.6">'
         f'<span style="white-space:pre-wrap">{spans}</span> '

@@ -64,16 +64,17 @@ def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand
     path.write_text(json.dumps(recording("vllm-chat").reply, indent=2))
     result = semtoken("check", path, "-c", almanac_clusters_path(), "--tokens", "--preset", "paper")
     assert result.exit_code == 0, result.output
-    assert "confidence 99.0 % (99.0 % to 99.7 %): probability of an answer that agrees" in result.stdout
+    assert "confidence 0.99 (0.99 to > 0.99): probability of an answer that agrees" in result.stdout
     assert "  uncertainty 0.010 (0.003 to 0.010) · vllm-chat · distribution raw" in result.stdout
     assert "'IND' 0.261 (cluster)" in result.stdout
 
 
 def test_the_uncertainty_of_a_sentence_says_that_it_is_of_the_wording(semtoken: RunCommand) -> None:
-    """Beside a confidence of 96 % an uncertainty of 0.86 would confuse."""
+    """Beside a confidence of 0.96 an uncertainty of 0.86 would confuse."""
     shown = semtoken("check", Path(__file__).parents[2] / "examples" / "replies" / "norway.json").stdout
-    assert "confidence 96 %" in shown.splitlines()[1] and "least sure part" in shown.splitlines()[1]
+    assert "confidence 0.96 (0.96 to 0.99): its" in shown.splitlines()[1] and "least sure part" in shown.splitlines()[1]
     assert shown.splitlines()[2].startswith("  exact wording: uncertainty 0.860 (0.697 to 0.860) · ")
+    assert shown.count("Confidence ranks answers; not a chance of being right.") == 1
 
 
 def test_a_saved_stream_from_stdin(semtoken: RunCommand) -> None:

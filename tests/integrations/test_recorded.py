@@ -109,10 +109,11 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     assert [one["probability"] for one in block["tokens"]] == pytest.approx(
         [token.agreeing_probability for token in answer.tokens], abs=1e-4
     )
-    first, second, *tokens = run["shown"].splitlines()
+    first, second, *tokens, last = run["shown"].splitlines()
     assert first == answer.text.strip()
-    assert second.startswith(f"confidence {100 * answer.headline.confidence:.0f} %: ")
+    assert second.startswith(f"confidence {answer.headline.confidence:.2f}: ")
     assert len(tokens) == len(answer.tokens)
+    assert last == "Confidence ranks answers; not a chance of being right."
 
 
 def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:

@@ -11,7 +11,7 @@ from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
 from semtoken.parts.newness import new_phrases, new_words
 from semtoken.parts.prose import LONG
-from semtoken.support.text import number, percentage
+from semtoken.support.text import number
 from tests import tiny
 
 QUESTION = "What is the capital of Peru?"
@@ -67,7 +67,7 @@ def test_what_leads_depends_on_the_answer() -> None:
     assert len(short.tokens) < LONG <= len(long.tokens)
     shown = {name: summary(scored) for name, scored in (("short", short), ("long", long))}
     assert shown["short"].startswith(
-        f"confidence {percentage(1 - short.uncertainty)}: probability of an answer that agrees"
+        f"confidence {number(1 - short.uncertainty, 2)}: probability of an answer that agrees"
     )
     assert f" · uncertainty {number(short.uncertainty)} · probability of these very words " in shown["short"]
     assert shown["long"].startswith(f"confidence {long.headline.shown}: its least sure part is “")

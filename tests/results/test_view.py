@@ -25,7 +25,7 @@ from semtoken.display import (
     with_bounds,
 )
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
-from semtoken.support.text import percentage, visible
+from semtoken.support.text import visible
 from tests import worked
 
 
@@ -142,7 +142,7 @@ def test_html_shows_the_text_and_nothing_else() -> None:
 
 def test_html_of_an_empty_answer() -> None:
     empty = replace(response(""), log_score=-math.inf)
-    assert "confidence 0 %" in Parsed(shaded_html(empty)).text
+    assert "confidence 0.00: " in Parsed(shaded_html(empty)).text
 
 
 def test_table_names_what_carried_the_mass() -> None:
@@ -161,8 +161,8 @@ def test_alternatives_of_next_to_no_probability_are_left_out() -> None:
 def test_bounds_are_shown_where_they_are_no_point() -> None:
     steps = [(worked.ids(" tele")[0], {worked.ids(t)[0]: math.log(p) for t, p in ((" tele", 0.5), (" radio", 0.2))})]
     scored = score_top_logprobs(steps, worked.clusters(), "paper")
-    low, high = (percentage(math.exp(log)) for log in scored.log_score_bounds)
-    assert f"confidence {percentage(scored.confidence)} ({low} to {high})" in Parsed(shaded_html(scored)).text
+    low, high = (number(math.exp(log), 2) for log in scored.log_score_bounds)
+    assert f"confidence {number(scored.confidence, 2)} ({low} to {high})" in Parsed(shaded_html(scored)).text
     assert "agreeing 0.500 (0.500 to 0.800)" in shaded_html(scored)
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(token_table(scored))

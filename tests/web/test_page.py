@@ -18,7 +18,8 @@ import semtoken as st
 from semtoken.almanac import PROMPT, load_questions
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
-from semtoken.support.text import percentage
+from semtoken.results.headlines import RANKS
+from semtoken.support.text import number
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.app import serve_app
@@ -330,9 +331,12 @@ def test_fields_are_listed_worst_first_with_their_choices(
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     page.get_by_role("tab", name="Fields").click()
     listed = [cells[1].split("\n") for cells in rows(page)]
-    assert listed == [["/open of document 1", "true", "20 %"], ["/city of document 1", "Lima", "90 %"]]
+    assert listed == [
+        ["/open of document 1", "true", "confidence 0.20"],
+        ["/city of document 1", "Lima", "confidence 0.90"],
+    ]
     first = words(page.locator(".detail"))
-    assert "Confidence 20 %" in first and "false 80 %, true 20 %" in first
+    assert "Confidence 0.20: how sure" in first and "false 80 %, true 20 %" in first
     assert page.get_by_role("button", name="Use the threshold").count() == 0  # the promise is one of whole answers
     page.locator("tbody tr").nth(1).click()
     assert "(ends here: 50 %)" in words(page.locator(".detail"))
@@ -435,13 +439,13 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     box = page.get_by_role("textbox", name="Your question")
     box.fill("Which city is the capital of Peru?")
     box.press("Enter")
-    page.get_by_text("a ranking, not a chance").wait_for()
+    page.get_by_text(RANKS).wait_for()
     [expected] = almanac.generate(
         PROMPT.format(question="Which city is the capital of Peru?"), 24, stop_at_newline=True
     )
     card = page.locator("article.card")
     assert expected.text.strip() in words(card)
-    assert f"Confidence {percentage(expected.headline.confidence)}: probability of an answer" in words(card)
+    assert f"Confidence {number(expected.headline.confidence, 2)}: probability of an answer" in words(card)
     assert all(url.startswith(served) for url in asked)  # nothing from anywhere else
     assert complaints == []
     page.get_by_role("tab", name="Ask").focus()
@@ -521,7 +525,7 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
             box.fill("Which city is the capital of Peru?")
             assert_accessible(page, url)
             box.press("Enter")
-            page.get_by_text("a ranking, not a chance").wait_for()
+            page.get_by_text(RANKS).wait_for()
             page.get_by_label("mark every phrase").check()
             page.locator("button.mark").first.click()
             page.get_by_text("Every token").click()
@@ -537,7 +541,7 @@ def test_another_number_than_the_headline_can_be_asked_for(browser: Any, served:
     box = page.get_by_role("textbox", name="Your question")
     box.fill("Which city is the capital of Peru?")
     box.press("Enter")
-    page.get_by_text("a ranking, not a chance").wait_for()
+    page.get_by_text(RANKS).wait_for()
     assert page.get_by_text("lists are ranked by the headline").count() == 0
     page.get_by_label("Number to show").select_option("weakest_token")
     box.press("Enter")
@@ -587,7 +591,7 @@ def test_the_page_of_the_proxy_sends_the_key_and_keeps_it_nowhere(
         box = page.get_by_role("textbox", name="Your question")
         box.fill("Which city is the capital of Peru?")
         box.press("Enter")
-        page.get_by_text("a ranking, not a chance").wait_for()
+        page.get_by_text(RANKS).wait_for()
         assert keys == ["Bearer sk-secret"] * 2
         kept = page.evaluate(
             "JSON.stringify([localStorage, sessionStorage]) + document.cookie + document.body.innerHTML"

@@ -13,7 +13,7 @@ from semtoken.parts.json_values import is_json
 from semtoken.parts.part import level_of
 from semtoken.results import Alternative, ScoredResponse
 from semtoken.support.inputs import instance
-from semtoken.support.text import shortened
+from semtoken.support.text import percent, shortened
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 LEAST_RIVAL = 0.03
@@ -147,10 +147,3 @@ def _rivals(response: ScoredResponse, part: Part, others: Sequence[Alternative])
         if not other.counted and other.probability >= LEAST_RIVAL and other.text.strip(BLANK)
     )
     return tuple(told)[:MOST_RIVALS]
-
-
-def percent(share: float) -> str:
-    """A probability as whole percent."""
-    if share < 0.01:
-        return "under 1 %"
-    return "over 99 %" if share > 0.99 else f"{100 * share:.0f} %"

@@ -10,7 +10,7 @@ from typing import Any
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
-from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
+from semtoken.checking.doubts import LEAST_RIVAL, rivals_of
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.files.images import Scans
 from semtoken.files.record_files import read_rows
@@ -20,6 +20,7 @@ from semtoken.parts.fields import NEARLY_JSON, allowed_values, subschema
 from semtoken.parts.part import level_of
 from semtoken.results import ScoredResponse
 from semtoken.support.questions import question_of
+from semtoken.support.text import number, percent
 
 ACCEPT, CHECK = "accept", "check"
 """Decisions on a field."""
@@ -182,8 +183,8 @@ def fields_of_lines(path: Path) -> list[dict[str, Any]]:
     """The rows of `field_rows` from scored lines with `parts`; `InvalidInput` if the file cannot be read."""
     rows = read_rows(path)
     return field_rows(
-        (str(line.get("id", number)), question_of(line), where, line["parts"])
-        for number, where, line in rows
+        (str(line.get("id", place)), question_of(line), where, line["parts"])
+        for place, where, line in rows
         if line.get("parts")
     )
 
@@ -197,7 +198,7 @@ LATER = (
 
 def sentence_of_field(row: Mapping[str, Any]) -> str:
     """A line on how sure a field's value is, and what else it might have been."""
-    told = [] if row["confidence"] is None else [percent(row["confidence"])]
+    told = [] if row["confidence"] is None else [f"confidence {number(row['confidence'], 2)}"]
     if row["rival"] is not None:
         told.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")
     return " · ".join([*told, *([row["note"]] if row["note"] else [])])

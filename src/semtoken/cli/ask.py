@@ -124,8 +124,11 @@ def ask(
         )
     if not as_json:
         from semtoken.display import legend
+        from semtoken.results.headlines import RANKS
 
         out.print(legend())
+        if applied is None:
+            out.print(RANKS, style="dim", soft_wrap=True)
         if applied is not None and applied.calibrator.threshold is not None:
             out.print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
 

@@ -152,7 +152,7 @@ def check(
             tell(f"{output} holds {sum(row['error'] is None for row in rows):,} fields, ranked.")
         return
     shown = checked.answers[:top]
-    _show_answers(shown, checked)
+    _show_answers(shown, checked, calibrated=applied is not None)
     if applied is None:
         next_step = _how_to_label(sources, questions, format, distribution, output)
         tell(
@@ -196,12 +196,15 @@ def _keep(keeper: AnswerKeeper, checked: CheckedReplies, applied: CalibratorInUs
         keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
 
 
-def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies) -> None:
+def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, calibrated: bool) -> None:
     """Print the most doubtful answers, and what could not be scored."""
     from semtoken.checking.tables import NOTE
+    from semtoken.results.headlines import RANKS
 
     for answer in shown:
         _print(answer)
+    if shown and not calibrated:
+        out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
     _conclude(checked)
 
@@ -296,10 +299,10 @@ def _write(
 
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
     """Print the most doubtful fields, and what the decisions rest on."""
-    from semtoken.checking.doubts import percent
     from semtoken.checking.fields import CHECK, sentence_of_field
     from semtoken.checking.tables import NOTE
     from semtoken.parts.part import SOME_DOUBT
+    from semtoken.results.headlines import RANKS
     from semtoken.support.text import shortened
 
     for row in rows[:top]:
@@ -313,7 +316,7 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     tell(f"{told}{len(doubtful):,} are to be checked. {NOTE}")
     if not calibrated:
         tell(
-            f"To be checked are fields under {percent(SOME_DOUBT)} and those that do not fit the schema. That promises "
+            f"{RANKS} To be checked are fields under {SOME_DOUBT} and those that do not fit the schema. That promises "
             "nothing: for a promise label fields, run `semtoken calibrate`, and give --calibrator."
         )
 

@@ -49,6 +49,7 @@ def demo_real(
 ) -> list[ScoredResponse]:
     """Ask a model the questions of the demo, mark its answers, and show what else it considered."""
     from semtoken.display import shaded_text
+    from semtoken.results.headlines import RANKS
 
     beginning = f"{name} is told to answer in a few words. The redder a word, the less sure the model is of it."
     console.print(Text(beginning, style="bold"))
@@ -69,8 +70,7 @@ def demo_real(
             console.print(Text(f"  {dispute_line(disputes[0])}"))
         answers.append(answer)
     console.print()
-    console.print("The score is a ranking: it tells which answers to check first, not how often they are right.")
-    console.print("A wrong answer that the model is sure of gets a high confidence, too.")
+    console.print(f"{RANKS} A wrong answer that the model is sure of gets a high one, too.", soft_wrap=True)
     page = f"{installed_first('serve')}semtoken serve --model {quote(name)}"
     _print_next(console, f'semtoken ask --model {quote(name)} "..."', "on a page    ", page)
     return answers

@@ -63,6 +63,7 @@ def show(
     """
     from semtoken.journal.entries import record_of, when
     from semtoken.journal.labels import labels_of
+    from semtoken.results.headlines import RANKS
 
     journal = open_journal(url)
     rows = list(journal.entries(newest_first=True, limit=n))
@@ -78,14 +79,20 @@ def show(
         if row["answer"] is not None:
             said = f"{row['question'] or ''} -> {row['answer']}"
             out.print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
+    if any(row["confidence"] is not None and row["chance"] is None for row in rows):
+        out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
 
 
 def _row_text(row: dict[str, Any]) -> str:
+    from semtoken.support.text import with_bounds
+
     parts = [row["source"], row["model"] or "", "sample" if row["sampled"] else ""]
     if row["unscored"] is not None:
         parts.append(f"no score: {row['unscored']}")
     elif row["confidence"] is not None:
-        parts.append(f"{row['headline']} {100 * row['confidence']:.0f} %")
+        sure = row["confidence"]
+        low, high = (sure if row[end] is None else row[end] for end in ("confidence_low", "confidence_high"))
+        parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
     if row["chance"] is not None:
         parts.append(f"chance {100 * row['chance']:.0f} %")
     parts += [row["decision"] or "", ", ".join(row["flags"] or ())]

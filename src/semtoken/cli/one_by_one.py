@@ -107,8 +107,10 @@ def show_one_by_one(
                 _print(payload, result, tokens=how.tokens)
     if not how.as_json:
         from semtoken.display import legend
+        from semtoken.results.headlines import RANKS
 
         out.print(legend())
+        out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
 
 
 def load_tokens(

@@ -20,6 +20,7 @@ from semtoken.choices import Preset
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.results.blocks import KEY, numbers_of
+from semtoken.results.headlines import RANKS
 from semtoken.support.extras import quiet_libraries
 from semtoken.support.text import number, visible
 
@@ -114,7 +115,7 @@ def last_answer() -> str:
     block = _block_of(last) or {}
     tokens = [f"  {visible(token['text'])!r:16} {number(token['probability'])}" for token in block["tokens"]]
     told = block["headline"]["line"] if "headline" in block else f"uncertainty {number(block['uncertainty'])}"
-    return "\n".join([visible(last["response"]), visible(told), *tokens])
+    return "\n".join([visible(last["response"]), visible(told), *tokens, RANKS])
 
 
 def _block_of(row: dict[str, Any]) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from semtoken.integrations.hosts import require_host
 from semtoken.models.prompts import how_to_ask
 from semtoken.probing.p_true import p_true_log_probs
 from semtoken.results import ScoredResponse
+from semtoken.results.headlines import RANKS
 from semtoken.stc import STC
 
 require_host("mcp")
@@ -30,7 +31,7 @@ class ScoreResult(BaseModel):
     """An answer with its uncertainty."""
 
     text: str
-    confidence: float = Field(description="The number on top, 0 to 1 (sure): what answers are ranked by")
+    confidence: float = Field(description=f"The number on top, 0 to 1 (sure). {RANKS}")
     confidence_of: str = Field(description="What the confidence is")
     uncertainty: float = Field(description="0 (sure) to 1, of the whole answer; next to 1 for any long answer")
     lower: float

@@ -9,13 +9,12 @@ from semtoken.support.text import END, NEWLINE, Html, concatenate, element, fold
 from semtoken.tokens.scored_token import ScoredToken, describe_alternatives
 
 MARKS = {
-    "weak": ("under 50 %", "background:rgba(214,69,45,.22);text-decoration:underline wavy"),
+    "weak": ("under 0.5", "background:rgba(214,69,45,.22);text-decoration:underline wavy"),
     "some doubt": (
-        "50 to 85 %",
+        "0.5 to 0.85",
         "background:rgba(230,170,20,.22);text-decoration:underline dashed",
     ),
 }
-RANKING = "a ranking, not a chance"
 ACCEPTED, CHECK = "Accepted", "Check this"
 
 

@@ -16,9 +16,11 @@ from typing import Any
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.newness import new_phrases
 from semtoken.parts.prose import is_sentence
-from semtoken.support.text import percentage, shortened, thinking_end
+from semtoken.support.text import percent, shortened, thinking_end, with_bounds
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
+RANKS = "Confidence ranks answers; not a chance of being right."
+"""What a reader has to know where there is no calibrator; a page or an output of a command says it once."""
 SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
 LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
@@ -59,10 +61,11 @@ class Headline:
 
     @property
     def shown(self) -> str:
-        """The confidence in percent, with bounds if there are any."""
-        low, high = self.confidence_bounds or (self.confidence, self.confidence)
-        bounds = "" if percentage(low) == percentage(high) else f" ({percentage(low)} to {percentage(high)})"
-        return percentage(self.confidence) + bounds
+        """The confidence as people read it, with bounds where they differ: `0.96 (0.96 to 0.99)`.
+
+        It has no percent sign, which would call it a probability of being right.
+        """
+        return with_bounds(self.confidence, self.confidence_bounds or (self.confidence, self.confidence), digits=2)
 
     @property
     def line(self) -> str:
@@ -114,7 +117,7 @@ def headline_of(
     logs = [log_product(touching) for touching in tokens_touching(marks(), places)]
     middle, low, high = map(of_phrases, zip(*logs, strict=True))
     weakest = min(range(len(logs)), key=lambda i: logs[i][0])
-    share = f" ({percentage(math.exp(logs[weakest][0]))})" if len(logs) > 1 else ""
+    share = f" ({percent(math.exp(logs[weakest][0]))})" if len(logs) > 1 else ""
     part = shortened(" ".join(text[slice(*places[weakest])].split()), LONGEST_PART)
     bounds = None if low == high else (math.exp(low), math.exp(high))
     sentence = LEAST_SURE.format(part=part, share=share)

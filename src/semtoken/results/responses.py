@@ -18,7 +18,7 @@ from semtoken.parts.newness import new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.results import cards
 from semtoken.results.generation import HiddenState
-from semtoken.results.headlines import QUESTION_UNKNOWN, Headline, headline_of, without_question
+from semtoken.results.headlines import QUESTION_UNKNOWN, RANKS, Headline, headline_of, without_question
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, one_of, whole
 from semtoken.support.questions import question_of
@@ -28,7 +28,6 @@ from semtoken.support.text import (
     concatenate,
     element,
     note,
-    number,
     shortened,
     table,
     with_noun,
@@ -197,10 +196,7 @@ class ScoredResponse:
     """The model's hidden state at the end of the answer, if it was asked for (`STC(..., states=True)`); else None."""
 
     def __repr__(self) -> str:
-        low, high = map(_digits, self.headline.confidence_bounds or (self.confidence,) * 2)
-        bounds = "" if low == high else f" ({low} to {high})"
-        value = _digits(self.confidence)
-        score = f"confidence{value if value[0] in '<>' else f'={value}'}{bounds}"
+        score = f"confidence {self.headline.shown}"
         facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
         flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
         chance = "" if self.chance is None else f", chance={self.chance:.2f}"
@@ -214,15 +210,12 @@ class ScoredResponse:
         notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
         notes += [flag.message for flag in self.flags]
         promise = "" if self.decision is None else self.decision.statement
+        lead, said = self.headline.line.split(": ", 1)
         return card(
             element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
             *cards.calibration_lines(self.chance, self.chance_bounds, self._verdict, promise),
-            element(
-                "p",
-                element("b", f"Confidence {self.headline.shown}"),
-                f", {cards.RANKING}. {self.headline.sentence}",
-                style="margin:.3em 0",
-            ),
+            element("p", element("b", lead.capitalize()), f": {said}.", style="margin:.3em 0"),
+            *([note(RANKS)] if self.chance is None else []),
             *map(note, notes),
             *cards.rivals(self.tokens, doubtful),
             cards.token_rows(self.tokens),
@@ -560,8 +553,9 @@ class Answers(list[ScoredResponse]):
             for answer in self
         ]
         shown = len(header) if calibrated else 3
-        title = f"{with_noun(len(rows), 'answer')}; the confidence is {cards.RANKING}"
-        return card(table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title))
+        title = with_noun(len(rows), "answer")
+        listed = table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title)
+        return card(listed, *([] if calibrated else [note(RANKS)]))
 
 
 def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
@@ -590,12 +584,6 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}
     row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
     return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
-
-
-def _digits(share: float) -> str:
-    """Four digits that count; `>0.9999` and `<0.0001` where rounding would say 1 or 0."""
-    text = f"{share:.4g}"
-    return number(share, 4).replace(" ", "") if text in ("0", "1") and share not in (0.0, 1.0) else text
 
 
 def _with_tuples(value: Any) -> Any:

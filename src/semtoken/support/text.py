@@ -55,21 +55,17 @@ def number(value: float, digits: int = 3) -> str:
     return text
 
 
-def percentage(share: float) -> str:
-    """A confidence in percent as a person writes it: `37 %`, `4.2 %`, `99.6 %`, and `under 0.1 %` for less."""
-    percent = 100.0 * share
-    if percent >= 99.0:
-        return "100 %" if percent == 100.0 else "over 99.9 %" if percent > 99.9 else f"{percent:.1f} %"
-    if 0.0 < percent < 0.1:
-        return "under 0.1 %"
-    digits = 0 if percent >= 10.0 or percent == 0.0 else 1 if percent >= 1.0 else 2
-    return f"{percent:.{digits}f} %"
+def percent(share: float) -> str:
+    """The probability that a model gave a word, as whole percent; `under 1 %` and `over 99 %` at the ends."""
+    if share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
-def with_bounds(value: float, bounds: tuple[float, float]) -> str:
-    """A number with its bounds, if these differ in the first three decimals: `0.213 (0.194 to 0.230)`."""
-    low, high = map(number, bounds)
-    return number(value) if low == high else f"{number(value)} ({low} to {high})"
+def with_bounds(value: float, bounds: tuple[float, float], digits: int = 3) -> str:
+    """A number with its bounds, if these differ in the decimals shown: `0.213 (0.194 to 0.230)`."""
+    low, high = (number(end, digits) for end in bounds)
+    return number(value, digits) if low == high else f"{number(value, digits)} ({low} to {high})"
 
 
 # HTML: every text is escaped; only what these functions made is taken as HTML.

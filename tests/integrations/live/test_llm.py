@@ -40,7 +40,7 @@ def test_the_log_has_the_score_of_stc_and_the_command_shows_it(
     )
     assert block["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
     shown = runner.invoke(cli, ["semtoken"])
-    assert shown.output.startswith(f"{answer.text.strip()}\nconfidence {100 * (1 - answer.uncertainty):.0f} %: ")
+    assert shown.output.startswith(f"{answer.text.strip()}\nconfidence {1 - answer.uncertainty:.2f}: ")
     kept = {name: logged[name] for name in ("model", "prompt", "response", "response_json")}
     record("llm", {"question": questions[0].id, "version": version("llm"), "logged": kept, "shown": shown.output})
 

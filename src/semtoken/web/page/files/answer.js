@@ -111,7 +111,7 @@ function Headline({ answer }) {
   const confidence = confidenceOf(answer);
   if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.uncertainty))}</p>`;
   const said = answer.headline?.sentence ?? answer.headline_sentence;
-  const [lead, rest] = S.headline(confidence, said);
+  const [lead, rest] = S.headline(confidence, answer.headline?.confidence_bounds, said);
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
@@ -129,7 +129,7 @@ function Verdict({ answer, compared, promised }) {
   if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.noAnswerScore(answer.reason)}</p>`;
   if (!calibration || calibration.chance === null || calibration.chance === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
-    return html`${!compared && !answer.asked_method && html`<${Headline} answer=${answer} />`}<p class="note">${compared ? S.noChance : S.uncalibrated}</p>
+    return html`${compared ? html`<p class="note">${S.noChance}</p>` : !answer.asked_method && html`<${Headline} answer=${answer} />`}
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
   const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
@@ -181,7 +181,7 @@ const FieldNotes = ({ part }) => html`<span class="dim" dir="auto">${fieldNotes(
 const Confidence = ({ part }) => {
   if (part.confidence === null || part.confidence === undefined) return "–";
   const kind = level(part.confidence);
-  return html`<span class=${`mark ${kind}`}><span class="visually-hidden">${kind === "weak" ? S.weak : kind === "some" ? S.some : ""}</span>${S.percent(part.confidence)}</span>`;
+  return html`<span class=${`mark ${kind}`}><span class="visually-hidden">${kind === "weak" ? S.weak : kind === "some" ? S.some : ""}</span>${S.digits(part.confidence)}</span>`;
 };
 
 function FieldTable({ parts }) {
@@ -280,7 +280,7 @@ export function Card({ answer, question, title, compared, promised }) {
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     ${!compared && answer.asked_method && html`<${Asked} answer=${answer} />`}
     <${Verdict} ...${{ answer, compared, promised }} />
-    ${!compared && !answer.asked_method && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds(...bounds)}</p>`}
+    ${!compared && !answer.asked_method && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds}</p>`}
     ${(Array.isArray(answer.flags) ? answer.flags : []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
     ${part && html`<${Also} ...${{ answer, part, id: panel, close }} />`}
@@ -294,5 +294,6 @@ export function Card({ answer, question, title, compared, promised }) {
   </article>`;
 }
 
-export const Legend = () =>
-  html`<p class="note">${S.legendLead}${S.legend.map(([kind, text]) => html`<span class=${`mark ${kind}`}>${kind ? text : ""}</span>${kind ? " " : text} `)}</p>`;
+// What the marks mean and, where confidences stand without chances (`ranks`), what these are not: once in a view.
+export const Legend = ({ ranks }) =>
+  html`${ranks && html`<p class="note">${S.uncalibrated}</p>`}<p class="note">${S.legendLead}${S.legend.map(([kind, text]) => html`<span class=${`mark ${kind}`}>${kind ? text : ""}</span>${kind ? " " : text} `)}</p>`;

@@ -43,6 +43,7 @@ function History({ items, clear }) {
           <td class="number">${item.answer.chance === undefined ? S.confidence(item.answer.confidence ?? 1 - item.answer.uncertainty) : html`<${Chance} row=${item.answer} />`}</td><td>${item.model}</td></tr>`,
       )}</tbody>
     </table></div>
+    ${items.some(({ answer }) => answer.chance === undefined) && html`<p class="note">${S.uncalibrated}</p>`}
     <div class="row"><button onClick=${clear}>${S.clear}</button></div>`;
 }
 

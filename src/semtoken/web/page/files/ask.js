@@ -2,7 +2,7 @@
 import { html, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend } from "./answer.js";
-import { level } from "./helpers.js";
+import { chanceOf, confidenceOf, level } from "./helpers.js";
 
 const MEANINGS = 4; // that compete at a doubtful place
 
@@ -151,5 +151,5 @@ export function Ask({ info, server, setServer, remember }) {
     ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>
       <div class="row" role="group" aria-label=${S.examplesName}>${S.examples.map((text) => html`<button onClick=${() => setQuestion(text)}>${text}</button>`)}</div>`}
     ${answers.length > 0 && html`<p class="note"><span class="click-hint">${S.clickHint}</span> ${S.sureCanBeWrong}</p>`}
-    <${Legend} />`;
+    <${Legend} ranks=${answers.some(({ answer }) => confidenceOf(answer) !== undefined && chanceOf(answer) === null)} />`;
 }

@@ -157,7 +157,7 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
       </div>
       ${wide && html`<div class="beside-list">${detail}</div>`}
     </div>
-    <${Legend} />
+    <${Legend} ranks=${!chance} />
     ${unscored.length > 0 && html`<details><summary>${S.unscored(unscored.length)}</summary>
       <ul>${unscored.map(([where, reason]) => html`<li><strong dir="auto">${where}</strong>: <span dir="auto">${reason}</span></li>`)}</ul>
     </details>`}

@@ -1,14 +1,16 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
-// A number and its percent sign stay on one line.
+// What a model gave a word, and chances; a number and its percent sign stay on one line.
 const percent = (p) => (p > 0 && p < 0.01 ? "under 1\u00a0%" : p > 0.99 && p < 1 ? "over 99\u00a0%" : `${Math.round(100 * p)}\u00a0%`);
-// As a person writes a confidence; the same as in the sentences of the server.
-const digits = (p) => (p > 0.999 && p < 1 ? "over 99.9\u00a0%" : p > 0 && p < 0.001 ? "under 0.1\u00a0%" : `${(100 * p).toFixed(p === 1 || (p >= 0.1 && p < 0.99) || p === 0 ? 0 : p < 0.01 ? 2 : 1)}\u00a0%`);
+// A confidence, as the server's sentences write it: no percent sign, which would make it a chance.
+const digits = (p) => (p < 1 && p.toFixed(2) === "1.00" ? "> 0.99" : p > 0 && p.toFixed(2) === "0.00" ? "< 0.01" : p.toFixed(2));
+const interval = (low, high) => (digits(low) === digits(high) ? "" : ` (${digits(low)} to ${digits(high)})`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
 const count = (n) => n.toLocaleString("en");
 export const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
 export const S = {
   percent,
+  digits,
   tenths: (p) => `${Math.round(10 * p)} of 10`,
   range: (low, high) => ` (${Math.round(100 * low)}–${Math.round(100 * high)})`,
   viewsName: "Views",
@@ -48,15 +50,15 @@ export const S = {
     n < 100
       ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labelled answers)`]
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
-  headline: (c, sentence) => [`Confidence ${digits(c)}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
+  headline: (c, bounds, sentence) => [`Confidence ${digits(c)}${bounds ? interval(...bounds) : ""}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   number: "Number to show",
   headlineChoice: "headline",
   asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier; lists are ranked by the headline."],
-  uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
+  uncalibrated: "Confidence ranks answers; not a chance of being right. To get a chance, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
   noAnswerScore: (reason) => `This answer has no score: ${reason}`,
-  bounds: (low, high) => `Confidence between ${digits(low)} and ${digits(high)}, since only the best tokens of each step are known`,
+  bounds: "The confidence has an interval, since only the best tokens of each step are known.",
   truncated: "The answer was cut off by the token limit.",
   leftUnmarked: (n) => `${some(n, "phrase is", "phrases are")} not marked: the model hesitated about the wording only, and the other wordings say the same.`,
   at: (text) => `At “${text}” the model also considered`,
@@ -86,8 +88,8 @@ export const S = {
   missingValue: "(missing)",
   fieldOf: (path, document) => `${path || "fields"} of document ${document}`,
   alsoLikely: (rival, share) => `Also likely: “${rival}” ${percent(share)}.`,
-  fieldDoubt: ({ confidence, rival, rival_probability: share, note }) => [confidence === null || confidence === undefined ? "" : percent(confidence), rival ? `also likely: “${rival}” ${percent(share)}` : "", note].filter(Boolean).join(" · "),
-  fieldConfidence: (part) => (part.confidence === null || part.confidence === undefined ? "Nothing is known of its confidence." : `Confidence ${percent(part.confidence)}: how sure the model was of this value, not a chance that it is right.`),
+  fieldDoubt: ({ confidence, rival, rival_probability: share, note }) => [confidence === null || confidence === undefined ? "" : `confidence ${digits(confidence)}`, rival ? `also likely: “${rival}” ${percent(share)}` : "", note].filter(Boolean).join(" · "),
+  fieldConfidence: (part) => (part.confidence === null || part.confidence === undefined ? "Nothing is known of its confidence." : `Confidence ${digits(part.confidence)}: how sure the model was of this value.`),
   fieldRows: (n) => `${some(n, "field")}, the most doubtful first`,
   fieldColumn: "field and value",
   documentsClean: (k, n) => k === 0 ? `Each of ${some(n, "document")} has a field to be checked.` : `In ${count(k)} of ${some(n, "document")} no field has to be checked.`,
