@@ -17,12 +17,14 @@ from tests.backends.test_transformers import PROMPTS, assert_same, scorer
 
 
 class Calls:
-    """Counts the forward passes of a model, and does something at one of them."""
+    """Counts the forward passes over a scorer's answers, and does something at one of them."""
 
-    def __init__(self, model: Any, at: int = -1, do: Any = None) -> None:
+    def __init__(self, stc: st.STC, at: int = -1, do: Any = None) -> None:
         self.count = 0
-        self._at, self._do = at, do
-        model.register_forward_hook(self)
+        self._at, self._do = -1, do
+        stc.model.register_forward_hook(self)
+        stc.generate(PROMPTS[0], max_new_tokens=1)  # a hook may change a model, so all is found out about it again
+        self.count, self._at = 0, at
 
     def __call__(self, module: Any, args: Any, output: Any) -> None:
         self.count += 1
@@ -71,7 +73,7 @@ def test_stop_strings_and_sampling_are_those_of_generate() -> None:
 
 def test_it_comes_while_it_is_written() -> None:
     stc = scorer()
-    calls = Calls(stc.model, at=4, do=lambda _: released.wait(20))
+    calls = Calls(stc, at=4, do=lambda _: released.wait(20))
     released = threading.Event()
     stream = stream_generate(stc, PROMPTS[0], max_new_tokens=200)
     assert [next(stream).running.n_tokens for _ in range(3)] == [1, 2, 3]
@@ -86,7 +88,7 @@ def test_a_stream_that_is_left_stops_the_model(leave: str) -> None:
     stc.model.generation_config.eos_token_id = None
     stc.tokenizer.eos_token, former = None, stc.tokenizer.eos_token
     try:
-        calls = Calls(stc.model)
+        calls = Calls(stc)
         stream: AnswerStream | None = stream_generate(stc, PROMPTS[0], max_new_tokens=200)
         assert stream is not None
         next(stream)
@@ -115,7 +117,7 @@ def test_what_goes_wrong_reaches_the_listener() -> None:
         raise RuntimeError("out of memory")
 
     stc = scorer()
-    Calls(stc.model, at=3, do=fail)
+    Calls(stc, at=3, do=fail)
     stream = stream_generate(stc, PROMPTS[0], max_new_tokens=20)
     next(stream)
     next(stream)
@@ -128,7 +130,7 @@ def test_what_goes_wrong_reaches_the_listener() -> None:
 
 def test_a_model_that_gives_nan() -> None:
     stc = scorer()
-    Calls(stc.model, at=2, do=lambda output: output.logits.fill_(torch.nan))
+    Calls(stc, at=2, do=lambda output: output.logits.fill_(torch.nan))
     with pytest.raises(InvalidLogits, match="step 1"):
         list(stream_generate(stc, PROMPTS[0], max_new_tokens=20))
 
