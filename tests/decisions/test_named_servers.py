@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from typer.testing import CliRunner
 
@@ -113,3 +113,37 @@ def test_a_variable_names_no_journal_of_a_command(folder: Path, semtoken: Runs) 
     assert code == 0 and journal.exists(), said
     code, said = semtoken("journal", "size", SEMTOKEN_JOURNAL="servers.db")
     assert code == 0, said
+
+
+def test_an_audit_that_was_stopped_goes_on(folder: Path, semtoken: Runs) -> None:
+    """The server is lost after some answers and comes back: it is asked only what has no answer yet."""
+    asked: list[str] = []
+    lost_after = [1000]
+
+    async def answer(request: Request) -> Response:
+        body = await request.body()
+        if len(asked) == lost_after[0]:
+            return HTMLResponse("<html>Bad gateway</html>", 502)
+        asked.append(json.loads(body)["state"])
+        return JSONResponse({"model": "m", "answers": {"late": {"type": "noul", "noul": 0.75}}, "usage": {}})
+
+    labels = [{"state": f"item {i}", "labels": {"late": bool(i % 2)}} for i in range(40)]
+    (folder / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in labels), "utf-8")
+    with running(Starlette(routes=[Route("/v1/systemone", answer, methods=["POST"])]), wait=False, strict=False) as url:
+        there = ("--endpoint", f"{url}/v1/systemone")
+        assert semtoken("decide", "run", "questions.yaml", "items.jsonl", "-o", "answers.jsonl", *there)[0] == 0
+        assert semtoken("decide", "fit", "answers.jsonl", "-o", "made")[0] == 0
+        asked.clear()
+        lost_after[0] = 5
+        before = set(folder.iterdir())
+        code, said = semtoken("decide", "audit", "made", "items.jsonl", *there)
+        assert code == 2 and "HTTP 502: a web page" in said
+        [kept] = set(folder.iterdir()) - before
+        written = kept.read_text("utf-8").count("\n")
+        assert 0 < written <= 5
+        lost_after[0] = 1000
+        asked.clear()
+        code, said = semtoken("decide", "audit", "made", "items.jsonl", *there)
+        assert code != 2, said
+        assert sorted(asked) == sorted(item["state"] for item in labels[written:])
+    assert set(folder.iterdir()) == before

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -345,7 +345,9 @@ def audit(
     top_logprobs: TopOption = 20,
     labels: LabelsOption = None,
     questions: QuestionsOption = None,
-    output: Annotated[Path | None, output_file("Keep the endpoint's answers; a run that was stopped goes on.")] = None,
+    output: Annotated[
+        Path | None, output_file("Keep the endpoint's answers [beside LABELLED until all are there].")
+    ] = None,
     wording: Annotated[
         Path | None,
         typer.Option(metavar="QUESTIONS.yaml", dir_okay=False, help="The same questions by name in other words."),
@@ -374,7 +376,7 @@ def audit(
     from semtoken.decisions.auditing import DecisionSettings, audited_sets, exceeded, sensitivity
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.running import AskedAgain, are_items, ask_again, read_questions
+    from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
 
     settings = DecisionSettings.beside(source, calibrator)
     calibrator, source = calibrator or settings.calibrator, source or settings.labelled
@@ -388,8 +390,7 @@ def audit(
         server.announce("the labelled items")
         ask = server.ask(top_logprobs)
         reworded = None if wording is None else read_questions(wording)
-        with TemporaryDirectory() as temporary:
-            target = output or Path(temporary) / "answers.jsonl"
+        with nullcontext(output) if output else kept_until_asked(source, calibrator, server.url, name) as target:
             answers = ask_again(fitted, source, ask, target, reworded=reworded, most=variants)
     else:
         if wording is not None or output is not None:

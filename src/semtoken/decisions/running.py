@@ -6,12 +6,14 @@ output holds already are kept.
 
 from __future__ import annotations
 
+import glob
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
@@ -282,6 +284,21 @@ def ask_again(
             _run_some(source, place, others, options, ask, most)
             records_by_variant[how] = read_decisions(place)
     return AskedAgain(read_decisions(target), records_by_variant)
+
+
+@contextmanager
+def kept_until_asked(source: Path, calibrator: Path, *asked: object) -> Iterator[Path]:
+    """A file beside `source` for the answers of `ask_again`, so that one which was stopped goes on; removed at the end.
+
+    It has a name of its own for what is in the calibrator's folder and whatever else says who is `asked`.
+    """
+    digest = sha256(dump_json(list(map(str, asked))))
+    for part in sorted(path for path in calibrator.rglob("*") if path.is_file()):
+        digest.update(part.read_bytes())
+    target = source.with_name(f"{source.stem}.asked-{digest.hexdigest()[:12]}.jsonl")
+    yield target
+    for path in source.parent.glob(f"{glob.escape(target.stem)}.*"):
+        path.unlink()
 
 
 def _questions(calibrator: DecisionCalibrator) -> tuple[dict[str, Question], ReadingOptions]:

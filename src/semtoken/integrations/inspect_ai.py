@@ -14,17 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from semtoken.choices import Preset
-from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
 from semtoken.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.scoring.scorer import Tokens, as_tokens
+from semtoken.support.http_client import HttpClient
 from semtoken.support.questions import question_of
 from semtoken.tokens.rules import as_rules
 
 require_host("inspect_ai")
 
+import anyio  # noqa: E402
+import anyio.to_thread  # noqa: E402
 from inspect_ai.model import (  # noqa: E402
     ChatCompletionChoice,
     ChatMessageAssistant,
@@ -67,6 +70,8 @@ _COPIED = (
     "question_known",
 )
 """What a scorer copies from a block."""
+AT_ONCE = 64
+"""Requests to a server that are under way at a time; a model in this process answers them in batches."""
 
 
 # --- provider ----------------------------------------------------------------------------------------------------
@@ -90,7 +95,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         **model_args: Any,
     ) -> None:
         super().__init__(model_name, base_url, api_key, ["SEMTOKEN_API_KEY"], config)
-        self._client: Any = None
+        self._client: HttpClient | None = None
         self._local: Any = None
         if base_url is None:
             self._local = _loaded(model_name, json.dumps(model_args, sort_keys=True, default=str), **model_args)
@@ -109,34 +114,26 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         return output_of(reply)
 
     async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        import httpx
-
         if self._client is None:
-            headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-            self._client = httpx.AsyncClient(base_url=str(self.base_url), headers=headers, timeout=600)
-        answer = await self._client.post("chat/completions", json=dict(request))
-        if answer.status_code == httpx.codes.BAD_REQUEST:
-            raise BackendError(f"{self.base_url} refused the request: {answer.text[:500]}")
-        answer.raise_for_status()
+            self._client = HttpClient(str(self.base_url), key=self.api_key, at_once=AT_ONCE)
+            self._threads = anyio.CapacityLimiter(AT_ONCE)
+        url = f"{str(self.base_url).rstrip('/')}/chat/completions"
+        answer = await anyio.to_thread.run_sync(self._client.post, url, request, limiter=self._threads)
         reply: Mapping[str, Any] = answer.json()
         return reply
 
     def should_retry(self, ex: BaseException) -> bool:
-        """Whether Inspect may ask again: the server is busy or did not answer."""
-        import httpx
-
-        if isinstance(ex, httpx.HTTPStatusError):
-            return ex.response.status_code == httpx.codes.TOO_MANY_REQUESTS or ex.response.is_server_error
-        return isinstance(ex, httpx.TransportError)
+        """Never: a busy server was waited for already, and nothing is sent twice that the server began to answer."""
+        return False
 
     def max_connections(self) -> int:
         """How many requests may be under way at one time; those of a model in this process are answered in batches."""
-        return 64
+        return AT_ONCE
 
     async def aclose(self) -> None:
         """Close the connections. A model in this process stays loaded, for Inspect's next object of it."""
         if self._client is not None:
-            await self._client.aclose()
+            self._client.close()
 
 
 _LOADED: dict[tuple[str, str], Any] = {}

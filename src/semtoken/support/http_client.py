@@ -159,6 +159,10 @@ class HttpClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
         self._client.close()
 
     def stop_waiting(self) -> None:

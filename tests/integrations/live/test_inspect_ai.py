@@ -14,6 +14,10 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from semtoken import STC, TokenClusters, metrics
 from semtoken.almanac import Question
@@ -106,6 +110,26 @@ def test_provider_over_http_has_the_same_numbers(
     exact = [a.uncertainty for a in expected(stc, questions[:12])]
     assert [one["uncertainty"] for one in metadata(log)] == pytest.approx(exact, abs=1e-5)
     assert {one["method"] for one in metadata(log)} == {"exact"}
+
+
+def test_a_busy_server_is_waited_for_and_the_key_is_never_shown(questions: list[Question], tmp_path: Path) -> None:
+    """What the one client of all commands does: 503 is waited out, nothing is asked twice, and 401 repeats the key."""
+    asked: list[str] = []
+
+    async def answer(request: Request) -> Response:
+        asked.append(request.url.path)
+        if len(asked) == 1:
+            return JSONResponse({"error": {"message": "loading"}}, 503)
+        return JSONResponse({"error": {"message": f"Incorrect key {request.headers['authorization']}"}}, 401)
+
+    app = Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])
+    with running(app, wait=False, strict=False) as url:
+        model = get_model("semtoken/almanac", base_url=f"{url}/v1", api_key="sk-secret-1234")
+        task = Task(dataset=samples(questions[:1]), solver=generate(), scorer=match())
+        [log] = eval(task, model=model, log_dir=str(tmp_path), display="none", max_tokens=4)
+    assert asked == ["/v1/chat/completions"] * 2
+    assert log.status == "error" and "HTTP 401: Incorrect key Bearer [key]" in log.error.message
+    assert "sk-secret" not in log.error.model_dump_json()
 
 
 def test_other_providers_give_intervals_that_hold_the_exact_score(

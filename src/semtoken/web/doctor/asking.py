@@ -33,7 +33,7 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.__exit__(kind, error, trace)
+        self._client.close()
 
     @property
     def root(self) -> str:
