@@ -13,7 +13,8 @@ from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import HEADLINE
 from semtoken.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
 from semtoken.checking.fields import field_records
-from semtoken.checking.replies import FoundReply, SavedReply, found_replies, join_questions, passed_over, read_questions
+from semtoken.checking.questions import JoinedQuestion, join_questions, read_questions
+from semtoken.checking.replies import FoundReply, SavedReply, found_replies, passed_over
 from semtoken.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.choices import Distribution
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
@@ -181,14 +182,15 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 
 
 def check_found(
-    found_reply: FoundReply, asked: str | None, settings: CheckSettings
+    found_reply: FoundReply, asked: JoinedQuestion | None, settings: CheckSettings
 ) -> Sequence[CheckedAnswer] | RefusedReply:
-    """The answers of one reply, or why it cannot be scored; `asked` is its question in a file of questions."""
+    """The answers of one reply, or why it cannot be scored; `asked` is its question in a file, with its id."""
     try:
         reply = found_reply.read()
     except SemtokenError as error:
         return RefusedReply(found_reply.where, str(error), found_reply.name)
-    reply = reply if asked is None else replace(reply, question=asked, line=None)
+    if asked is not None:
+        reply = replace(reply, question=asked.text, id=asked.id or reply.id, line=None)
     try:
         answers = _answers(reply, settings)
     except CalibratorMismatch:

@@ -1,4 +1,4 @@
-"""Saved replies from files, folders, globs or standard input, each with its question, saved beside it or in a file."""
+"""Saved replies from files, folders, globs or standard input, each with what was saved beside it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import glob
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+from semtoken.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.errors import InvalidInput
 from semtoken.files.outputs import REPLY_SUFFIXES
-from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import read_file
 from semtoken.files.texts import decoded, is_utf8
 from semtoken.payloads import Payload
@@ -21,70 +21,6 @@ from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
 from semtoken.payloads.score import is_batch, is_stream_text
 from semtoken.support.questions import question_of
 from semtoken.support.splice import load_json
-
-IDS = ("custom_id", "question_id", "id")
-"""Names of the identifier of a line, of a reply or of a question, the most telling first."""
-
-
-@dataclass(frozen=True)
-class SavedQuestion:
-    """A question from a file, with the id by which replies refer to it."""
-
-    id: str | None
-    text: str
-
-
-def read_questions(path: Path) -> list[SavedQuestion]:
-    """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies."""
-    questions = []
-    for _, where, fields in read_rows(path):
-        text = question_of(fields)
-        if text is None:
-            raise InvalidInput(f"{where} asks nothing: it has no 'question', 'prompt', 'input' or 'messages'.")
-        given = next((fields[name] for name in IDS if fields.get(name) is not None), None)
-        questions.append(SavedQuestion(None if given is None else str(given), text))
-    return questions
-
-
-def join_questions(
-    replies: Sequence[SavedReply | None], questions: Sequence[SavedQuestion]
-) -> tuple[list[str | None], str]:
-    """The question of each reply, in the order of the replies, and a sentence on how they were joined.
-
-    Ids join them wherever the questions have some. The order does where neither side has ids and there are as many of
-    the one as of the other; a reply that cannot be read is None, gets no question and counts for the order.
-    `InvalidInput` if neither tells which question belongs to which reply.
-    """
-    read = [reply for reply in replies if reply is not None]
-    counts = f"There are {len(replies):,} replies and {len(questions):,} questions"
-    ids = [question.id for question in questions if question.id is not None]
-    if not ids:
-        if named := next((reply for reply in read if reply.has_id), None):
-            raise InvalidInput(
-                f"{counts}; the replies have ids, such as '{named.called[0]}', the questions none. {HOW}"
-            )
-        if len(questions) != len(replies):
-            raise InvalidInput(f"{counts}, and neither have ids. {HOW}")
-        return [question.text for question in questions], (
-            f"Joined {len(replies):,} replies with their questions by order: the questions have no ids."
-        )
-    if len(ids) < len(questions):
-        raise InvalidInput(f"{counts}, and {len(questions) - len(ids):,} of the questions have no id. {HOW}")
-    if twice := next((own for own in ids if ids.count(own) > 1), None) if len(set(ids)) < len(ids) else None:
-        raise InvalidInput(f"{counts}, and the id '{twice}' stands more than once among the questions. {HOW}")
-    by_id = {question.id: question.text for question in questions}
-    keys = [None if reply is None else next((n for n in reply.called if n in by_id), None) for reply in replies]
-    lacking = [reply for reply, key in zip(replies, keys, strict=True) if reply is not None and key is None]
-    if lacking:
-        such = f"such as '{lacking[0].called[0]}' of {lacking[0].where}"
-        raise InvalidInput(f"{counts}, and no question has the id of {len(lacking):,} replies, {such}. {HOW}")
-    return [None if key is None else by_id[key] for key in keys], (
-        f"Joined {len(read):,} replies with their questions by id."
-    )
-
-
-HOW = "Give both the same ids, or neither, and then one question for each reply in the same order."
-
 
 REPLY_FIELDS = ("response", "reply", "body", "completion")
 """The names under which a saved line keeps the reply, beside an id, a question or a request."""
@@ -107,13 +43,15 @@ class SavedReply:
     reply: Any
     """What `semtoken.payloads.read_payload` reads: text of a stream, or plain values."""
     id: str
-    """The identifier of its line, or the name of its file without the ending."""
+    """What it goes by: the identifier of its line, that of the reply in a file of several, or the name of its file."""
     question: str | None = None
     """What was asked, where it was saved beside the reply."""
-    names: tuple[str, ...] = ()
-    """All ids of its line and of the reply itself, the most telling first."""
-    has_id: bool = False
-    """Whether its line has an id beside the reply."""
+    name: str = ""
+    """The name of its file without the ending, and its place in a file of several."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """What may identify its line; see `semtoken.checking.ids`."""
+    own_ids: Mapping[str, str] = field(default_factory=dict)
+    """What may identify the reply itself, which the server made up."""
     request: Mapping[str, Any] | None = None
     """What was sent, where it was saved beside the reply."""
     line: Any = None
@@ -125,11 +63,6 @@ class SavedReply:
         choices = (replace(choice, question=one) for choice, one in zip(payload.choices, asked, strict=True))
         return replace(payload, choices=tuple(choices))
 
-    @property
-    def called(self) -> tuple[str, ...]:
-        """All that it goes by, the most telling first: ids of its line, its own id, the name of its file."""
-        return (*self.names, self.id)
-
 
 @dataclass(frozen=True)
 class FoundReply:
@@ -137,13 +70,15 @@ class FoundReply:
 
     where: str
     name: str
-    """The identifier that the file gives the reply, for replies that hold none."""
+    """The name of its file without the ending, and its place in a file of several."""
     value: Any = None
     """The reply with what was saved beside it, as plain values or the text of a stream; the text of a line of JSON."""
     is_line: bool = False
     """Whether `value` is a line of JSON that has not been parsed yet."""
     request: Mapping[str, Any] | None = None
     """The request that lies beside its file."""
+    is_alone: bool = True
+    """Whether its file holds nothing else."""
     fault: str = ""
     """Why it cannot be read, if it cannot."""
 
@@ -156,7 +91,7 @@ class FoundReply:
 
     def read(self) -> SavedReply:
         """Parse the reply; `InvalidInput` if it is no JSON, or its file cannot be read."""
-        reply = _saved(self.where, self.name, self.parsed())
+        reply = _saved(self)
         if self.request is None:
             return reply
         if reply.question is not None:
@@ -272,7 +207,8 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if listed:
         several = len(listed) > 1
         for number, value in enumerate(listed, start=1):
-            yield FoundReply(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
+            place, called = (f"{where}[{number}]", f"{name}-{number}") if several else (where, name)
+            yield FoundReply(place, called, value, is_alone=not several)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
     if any(line.lstrip().startswith("{") and isinstance(_parsed(line), Mapping) for line in lines):
@@ -290,17 +226,17 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
             continue
         chunk = _chunk(line)
         if chunks and (chunks[-1].get("done") or chunk is None or _stream_of(chunk) != _stream_of(chunks[0])):
-            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
+            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
             chunks = []
         if chunk is None:
-            yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True)
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
         elif not chunks and chunk.get("done"):  # a whole reply of Ollama's
-            yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk)
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk, is_alone=False)
         else:
             first = first if chunks else number
             chunks.append(chunk)
     if chunks:
-        yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks)
+        yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
 
 
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
@@ -345,32 +281,53 @@ def _behind_each_other(text: str) -> list[Any]:
     return values
 
 
-def _saved(where: str, name: str, value: Any) -> SavedReply:
+def _saved(found: FoundReply) -> SavedReply:
+    """The reply in what was found, with its question, its request and what may identify it."""
+    value = found.parsed()
     if not isinstance(value, Mapping):
-        return SavedReply(where, value, name)
+        own_ids = _own_ids(value)
+        return SavedReply(found.where, value, _called(found, {}, own_ids), name=found.name, own_ids=own_ids)
     inner = _inner(value)
+    reply = value if inner is None else inner
+    question = question_of(value)
+    ids = {name: said for name, said in identifiers(value, inside=inner).items() if said != question}
     if inner is None:
-        own = _ids(value)
-        custom = str(value["custom_id"]) if value.get("custom_id") is not None else None
-        return SavedReply(where, value, custom or name, question_of(value), own, has_id=custom is not None, line=value)
-    given = _ids(value)
-    own = _ids(inner) if isinstance(inner, Mapping) else ()
-    called = given[0] if given else name
-    request = value["request"] if isinstance(value.get("request"), Mapping) else None
-    return SavedReply(
-        where, inner, called, question_of(value), (*given, *own), has_id=bool(given), request=request, line=value
-    )
+        usual = found.is_alone  # then its file names it, rather than what a server may have added
+        ids = {name: said for name, said in ids.items() if not _is_of_server(name) and (name in IDS or not usual)}
+    own_ids = _own_ids(reply)
+    request = value["request"] if inner is not None and isinstance(value.get("request"), Mapping) else None
+    called = _called(found, ids, own_ids)
+    return SavedReply(found.where, reply, called, question, found.name, ids, own_ids, request, value)
 
 
-def _ids(value: Mapping[str, Any]) -> tuple[str, ...]:
-    """All identifiers of a line or a reply, the most telling first."""
-    return tuple(str(value[field]) for field in IDS if isinstance(value.get(field), str | int))
+def _called(found: FoundReply, ids: Mapping[str, str], own_ids: Mapping[str, str]) -> str:
+    """The identifier of a reply: that of its line, its own in a file of several, or the name that its file gives it."""
+    named = next(telling(ids), None)
+    if named is None:
+        return found.name if found.is_alone else own_ids.get("id", found.name)
+    return ids[named]
+
+
+OF_SERVERS = ("id", "object", "model", "system_fingerprint", "service_tier", "responseId", "response_id", "created")
+"""Fields of replies that say nothing of whom they answer; a client may have added others."""
+CONTENT = ("choices", "output", "message", "usage", "candidates", "meta_info", "details", "usageMetadata")
+
+
+def _is_of_server(name: str) -> bool:
+    return name in OF_SERVERS or name.partition(".")[0] in CONTENT
+
+
+def _own_ids(reply: Any) -> dict[str, str]:
+    """What may identify a reply itself, or the chunks of a stream by the first of them."""
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    own = identifiers(first) if isinstance(first, Mapping) else {}
+    return {name: said for name, said in own.items() if is_id_name(name) and name.partition(".")[0] not in CONTENT}
 
 
 def _inner(value: Mapping[str, Any]) -> Any:
     """The reply inside a saved line, or None where the line is the reply itself."""
-    for field in REPLY_FIELDS:
-        inner = value.get(field)
+    for name in REPLY_FIELDS:
+        inner = value.get(name)
         if isinstance(inner, Mapping):
             body = inner.get("body")
             reply = body if isinstance(body, Mapping) else inner

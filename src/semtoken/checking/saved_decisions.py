@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.checking.replies import IDS, STANDARD_INPUT, found_replies
+from semtoken.checking.ids import IDS
+from semtoken.checking.replies import STANDARD_INPUT, found_replies
 from semtoken.decisions.answers import (
     AnsweredQuestion,
     DecisionRecord,

@@ -22,20 +22,19 @@ from semtoken.checking.answers import (
     ranked,
 )
 from semtoken.checking.doubts import Doubt
+from semtoken.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.checking.replies import (
     STANDARD_INPUT,
     FoundReply,
     found_replies,
-    join_questions,
     passed_over,
-    read_questions,
 )
 from semtoken.errors import InvalidInput
 from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
 
-Check: TypeAlias = Callable[[FoundReply, "str | None"], "Sequence[CheckedAnswer] | RefusedReply"]
+Check: TypeAlias = Callable[[FoundReply, "JoinedQuestion | None"], "Sequence[CheckedAnswer] | RefusedReply"]
 NO_TOKENS = "another process checked the reply, and sent no tokens"
 
 
@@ -88,7 +87,7 @@ class CheckingWork(LinesWork):
     """The shards of a check: one line for each reply."""
 
     sources: Sequence[str]
-    asked: Sequence[str | None] | None = None
+    asked: Sequence[JoinedQuestion | None] | None = None
     """The questions of all replies, where they were not saved beside them."""
     home: str = ""
     """The folder that relative paths start from, with a slash; empty for the working directory."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken.checking.replies import IDS
+from semtoken.checking.ids import identifiers
 from semtoken.errors import InvalidInput
 from semtoken.files.images import (
     file_part,
@@ -49,8 +49,8 @@ def rows_with_images_of(rows: Rows, questions: Path) -> tuple[Rows, int]:
     """As `rows_with_images`, where a file of questions or request bodies holds the messages, by the ids of the rows."""
     asked: dict[str, Any] = {}
     for _, _, fields in read_rows(questions):
-        name = next((fields[name] for name in IDS if fields.get(name) is not None), None)
-        asked[str(name)] = (fields.get("body") or fields).get("messages")
+        messages = (fields.get("body") or fields).get("messages")
+        asked |= dict.fromkeys(identifiers(fields).values(), messages)  # the id that joined is one of a record alone
     urls, lost = _small_urls([asked.get(row["id"]) for row in rows], questions.parent)
     return [row | {"images": own} if own else row for row, own in zip(rows, urls, strict=True)], lost
 
