@@ -478,7 +478,7 @@ def relay(
 ) -> None:
     """Time of a token in the proxy without a network, and where it goes."""
     from semtoken.payloads.formats.openai_choices import OpenAIChat
-    from semtoken.scoring.scorer import scorer_for
+    from semtoken.core.scorer import scorer_for
     from semtoken.tokens.rules import ScoringRules
     from semtoken.web.limits import Workers
     from semtoken.web.proxy.asking import read_request

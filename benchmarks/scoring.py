@@ -24,9 +24,9 @@ from rich.table import Table
 
 import semtoken as st
 from semtoken.choices import Preset
-from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.scoring.rows import normalized_rows
+from semtoken.core import Answer, scorer_for
+from semtoken.core.prefixes import PrefixIndex
+from semtoken.core.rows import normalized_rows
 from semtoken.support.arrays import log_normalizers
 from semtoken.tokens.rules import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary, english_stopwords, neutral_mask, normalize
@@ -164,7 +164,7 @@ def bytes_a_step(clusters: st.TokenClusters, steps: int) -> float:
     scorer = scorer_for(clusters.vocabulary, ScoringRules())
     ids = random.integers(0, size, steps).tolist()
     tracemalloc.start()
-    answer = LogitsAnswer(scorer)
+    answer = Answer(scorer)
     for token in ids:
         answer.add(row, 0, token)
     held, _ = tracemalloc.get_traced_memory()

@@ -28,7 +28,7 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.metrics import auroc
 from semtoken.observers.steps import Observer, Step
 from semtoken.results import ScoredResponse
-from semtoken.scoring import ScoringRules
+from semtoken.core import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 
 SIZES = (1, 2, 5, 10, 20, 50, 100)

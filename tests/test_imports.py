@@ -82,7 +82,7 @@ def test_a_name_stands_for_one_type() -> None:
 
 
 def test_no_module_hides_a_public_function() -> None:
-    """`semtoken.scoring` once imported would hide a function of that name."""
+    """`semtoken.core` once imported would hide a function of that name."""
     modules = {path.stem if path.is_file() else path.name for path in SOURCE.iterdir()}
     functions = {name for name in semtoken.__all__ if not isinstance(getattr(semtoken, name), type(semtoken))}
     assert modules.isdisjoint(functions - {"__version__"})

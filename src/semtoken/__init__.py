@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from semtoken.clustering import cluster_tokens
     from semtoken.clusters import TokenClusters
     from semtoken.clusters.tables import token_table
+    from semtoken.core import ScoringRules, score_logits, score_top_logprobs
     from semtoken.errors import SemtokenError
     from semtoken.payloads import score_payload
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
     from semtoken.results.generation import Generation
-    from semtoken.scoring import ScoringRules, score_logits, score_top_logprobs
     from semtoken.stc import STC
     from semtoken.tokens.vocabulary import Vocabulary
 
@@ -40,11 +40,11 @@ _HOMES = {
     "Alternative": "semtoken.results",
     "ScoredResponse": "semtoken.results",
     "ScoredToken": "semtoken.results",
-    "ScoringRules": "semtoken.scoring",
+    "ScoringRules": "semtoken.core",
     "to_frame": "semtoken.results",
-    "score_logits": "semtoken.scoring",
+    "score_logits": "semtoken.core",
     "score_payload": "semtoken.payloads",
-    "score_top_logprobs": "semtoken.scoring",
+    "score_top_logprobs": "semtoken.core",
     "token_table": "semtoken.clusters.tables",
     "Vocabulary": "semtoken.tokens.vocabulary",
 }

@@ -22,6 +22,8 @@ from semtoken.calibration.learning import PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, Preset, Reading
 from semtoken.clusters import TokenClusters
+from semtoken.core import Scorer, ScoringRules, scorer_for
+from semtoken.core.scorer import as_clusters
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.models.sources import resolve
@@ -29,8 +31,6 @@ from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.observers.steps import Completion, Observer
 from semtoken.results import Answers, ScoredResponse
 from semtoken.results.generation import DEPTH
-from semtoken.scoring import Scorer, ScoringRules, scorer_for
-from semtoken.scoring.scorer import as_clusters
 from semtoken.support.inputs import flag, instance, listed, real, text, whole
 from semtoken.tokens.rules import as_rules
 

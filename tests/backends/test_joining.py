@@ -222,7 +222,7 @@ def test_draws_are_those_that_each_prompt_has_alone_up_to_rounding() -> None:
 def test_values_so_far_are_the_same_together_and_one_by_one(preset: Any) -> None:
     from semtoken import TokenClusters, Vocabulary
     from semtoken.backends.scores import AnswerScores
-    from semtoken.scoring import scorer_for
+    from semtoken.core import scorer_for
     from semtoken.tokens.rules import ScoringRules
 
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())

@@ -11,8 +11,8 @@ import torch
 
 import semtoken as st
 from semtoken import Recorder, score_logits
+from semtoken.core import rows
 from semtoken.errors import BackendError, InvalidLogits
-from semtoken.scoring import rows
 from tests.scoring.test_scoring import small_kind
 
 pytest.importorskip("numba")

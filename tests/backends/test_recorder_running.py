@@ -10,9 +10,9 @@ import torch
 from transformers import StoppingCriteria, TextStreamer
 
 import semtoken as st
+from semtoken.core import LogitsStream
 from semtoken.errors import BackendError
 from semtoken.results import Running
-from semtoken.scoring import LogitsStream
 from tests import tiny
 from tests.backends.test_transformers import PROMPTS, assert_same, full_logits, recorded, scorer
 

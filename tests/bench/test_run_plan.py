@@ -15,10 +15,10 @@ from semtoken.bench.manifest import model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
 from semtoken.bench.settings import RunSettings, check_settings, read_settings
 from semtoken.cli.bench_run import resolve
+from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.models import CATALOGUE
-from semtoken.scoring import ScoringRules
 from semtoken.statistics.pairs import DEFAULT_NLI
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"

@@ -19,11 +19,11 @@ from semtoken.cli import SPINS, wait_briefly
 from semtoken.cli.app import app
 from semtoken.cli.commands import ESSENTIAL, PLACES
 from semtoken.cli.options import ModelChoice
+from semtoken.core import ScoringRules
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
 from semtoken.models.fetch import fetch as fetch_model
 from semtoken.parts import parts_of
-from semtoken.scoring import ScoringRules
 from tests.cli.conftest import RunCommand
 
 COMMANDS = [

@@ -16,8 +16,8 @@ import semtoken as st
 from semtoken.almanac import almanac_clusters_path
 from semtoken.calibration import Fingerprint
 from semtoken.cli.options import load_calibrator_for
+from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatch
-from semtoken.scoring.scorer import scorer_for
 from semtoken.tokens.rules import ScoringRules
 from semtoken.web.calibrators import CalibratorSlot
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
+from semtoken.core import ScoringRules
 from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import check_number
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from semtoken.scoring import ScoringRules
 from tests.scoring.test_scoring import small_kind
 
 KIND = small_kind("byte-level")

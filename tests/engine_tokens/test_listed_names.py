@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken import score_logits, score_payload, score_top_logprobs
+from semtoken.core import ScoringRules, TopLogprobsStream
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.scoring import ScoringRules, TopLogprobsStream
 from semtoken.tokens.vocabulary import Vocabulary
 from tests.scoring.test_scoring import Kind, draw_answer, small_kind
 from tests.scoring.test_top_logprobs import best, drawn, log_probs

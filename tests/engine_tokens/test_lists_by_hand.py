@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredResponse, Vocabulary, score_top_logprobs
+from semtoken.core import ScoringRules, TopLogprobsStream
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInput, VocabularyMismatch
-from semtoken.scoring import ScoringRules, TopLogprobsStream
 
 EXACT = ScoringRules(equality="exact")
 

@@ -16,9 +16,9 @@ from semtoken import STC, TokenClusters
 from semtoken.almanac import almanac_path, load_questions
 from semtoken.backends.vllm import load_vllm
 from semtoken.bench.models import RunAnswerer
+from semtoken.core import scorer_for
 from semtoken.errors import BackendError
 from semtoken.probing import p_true_log_probs
-from semtoken.scoring import scorer_for
 from semtoken.statistics import AnswerSettings, Timings
 from semtoken.statistics.decoding import clustered_scores
 from semtoken.tokens.rules import ScoringRules

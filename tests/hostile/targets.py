@@ -12,8 +12,8 @@ from examples.cascade import CascadeThreshold
 
 import semtoken
 from semtoken import TokenClusters, methods, metrics
+from semtoken.core.scorer import scorer_for
 from semtoken.results import ScoredResponse
-from semtoken.scoring.scorer import scorer_for
 from semtoken.tokens.rules import ScoringRules
 from tests import worked
 from tests.hostile.functions import Target

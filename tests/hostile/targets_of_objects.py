@@ -13,10 +13,10 @@ from semtoken import STC, Calibrator, Recorder, Threshold, TokenClusters, Vocabu
 from semtoken.almanac import is_correct, load_questions, normalize_answer
 from semtoken.backends import load_backend
 from semtoken.calibration import Fingerprint
+from semtoken.core import LogitsStream, TopLogprobsStream
 from semtoken.engine_tokens import as_top_steps
 from semtoken.models import resolve
 from semtoken.payloads import PayloadStream
-from semtoken.scoring import LogitsStream, TopLogprobsStream
 from tests import tiny, worked
 from tests.hostile.functions import Target
 from tests.methods.method_records import scattered

@@ -431,7 +431,7 @@ import math
 import numpy as np, torch
 from semtoken import ScoringRules, Vocabulary, score_logits, score_top_logprobs
 from semtoken.engine_tokens import TopToken, TopStep
-from semtoken.scoring import LogitsStream, rows
+from semtoken.core import LogitsStream, rows
 
 texts = ("", " TV", "tv.", "T-V", " t", ".", "!", " 7", "7)", "radio", " Radio", "the")
 pieces = tuple(text.encode() for text in texts)

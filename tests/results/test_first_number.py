@@ -19,8 +19,8 @@ import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.cli.app import app
 from semtoken.cli.ask import summary
+from semtoken.core.scorer import scorer_for
 from semtoken.integrations.events import evaluation
-from semtoken.scoring.scorer import scorer_for
 from semtoken.web.block import BlockOptions, score_block
 from tests.checking.test_check import reply
 from tests.cli.test_calibrator_option import made

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, to_frame
+from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, Flag
-from semtoken.scoring import ScoringRules
 from tests import tiny, worked
 
 SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), "paper")

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.clusters import TokenClusters
+from semtoken.core import score_logits
 from semtoken.errors import InvalidInput, VocabularyError
 from semtoken.files.record_files import read_records, write_records
 from semtoken.results import ScoredResponse
 from semtoken.score_file import Item, ScoringJob, score_items
 from semtoken.score_file.lines import RESULT_FIELDS, BadLine, item_of
 from semtoken.score_file.output import LineWriter, _open_to_append
-from semtoken.scoring import score_logits
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits
+from semtoken.core import Answer, AnswerBatch, ScoringRules, normalized_rows, scorer_for
 from semtoken.errors import InvalidLogits
-from semtoken.scoring import AnswerBatch, LogitsAnswer, ScoringRules, normalized_rows, scorer_for
 from tests import worked
 
 WHOLE_WORDS = ScoringRules(equality="meaning", function_words="whole-word")
@@ -87,10 +87,10 @@ def test_steps_before_one_without_a_distribution_are_taken() -> None:
 def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
     """What counts of the steps that are left is what counted without padding."""
 
-    def answer_of(*tokens: str) -> LogitsAnswer:
-        answer = LogitsAnswer(scorer_for(worked.clusters(), WHOLE_WORDS))
+    def answer_of(*tokens: str) -> Answer:
+        answer = Answer(scorer_for(worked.clusters(), WHOLE_WORDS))
         for token in worked.ids(*tokens):
-            answer.add(ROWS, token, token)
+            answer.add_row(ROWS, token, token)
             answer.running()
         return answer
 
@@ -99,5 +99,5 @@ def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
         answer.truncate(len(tokens))
         assert answer.running() == answer_of(*tokens).running()
         for token in worked.ids(*further):
-            answer.add(ROWS, token, token)
+            answer.add_row(ROWS, token, token)
         assert answer.finish() == answer_of(*tokens, *further).finish()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits, score_top_logprobs
+from semtoken.core import AnswerBatch, ScoringRules, normalized_rows, scorer_for
+from semtoken.core.endings import Endings
 from semtoken.results import ValueEnds
-from semtoken.scoring import AnswerBatch, ScoringRules, normalized_rows, scorer_for
-from semtoken.scoring.endings import Endings
 from semtoken.tokens.vocabulary import Vocabulary
 
 PIECES = (b"7", b"x", b'"', b"]", b"\n", b",", b"true", b'"]')

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.scoring.running import borrowed_flags
-from semtoken.scoring.topk import text_flags
+from semtoken.core.flags import borrowed_flags, text_flags
 
 
 def answer(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: tuple[Any, ...] = ()) -> Any:

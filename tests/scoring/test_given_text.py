@@ -7,9 +7,9 @@ import pytest
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.clusters import cache
+from semtoken.core import ScoringRules
 from semtoken.models import CATALOGUE
 from semtoken.models.sources import fetched_path
-from semtoken.scoring import ScoringRules
 
 
 def real(name: str) -> st.STC:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semtoken import score_logits
+from semtoken.core import AnswerBatch, normalized_rows, rows, scorer_for
+from semtoken.core.prefixes import PrefixIndex
 from semtoken.errors import InvalidLogits
-from semtoken.scoring import AnswerBatch, normalized_rows, rows, scorer_for
-from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.scoring.rows import NormalizedRows
 from semtoken.support.arrays import as_rows, read_only
-from semtoken.tokens.rules import PAPER_RULES, SURFACE_RULES, ScoringRules
+from semtoken.tokens.rules import ScoringRules
 from tests import tiny
 from tests.scoring.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 
@@ -185,24 +180,12 @@ def test_equals_numpy_in_every_field(name: str, monkeypatch: pytest.MonkeyPatch)
 def test_what_tells_is_what_the_text_surely_begins_with(name: str) -> None:
     kind = small_kind(name)
     scorer, index = scorer_for(kind.clusters, ScoringRules()), PrefixIndex(kind.clusters.vocabulary)
-    tables = scorer.tables
-    for token in range(kind.clusters.vocabulary.size):
-        first, last = tables.candidates_of[token]
-        if not tables.tells[token]:
-            assert first == last
-            continue
+    for token in np.flatnonzero(index.tells).tolist():
         heads = index.heads([token], complete=False)
         assert heads == (kind.clusters.vocabulary.normalized[token],)
-        assert tables.candidates[first:last].tolist() == sorted(set(scorer.candidates(heads).tolist()))
-        assert tables.decided[token] == index.is_decided(heads, complete=False)
-
-
-def test_one_machine_code_serves_with_clusters_and_without() -> None:
-    """numba compiles for each type of an argument: another order of an array is another, and so is a read-only one."""
-    clusters = small_kind("byte-level").clusters
-    scorers = scorer_for(clusters, PAPER_RULES), scorer_for(clusters.vocabulary, SURFACE_RULES)
-    with_clusters, without = (numba.typeof(scorer.tables) for scorer in scorers)
-    assert with_clusters == without
+        found, decided = scorer.may_begin(token)
+        assert decided == index.is_decided(heads, complete=False)
+        assert found.tolist() == (index.beginnings(heads[0]) if decided else index.candidates(heads)).tolist()
 
 
 @pytest.mark.parametrize("name", ["byte-level", "wordpiece"])
@@ -222,7 +205,7 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
             logits[place] = answers[k][0][done[k], : kind.twin.size]
         read = normalized_rows(logits, kind.twin.size)
         if random.random() < 0.5:  # as those do who keep rows until their tokens are known
-            kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.tables.neutral_ids)
+            kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.neutral_ids)
             read = kept.select([(kept.read(read_only(logits), np.arange(len(logits))), range(len(logits)))])
             logits[:] = 0
         batch.add([(running, [answers[k][1][done[k]] for k in running])], read.of(places))
@@ -285,38 +268,3 @@ def test_a_row_without_a_distribution_is_named() -> None:
 
 
 ROW_TYPES = (torch.bfloat16, np.uint16, np.float32)
-
-
-@pytest.mark.parametrize("compiled_from", [0, 1 << 60], ids=["compiled", "numpy"])
-def test_a_row_makes_few_stops_from_the_public_function_to_its_sums(
-    compiled_from: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Functions of ours that are handed the row, or something that holds it: who reads the code goes through them."""
-    monkeypatch.setattr(rows, "COMPILED_FROM", compiled_from)
-    kind = small_kind("byte-level")
-    logits, ids = draw_answer(kind, 1)
-    row, vocabulary = torch.from_numpy(logits[:1]).bfloat16(), kind.clusters.vocabulary
-    expected = score_logits(row, ids[:1], vocabulary)
-    stops: dict[str, None] = {}
-
-    def holds_row(value: Any) -> bool:
-        if isinstance(value, np.ndarray | torch.Tensor):
-            return value.ndim == 2 and value.shape[1] == row.shape[1] and value.dtype in ROW_TYPES
-        return isinstance(value, NormalizedRows)
-
-    def see(frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        ours = str(frame.f_globals.get("__name__")).startswith("semtoken.") and Path(code.co_filename).is_file()
-        if event == "call" and ours and not code.co_name.startswith("<"):
-            given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            if any(holds_row(frame.f_locals.get(name)) for name in given):
-                stops[f"{Path(code.co_filename).stem}.{code.co_name}"] = None
-
-    sys.setprofile(see)
-    try:
-        scored = score_logits(row, ids[:1], vocabulary)
-    finally:
-        sys.setprofile(None)
-    assert scored.log_score == expected.log_score
-    assert next(iter(stops)) == "logits.score_logits" and "steps.reduce_rows" in stops
-    assert len(stops) <= 12, list(stops)

@@ -10,9 +10,9 @@ import pytest
 
 from semtoken import ScoredResponse, Vocabulary, score_logits, score_top_logprobs
 from semtoken.clusters import TokenClusters
+from semtoken.core import ScoringRules, TopLogprobsStream
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.scoring import ScoringRules, TopLogprobsStream
 from tests import worked
 
 MEANING = ScoringRules(equality="meaning", function_words="off")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semtoken.scoring.running import borrowed_flags
+from semtoken.core.flags import borrowed_flags
 
 
 def codes(confidence: float, cluster: float = 0.0, words: float = 0.0, tokens: Any = ()) -> list[str]:

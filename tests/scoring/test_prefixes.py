@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.core.prefixes import PrefixIndex
 from semtoken.tokens.vocabulary import Vocabulary, normalize
 from tests import tiny
 
@@ -161,13 +161,12 @@ def test_what_stands_between_two_strings_begins_with_neither() -> None:
 @pytest.mark.parametrize("kind", [*SMALL, "few", "few and one more"])
 def test_candidates_begin_a_text_or_go_on_with_it(kind: str) -> None:
     index = index_of_few(*["cd"] * (kind != "few")) if kind.startswith("few") else index_of(kind)[1]
-    texts, found = index.vocabulary.normalized, index.candidates
-    for text, place in zip(texts, index.string_of.tolist(), strict=True):
-        row = found.ids[found.places[place] : found.places[place + 1]].tolist()
-        assert row == [
-            i for i, one in enumerate(texts) if text and one and (one.startswith(text) or text.startswith(one))
+    texts = index.vocabulary.normalized
+    for text in filter(None, texts):
+        assert index.candidates([text]).tolist() == [
+            i for i, one in enumerate(texts) if one and (one.startswith(text) or text.startswith(one))
         ]
-        assert found.longer[place] == any(text and one != text and one.startswith(text) for one in texts)
+        assert index.can_continue(text) == any(one != text and one.startswith(text) for one in texts)
 
 
 def test_a_token_is_in_its_own_prefix_set_and_blanks_are_in_none() -> None:

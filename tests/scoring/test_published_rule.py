@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits
-from semtoken.scoring.published_rule import uncertainty
+from semtoken.core.published_rule import uncertainty
 from tests import tiny, worked
 from tests.reference import softmax
 from tests.scoring.test_scoring import small_kind

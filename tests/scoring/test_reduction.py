@@ -1,26 +1,27 @@
-"""Reduced steps: the compiled loops against the sums in numpy."""
+"""Rows that the compiled kernel reads give what numpy finds of them."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semtoken.scoring import Scorer, normalized_rows, rows, scorer_for
-from semtoken.scoring.steps import ReducedSteps, reduce_rows
+from semtoken import score_logits
+from semtoken.core import rows
+from semtoken.results import ScoredToken
 from semtoken.tokens.rules import ScoringRules
 from tests import tiny
 from tests.scoring.test_scoring import RULES, draw_answer, small_kind
 
 
-def reduced(scorer: Scorer, logits: np.ndarray, tokens: list[int]) -> ReducedSteps:
-    """The steps of one answer, reduced together."""
-    chosen, n = np.array(tokens), len(tokens)
-    read = normalized_rows(logits, scorer.vocabulary.size)
-    opening = np.arange(n) == 0
-    steps, _ = reduce_rows(scorer, read, np.arange(n), chosen, np.array([-1, *tokens[:-1]]), opening)
-    return steps
+def numbers(token: ScoredToken) -> list[float]:
+    """All numbers of a token's record."""
+    ends = [] if token.value_ends is None else dataclasses.astuple(token.value_ends)
+    fields = [value for value in dataclasses.astuple(token) if isinstance(value, float)]
+    return [*fields, *(number for end in ends if end is not None for number in end)]
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
@@ -35,27 +36,18 @@ def test_the_compiled_loops_find_what_numpy_does(
     name: str, seed: int, scale: float, holes: bool, rules: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    kind, random = small_kind(name), np.random.default_rng(seed)
-    scorer = scorer_for(kind.clusters, ScoringRules(**rules))  # type: ignore[arg-type]
+    kind, random, settings_ = small_kind(name), np.random.default_rng(seed), ScoringRules(**rules)  # type: ignore[arg-type]
     logits, ids = draw_answer(kind, seed % 1000)
     logits *= np.float32(scale)
     if holes:
         logits[random.random(logits.shape) < 0.5] = -np.inf
         logits[np.arange(len(ids)), ids] = scale
-    expected = reduced(scorer, logits, ids)
+    expected = score_logits(logits, ids, kind.clusters, settings_)
     with monkeypatch.context() as patch:
         patch.setattr(rows, "COMPILED_FROM", 0)
-        found = reduced(scorer, logits, ids)
-    for field in ("tokens", "opening", "neutral", "asked", "counts"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
-    for field in ("logs", "ends", "candidates"):
-        np.testing.assert_allclose(getattr(found, field), getattr(expected, field), rtol=1e-5, atol=3e-6)
-
-
-def test_what_is_missing_is_no_mass_of_any_type() -> None:
-    """A step that ends no value, then one that does, are kept in one array."""
-    kind = small_kind("byte-level")
-    scorer = scorer_for(kind.clusters.vocabulary, ScoringRules())
-    logits, ids = draw_answer(kind, 12)
-    alone = [reduced(scorer, logits[k : k + 1], ids[k : k + 1]).ends.dtype for k in range(len(ids))]
-    assert set(alone) == {np.dtype(np.float64)}
+        found = score_logits(logits, ids, kind.clusters, settings_)
+    assert (found.text, found.neutral_only) == (expected.text, expected.neutral_only)
+    assert [flag.code for flag in found.flags] == [flag.code for flag in expected.flags]
+    for one, other in zip(found.tokens, expected.tokens, strict=True):
+        np.testing.assert_allclose(numbers(one), numbers(other), rtol=1e-5, atol=3e-6)
+        assert [alike.counted for alike in one.alternatives] == [alike.counted for alike in other.alternatives]

@@ -10,7 +10,7 @@ import pytest
 
 from semtoken import ScoredResponse, ScoredToken, score_logits, score_top_logprobs
 from semtoken.clusters import TokenClusters
-from semtoken.scoring import LogitsStream, ScoringRules, TopLogprobsStream
+from semtoken.core import LogitsStream, ScoringRules, TopLogprobsStream
 from tests import worked
 
 MEANING = ScoringRules(equality="meaning")

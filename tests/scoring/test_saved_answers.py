@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits
+from semtoken.core import Answer, ScoringRules, score_top_logprobs, scorer_for
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
-from semtoken.scoring import LogitsAnswer, ScoringRules, score_top_logprobs, scorer_for
 from tests import tiny
 from tests.scoring.test_scoring import small_kind
 
@@ -24,22 +24,22 @@ def test_an_answer_that_is_saved_at_every_step_goes_on_the_same(name: str, rules
     ids = list(tiny.TOKENIZERS[name]()(TEXT, add_special_tokens=False)["input_ids"])
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
     scorer = scorer_for(clusters, rules)
-    answer, other = LogitsAnswer(scorer), LogitsAnswer(scorer)
+    answer, other = Answer(scorer), Answer(scorer)
     for step, token in enumerate(ids):
-        answer = LogitsAnswer.from_state_dict(scorer, answer.state_dict())
+        answer = Answer.from_state_dict(scorer, answer.state_dict())
         for one in (answer, other):
-            one.add(logits, step, token)
+            one.add_row(logits, step, token)
         running, expected = answer.running(), other.running()
         assert (running.n_settled, running.n_tokens) == (expected.n_settled, step + 1)
         assert running.uncertainty == pytest.approx(expected.uncertainty)
         assert running.log_score_bounds == pytest.approx(expected.log_score_bounds)
     for length in (len(ids) - 1, 2, 1):
-        answer = LogitsAnswer.from_state_dict(scorer, answer.state_dict())
+        answer = Answer.from_state_dict(scorer, answer.state_dict())
         answer.truncate(length)
         short = score_logits(logits[:length], ids[:length], clusters, rules)
         assert answer.finish().log_score == pytest.approx(short.log_score, rel=1e-6)
         assert answer.finish().neutral_only == short.neutral_only
-    answer = LogitsAnswer.from_state_dict(scorer, other.state_dict())
+    answer = Answer.from_state_dict(scorer, other.state_dict())
     found, whole = answer.finish(), score_logits(logits, ids, clusters, rules)
     assert found.log_score == pytest.approx(whole.log_score, rel=1e-6)
     for one, other in zip(found.tokens, whole.tokens, strict=True):
@@ -48,29 +48,27 @@ def test_an_answer_that_is_saved_at_every_step_goes_on_the_same(name: str, rules
             assert getattr(one, field) == pytest.approx(getattr(other, field), rel=1e-5, abs=1e-9)
 
 
-@pytest.mark.parametrize("change", ["fewer", "more", "counts", "tokens"])
+@pytest.mark.parametrize("change", ["fewer", "more", "owners", "tokens"])
 def test_a_state_whose_numbers_do_not_belong_to_its_tokens_is_refused(change: str) -> None:
     clusters = small_kind("byte-level").clusters
     ids = list(tiny.TOKENIZERS["byte-level"]()("the TV is", add_special_tokens=False)["input_ids"])
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
     scorer = scorer_for(clusters, ScoringRules())
-    answer = LogitsAnswer(scorer)
+    answer = Answer(scorer)
     for step, token in enumerate(ids):
-        answer.add(logits, step, token)
+        answer.add_row(logits, step, token)
     state: dict[str, Any] = answer.state_dict()
     steps = dict(state["steps"])
-    assert len(steps["candidates"]) > 0
     if change == "fewer":
-        steps["candidates"] = steps["candidates"][:-1]
+        steps["logs"] = steps["logs"][:-1]
     elif change == "more":
-        steps["candidates"] = np.append(steps["candidates"], -1.0)
-    elif change == "counts":
-        steps["counts"] = steps["counts"] + (steps["counts"] > 0)
-        steps["candidates"] = np.zeros(int(steps["counts"].sum()))
+        steps["ids"] = np.append(steps["ids"], 1)
+    elif change == "owners":
+        steps["owners"] = steps["owners"] + 1
     else:
-        steps["neutral"] = steps["neutral"][:-1]
-    with pytest.raises(ValueError, match="cannot reshape" if change == "tokens" else "candidates do not fit"):
-        LogitsAnswer.from_state_dict(scorer, state | {"steps": steps})
+        steps["opening"] = steps["opening"][:-1]
+    with pytest.raises(ValueError, match="cannot reshape" if change == "tokens" else "the entries do not fit"):
+        Answer.from_state_dict(scorer, state | {"steps": steps})
 
 
 @pytest.mark.parametrize("token", [-1, 10**9])

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
+from semtoken import ScoredResponse, TokenClusters, Vocabulary, core, score_logits
+from semtoken.core import Scorer, scorer_for
+from semtoken.core.growing import KeptRows
 from semtoken.errors import InvalidInput
-from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
-from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.tokens.rules import ScoringRules
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
@@ -407,7 +407,7 @@ def large_clusters() -> TokenClusters:
 
 
 def numbers_held(value: Any) -> int:
-    """Numbers in everything that can be reached from an object, the shared scorer left out."""
+    """Numbers in everything that can be reached from an object, the shared scorer and views of its tables left out."""
     if isinstance(value, np.ndarray):
         return value.size if value.base is None else numbers_held(value.base)
     if isinstance(value, int | float):
@@ -416,21 +416,21 @@ def numbers_held(value: Any) -> int:
         return sum(map(numbers_held, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(numbers_held, value))
-    if isinstance(value, LogitsAnswer):
-        return sum(numbers_held(v) for name, v in vars(value).items() if name != "scorer")
+    if isinstance(value, core.Answer | KeptRows):
+        return sum(numbers_held(v) for name, v in vars(value).items() if name not in ("scorer", "_prefixes"))
     if is_dataclass(value):
         return sum(map(numbers_held, vars(value).values()))
     assert value is None or isinstance(value, str), type(value)
     return 0
 
 
-def feed(answer: LogitsAnswer, ids: list[int], seed: int) -> int:
+def feed(answer: core.Answer, ids: list[int], seed: int) -> int:
     """Score random rows one after the other; the most numbers held on the way, looked at every ten steps."""
     random = np.random.default_rng(seed)
     most = 0
     rows = random.standard_normal((8, LARGE), dtype=np.float32)
     for step, token in enumerate(ids):
-        answer.add(rows, step % 8, token)
+        answer.add_row(rows, step % 8, token)
         if step % 10 == 9:
             most = max(most, numbers_held(answer))
     return max(most, numbers_held(answer))
@@ -438,7 +438,7 @@ def feed(answer: LogitsAnswer, ids: list[int], seed: int) -> int:
 
 def test_a_long_answer_holds_few_numbers_a_step() -> None:
     clusters = large_clusters()
-    answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
+    answer = core.Answer(scorer_for(clusters, ScoringRules()))
     steps = 256
     ids = [int(i) for i in np.random.default_rng(1).integers(0, LARGE, steps)]
     most = feed(answer, ids, seed=1)
@@ -454,7 +454,7 @@ def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: st
     """A few whole rows at most, and none once it is known what the text begins with, though not yet how it goes on."""
     clusters = large_clusters()
     texts = clusters.vocabulary.texts
-    answer = LogitsAnswer(scorer_for(clusters, ScoringRules(function_words=words)))
+    answer = core.Answer(scorer_for(clusters, ScoringRules(function_words=words)))
     most = feed(answer, [texts.index(opening)] * 40, seed=2)
     assert most < 33 * LARGE
     feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 1 and text.isalpha())], seed=3)
@@ -468,10 +468,10 @@ def test_row_by_row_equals_all_at_once() -> None:
     random = np.random.default_rng(4)
     ids = [int(i) for i in random.integers(0, 400, 20)]
     logits = random.normal(0, 4, (20, LARGE)).astype(np.float32)
-    answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
+    answer = core.Answer(scorer_for(clusters, ScoringRules()))
     for row, token in zip(logits, ids, strict=True):
         one = row[None].copy()
-        answer.add(one, 0, token)
+        answer.add_row(one, 0, token)
         one[:] = np.nan  # a model may reuse its buffer
     assert answer.finish() == score_logits(logits, ids, clusters)
 
@@ -482,10 +482,10 @@ def test_truncated_padding_leaves_no_trace() -> None:
     logits, ids = draw_answer(kind, 12)
     special = next(t for t in kind.pools[1] if kind.twin.texts[t] == "")
     for rules in RULES:
-        answer = LogitsAnswer(scorer_for(kind.clusters, ScoringRules(**rules)))
+        answer = core.Answer(scorer_for(kind.clusters, ScoringRules(**rules)))
         rows = np.concatenate([logits, logits])
         for step, token in enumerate([*ids, *[special] * len(ids)]):
-            answer.add(rows, step, token)
+            answer.add_row(rows, step, token)
         answer.truncate(len(ids))
         assert answer.finish() == score(logits, ids, kind.clusters, **rules)
 
@@ -494,9 +494,9 @@ def test_a_scorer_needs_no_cache() -> None:
     kind = small_kind("wordpiece")
     logits, ids = draw_answer(kind, 13)
     rules = ScoringRules()
-    answer = LogitsAnswer(Scorer(kind.clusters.vocabulary, rules, PrefixIndex(kind.clusters.vocabulary), kind.clusters))
+    answer = core.Answer(Scorer(kind.clusters.vocabulary, rules, kind.clusters))
     for step, token in enumerate(ids):
-        answer.add(logits, step, token)
+        answer.add_row(logits, step, token)
     assert answer.finish() == score_logits(logits, ids, kind.clusters)
 
 
@@ -546,7 +546,7 @@ def test_nothing_waits_for_what_follows_where_no_rule_asks() -> None:
     kind = small_kind("byte-level")
     for seed in range(5):
         logits, ids = draw_answer(kind, seed)
-        answer = LogitsAnswer(scorer_for(kind.clusters.vocabulary, ScoringRules()))
+        answer = core.Answer(scorer_for(kind.clusters.vocabulary, ScoringRules()))
         for step, token in enumerate(ids):
-            answer.add(logits, step, token)
+            answer.add_row(logits, step, token)
             assert not answer._open

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken import score_logits, score_top_logprobs
-from semtoken.engine_tokens import as_top_steps
+from semtoken.core import LogitsStream, TopLogprobsStream
 from semtoken.results import Running
-from semtoken.scoring import LogitsStream, TopkAnswer, TopLogprobsStream, scorer_for
 from tests import tiny, worked
 from tests.scoring.test_scoring import small_kind
 from tests.scoring.test_top_logprobs import RULES, best, drawn, log_probs
@@ -108,25 +107,6 @@ def test_the_lag_is_the_longest_normalised_string(name: str) -> None:
         due = [i for i in range(n) if reach - spans[i][0] > longest]
         assert running.n_settled >= len(due)
     assert due
-
-
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@given(data=st.data())
-def test_a_step_alone_has_the_mass_that_it_has_among_others(name: str, data: st.DataObject) -> None:
-    """Few steps are scored one by one, many of them in arrays: the same to all digits."""
-    kind = small_kind(name)
-    logits, ids = drawn(kind, data)
-    rules = data.draw(st.sampled_from(RULES))["preset"]
-    answer = TopkAnswer(scorer_for(kind.clusters, rules))
-    for step in as_top_steps(
-        best(log_probs(logits), ids, data.draw(st.sampled_from([1, 5, 20, kind.clusters.vocabulary.size])))
-    ):
-        answer.add(step)
-        answer.advance()
-        steps = answer._listed_steps(slice(None))
-        alone, bounds = steps.usual_masses(), steps.bounds
-        together = list(zip(bounds.lower.tolist(), bounds.estimate.tolist(), bounds.upper.tolist(), strict=True))
-        assert alone in (None, together)
 
 
 def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:

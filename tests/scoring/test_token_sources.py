@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from semtoken.clusters import TokenClusters, vocabulary_of
+from semtoken.core.scorer import as_clusters, as_tokens
 from semtoken.errors import ArtifactError, InvalidInput, SemtokenError
-from semtoken.scoring.scorer import as_clusters, as_tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny, worked
 

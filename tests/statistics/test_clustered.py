@@ -10,7 +10,7 @@ import pytest
 
 import semtoken as st
 from semtoken.almanac import load_questions
-from semtoken.scoring import Scorer, scorer_for
+from semtoken.core import Scorer, scorer_for
 from semtoken.statistics import AnswerSettings, Timings, record_greedy
 from semtoken.statistics.decoding import NORMALIZERS, READING, clustered_scores
 from semtoken.statistics.steps import STC_STEPS

@@ -45,8 +45,8 @@ def called(folder: Path, place: str) -> str:
 @pytest.mark.parametrize(
     ("decorators", "decorator"),
     [
-        ("semtoken.scoring.kernel", "compiled"),
-        pytest.param("semtoken.scoring.kernel", "compiled_fast", marks=pytest.mark.slow),
+        ("semtoken.core.kernel", "compiled"),
+        pytest.param("semtoken.core.kernel", "compiled_fast", marks=pytest.mark.slow),
         pytest.param("semtoken.clustering._loops", "compiled", marks=pytest.mark.slow),
     ],
 )
@@ -62,7 +62,7 @@ def test_a_class_that_has_moved_costs_one_compilation(tmp_path: Path, decorators
 
 WIDTH = """
 import numpy as np
-from semtoken.scoring.kernel import _sum_exp
+from semtoken.core.kernel import _sum_exp
 _sum_exp(np.zeros(4096, np.float32), np.float32(0))
 [code] = _sum_exp.inspect_asm().values()
 print("zmm" in code)

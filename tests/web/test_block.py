@@ -13,8 +13,8 @@ import pytest
 
 from semtoken import TokenClusters, score_top_logprobs
 from semtoken.almanac import load_questions
+from semtoken.core.scorer import scorer_for
 from semtoken.probing import disputed
-from semtoken.scoring.scorer import scorer_for
 from semtoken.tokens.rules import ScoringRules
 from semtoken.web.block import MOST_PARTS, BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe

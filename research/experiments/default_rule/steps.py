@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from semtoken import Vocabulary
 from semtoken.almanac import normalize_answer
-from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.core.prefixes import PrefixIndex
 from semtoken.tokens.vocabulary import english_stopwords
 
 Ints = npt.NDArray[np.int64]

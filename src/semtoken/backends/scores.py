@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from semtoken.core import Answer, AnswerBatch, NormalizedRows, Scorer
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.observers.method_scores import MethodScores
 from semtoken.observers.steps import ROW, Observer, Step
 from semtoken.results import Distribution, Flag, Running, ScoredResponse
-from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer
 
 
 class AnswerScores(Observer):
@@ -21,7 +21,7 @@ class AnswerScores(Observer):
         self.methods = MethodScores(methods, depth)
         self.reads = frozenset({ROW}) | self.methods.reads
         self._exact = AnswerBatch(scorer)
-        self._top: dict[int, TopkAnswer] = {}
+        self._top: dict[int, Answer] = {}
 
     def observe(self, step: Step) -> Collection[int] | None:
         """Add one decoding step to the score of each answer in it."""
@@ -30,7 +30,7 @@ class AnswerScores(Observer):
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
                 listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
                 chosen = next(entry for entry in listed if entry.id == token)
-                topk_answer = self._top.setdefault(answer, TopkAnswer(self.scorer))
+                topk_answer = self._top.setdefault(answer, Answer(self.scorer))
                 topk_answer.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
         self.scorer.vocabulary.check_ids(step.tokens)
@@ -50,7 +50,7 @@ class AnswerScores(Observer):
             first += len(answers)
         self._exact.add(steps, rows)
 
-    def _answer(self, answer: int) -> LogitsAnswer | TopkAnswer:
+    def _answer(self, answer: int) -> Answer | Answer:
         return self._top[answer] if answer in self._top else self._exact[answer]
 
     def running(self, answer: int) -> Running:

@@ -51,12 +51,12 @@ from semtoken.bench.storage import (
     write_shard,
 )
 from semtoken.clusters import TokenClusters
+from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.methods import score
 from semtoken.models.prompts import PromptFormat
 from semtoken.probing import p_true_log_probs
 from semtoken.results.generation import Generation
-from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
 from semtoken.statistics import AnswerSettings, Timings, UniquePairs
 from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
 from semtoken.statistics.pairs import special_token_ids
@@ -369,7 +369,7 @@ class _Scorers:
         else:
             clusters = load_clustering(self._context.run, clustering_of(cell, name))
         scored, vocabulary = ScoringRules(**rules), clusters.vocabulary
-        return Scorer(vocabulary, scored, prefix_index(vocabulary), clusters if scored.clustering else None)
+        return Scorer(vocabulary, scored, clusters if scored.clustering else None)
 
 
 def pairs(step: RecordingStep, context: Context) -> Recorder:

@@ -80,7 +80,7 @@ def doctor(
             "Give the address of an API, such as http://127.0.0.1:8000/v1, or a model with --model. --report prints "
             "facts on this installation."
         )
-    from semtoken.scoring.scorer import as_tokens
+    from semtoken.core.scorer import as_tokens
     from semtoken.web.doctor import examine
 
     tell(f"Sending short questions of its own to {checked_base_url(url)}.")

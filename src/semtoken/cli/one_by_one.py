@@ -23,9 +23,9 @@ from semtoken.cli.options import (
 from semtoken.errors import SemtokenError
 
 if TYPE_CHECKING:
+    from semtoken.core.scorer import Tokens
     from semtoken.payloads import Payload
     from semtoken.results import ScoredResponse
-    from semtoken.scoring.scorer import Tokens
     from semtoken.tokens.rules import ScoringRules
 
 
@@ -117,7 +117,7 @@ def load_tokens(
     tokenizer: str | None, clusters: str | None, rules: ScoringRules, revision: str | None = None
 ) -> Tokens | None:
     """What the options --tokenizer and --clusters name; None if neither is given, which is enough for most rules."""
-    from semtoken.scoring.scorer import as_clusters, as_tokens
+    from semtoken.core.scorer import as_clusters, as_tokens
 
     if clusters is not None:
         return as_clusters(clusters, revision=revision)

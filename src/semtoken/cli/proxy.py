@@ -205,7 +205,7 @@ def _application(
 ) -> Any:
     from semtoken.calibration import Fingerprint
     from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.scoring.scorer import scorer_for
+    from semtoken.core.scorer import scorer_for
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.running import shared_folder

@@ -66,6 +66,18 @@ class ListedStep(NamedTuple):
     """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
     others: TopStep | None = None
     """The step, if the chosen token alone is among `ids`: the others have no numbers yet, as none agrees with it."""
+    perhaps: float = 0.0
+    """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary tells."""
+    many: bool = False
+    """Whether any number of tokens may be spelled as the chosen one is, where no vocabulary tells."""
+    spelled: tuple[int, ...] = ()
+    """Those of `ids` that are surely spelled as the chosen token is, where no vocabulary tells."""
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers of the step as `semtoken.core.columns.Columns` has them."""
+        mass = self.unmapped, self.alike, self.doubtful, self.perhaps
+        return (self.log_prob, self.total, self.smallest, self.complete, *mass, self.many)
 
 
 class ListReader:

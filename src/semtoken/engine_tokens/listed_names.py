@@ -115,7 +115,6 @@ class ListedNames:
         characters."""
         self._numbers: dict[Name, int] = {}
         self._others: dict[int, int] = {}
-        self._by_spelling: dict[str, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.spellings)
@@ -143,7 +142,6 @@ class ListedNames:
         self.spellings.append(spelling)
         self.ids.append(-1 if token is None else token)
         self._decoded = self._decoded or spelling.decoded
-        self._by_spelling.setdefault(spelling.read[0], []).append(number)
         return number
 
     def with_others(self, listed: ListedStep, least: float) -> ListedStep:
@@ -169,11 +167,6 @@ class ListedNames:
             return False
         surely = same and (same_in_files or self._decoded)
         return True if surely and not (one.markup or another.markup) else None
-
-    def alike(self, number: int) -> list[int]:
-        """The numbers of the other tokens that are certain to have the same spelling."""
-        together = self._by_spelling[self.spellings[number].read[0]]
-        return [other for other in together if self.same(number, other)]
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
         """The tokens named so far as a `Vocabulary`; `ids` are the chosen ones.
@@ -232,7 +225,9 @@ class _NamedEntries:
     unmapped: float = 0.0
     alike: float = 0.0
     doubtful: float = 0.0
+    perhaps: float = 0.0
     listed: int = 0
+    spelled: tuple[int, ...] = ()
 
 
 def _listed_step(
@@ -324,12 +319,19 @@ class NameReader:
             del probabilities[again]
         by_number = {chosen: probabilities[0]}
         return _listed_step(
-            step, position, chosen, by_number, probabilities, len(others), others=step if others else None
+            step,
+            position,
+            chosen,
+            by_number,
+            probabilities,
+            len(others),
+            others=step if others else None,
+            many=not spelling.alone,
         )
 
     def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
         entries = self._sorted(step, chosen)
-        unclear = (p for _, p in entries.ambiguous)
+        unclear = [p for _, p in entries.ambiguous] + ([entries.perhaps] if self._names.rule is not None else [])
         probabilities = [*entries.found.values(), *unclear, entries.unmapped, entries.alike]
         return _listed_step(
             step,
@@ -342,6 +344,9 @@ class NameReader:
             unmapped=entries.unmapped,
             alike=entries.alike,
             doubtful=entries.doubtful,
+            perhaps=entries.perhaps,
+            spelled=entries.spelled,
+            many=not self._names.spellings[chosen].alone,
         )
 
     def _sorted(self, step: TopStep, chosen: int) -> _NamedEntries:
@@ -392,8 +397,14 @@ class NameReader:
             entries.unmapped += probability
             return
         number = names.other(number) if number == chosen else number
-        perhaps = not known and names.spellings[chosen].text == names.spellings[number].text
-        if perhaps or (names.rule is not None and names.same(chosen, number) is None):
+        if not known and names.spellings[chosen].text == names.spellings[number].text:
             entries.ambiguous.append(((chosen, NOBODY), probability))
-        else:
-            entries.found[number] = entries.found.get(number, 0.0) + probability
+            return
+        same = names.same(chosen, number)
+        if same is None:
+            entries.perhaps += probability
+            if names.rule is not None:
+                return
+        entries.found[number] = entries.found.get(number, 0.0) + probability
+        if same:
+            entries.spelled += (number,)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from semtoken.core.scorer import as_tokens
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.payloads import score_payload
 from semtoken.results import ScoredResponse
 from semtoken.results.blocks import KEY, numbers_of
-from semtoken.scoring.scorer import as_tokens
 from semtoken.tokens.rules import as_rules
 
 require_host("langchain")

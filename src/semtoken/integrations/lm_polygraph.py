@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from semtoken.backends.prompts import end_ids
 from semtoken.clusters import TokenClusters
+from semtoken.core import Preset, score_logits
+from semtoken.core.scorer import as_clusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
-from semtoken.scoring import Preset, score_logits
-from semtoken.scoring.scorer import as_clusters
 
 require_host("lm_polygraph")
 

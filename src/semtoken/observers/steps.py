@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from semtoken.scoring.rows import NormalizedRows, entropies_of, normalized_rows
+from semtoken.core.rows import NormalizedRows, entropies_of, normalized_rows
 from semtoken.support.arrays import (
     FloatArray,
     IdArray,

@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from semtoken.choices import Preset, SegmentKind
+from semtoken.core.api import tokens_or_none
+from semtoken.core.growing import Answer
+from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.engine_tokens.top_steps import as_object
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
@@ -16,8 +19,6 @@ from semtoken.payloads.formats.registry import format_named, reply_within, shape
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, Segment
 from semtoken.payloads.stream import PayloadStream
 from semtoken.results import Answers, Distribution, ScoredResponse
-from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.topk import TopkAnswer, new_answer, tokens_or_none
 from semtoken.support.inputs import one_of, real, text
 from semtoken.support.splice import parse_reply, plain
 from semtoken.tokens.rules import ScoringRules, as_rules
@@ -228,7 +229,7 @@ def score_choice(
     *,
     segment: SegmentKind = "answer",
     proxy_for: str | None = None,
-    answer: TopkAnswer | None = None,
+    answer: Answer | None = None,
 ) -> ScoredResponse:
     """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`."""
     part = _scorable(choice, segment)
@@ -236,7 +237,7 @@ def score_choice(
         written = [step for each in choice.segments for step in each.steps]
         check_shared_vocabulary(written, scorer.vocabulary).require(proxy_for)
     if answer is None:
-        answer = new_answer(scorer)
+        answer = Answer(scorer)
         for step in part.steps:
             answer.add(step)
     result = answer.finish(distribution, proxy_for=proxy_for, said=part.text if segment == "answer" else None)

@@ -19,12 +19,12 @@ import numpy as np
 
 from semtoken.backends.base import Arrival, Backend, Decoding, JoiningBackend
 from semtoken.backends.prompts import encode_prompt
+from semtoken.core.scorer import Scorer
 from semtoken.errors import InvalidInput
 from semtoken.observers.steps import LOGITS, Completion, Observer, Step
 from semtoken.parts import Part, parts_of
 from semtoken.parts.prose import words
 from semtoken.results import ScoredResponse
-from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.inputs import flag, instance, listed, real, whole
 from semtoken.tokens.scored_token import ScoredToken

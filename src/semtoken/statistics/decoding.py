@@ -9,12 +9,12 @@ import numpy as np
 
 from semtoken.backends.base import Backend, Prompt
 from semtoken.backends.prompts import encode_prompts, in_batches_by_length
+from semtoken.core import AnswerBatch, Scorer
 from semtoken.errors import InvalidLogits
 from semtoken.observers import Statistic
 from semtoken.observers.steps import LOG_PROBABILITY, LOGITS, Best, Completion, Observer, Step, best
 from semtoken.observers.table import PerStep
 from semtoken.results import ScoredResponse
-from semtoken.scoring import AnswerBatch, Scorer
 from semtoken.statistics.steps import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray
@@ -150,7 +150,7 @@ def clustered_scores(
     """Score every answer by every scorer, from one teacher-forced pass: name of a scorer -> a response for each answer.
 
     Up to rounding these are the scores that `STC.generate` gives while it generates the same answers. Seconds go to
-    `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.scoring.scorer_for`) its own to its name.
+    `READING`, `NORMALIZERS`, and for each scorer (see `semtoken.core.scorer_for`) its own to its name.
     `VocabularyMismatch` if a scorer has the vocabulary of another model; nothing was read.
     """
     backend = backend_of(model)

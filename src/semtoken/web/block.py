@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.choices import PartKind
+from semtoken.core.scorer import Scorer
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.files.safe_files import finite
 from semtoken.observers.method_scores import require_one_pass
@@ -18,7 +19,6 @@ from semtoken.parts.part import MAX_SECONDS
 from semtoken.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse, ScoredToken
 from semtoken.results.blocks import KEY, VERSION
-from semtoken.scoring.scorer import Scorer
 from semtoken.web.wire import ApiError
 
 MOST_COMPETING = 8

@@ -31,13 +31,13 @@ from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.proof import Proof
 from semtoken.choices import Preset
 from semtoken.clusters import TokenClusters
+from semtoken.core import ScoringRules, scorer_for
+from semtoken.core.rows import KeptRows, readable_rows
+from semtoken.core.scorer import as_tokens
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.observers.steps import Readable, Step, not_given
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
-from semtoken.scoring import ScoringRules, scorer_for
-from semtoken.scoring.rows import KeptRows, readable_rows
-from semtoken.scoring.scorer import as_tokens
 from semtoken.support.arrays import as_rows
 from semtoken.support.inputs import listed, shown, whole
 from semtoken.tokens.rules import as_rules
@@ -346,7 +346,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             return
         kept, shape = self._kept, (len(readable), readable.dtype)
         if kept is None or not kept.fits(self._together, *shape):
-            kept = KeptRows(self._together, *shape, size, self._scorer.tables.neutral_ids)
+            kept = KeptRows(self._together, *shape, size, self._scorer.neutral_ids)
         self._keep_in(kept)
         self._waiting.append((kept.read(readable, self._active), self._active.tolist()))
 

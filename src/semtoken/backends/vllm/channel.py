@@ -24,14 +24,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.core import Answer, Scorer, scorer_for
+from semtoken.core.scorer import Tokens
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.safe_files import replacing_file
 from semtoken.methods import METHODS
 from semtoken.observers.method_scores import MethodScores
 from semtoken.results import Distribution, ScoredResponse
-from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
-from semtoken.scoring.logits import finish_answers
-from semtoken.scoring.scorer import Tokens
 from semtoken.support.arrays import FloatArray
 from semtoken.tokens.rules import ScoringRules
 
@@ -67,7 +66,7 @@ class ChannelRecord:
     rules: ScoringRules
     distribution: Distribution
     answer: dict[str, Any]
-    """The answer as `LogitsAnswer.state_dict` gives it."""
+    """The answer as `Answer.state_dict` gives it."""
     held: FloatArray | None = None
     """Logits [V] of the step whose token the engine does not know yet."""
     error: str | None = None
@@ -182,13 +181,13 @@ def read_channels(
     answers_read = [_read(folder, name, [int(token) for token in ids], vocabulary, timeout) for name, ids in answers]
     results: list[ScoredResponse] = []
     for (_, distribution), together in itertools.groupby(answers_read, key=lambda pair: (id(pair[0].scorer), pair[1])):
-        results += finish_answers([answer for answer, _ in together], distribution)
+        results += [answer.finish(distribution) for answer, _ in together]
     return results
 
 
 def _read(
     folder: str | Path, request_id: str, ids: list[int], vocabulary: Tokens, timeout: float
-) -> tuple[LogitsAnswer, Distribution]:
+) -> tuple[Answer, Distribution]:
     """An answer all of whose tokens are taken in; its file is deleted."""
     deadline = time.monotonic() + timeout
     while True:
@@ -209,7 +208,7 @@ def _read(
         time.sleep(POLL_SECONDS)
 
 
-def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> LogitsAnswer | None:
+def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> Answer | None:
     """The answer if the record covers all its tokens; None if the engine still has to write some.
     `VocabularyMismatch` if the engine uses another vocabulary or other clusters.
     `BackendError` if the engine recorded other tokens, or the record is damaged.
@@ -228,15 +227,15 @@ def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Token
             "or went on after them. Was the id used for two requests?"
         )
     if known == len(token_ids) - 1 and record.held is not None:
-        answer.add(record.held[None], 0, token_ids[-1])
+        answer.add_row(record.held[None], 0, token_ids[-1])
     return answer if len(answer.ids) == len(token_ids) else None
 
 
-def _restored(record: ChannelRecord, scorer: Scorer) -> LogitsAnswer:
+def _restored(record: ChannelRecord, scorer: Scorer) -> Answer:
     try:
         if record.held is not None and record.held.shape != (scorer.vocabulary.size,):
             raise ValueError(f"{record.held.shape} logits were kept")
-        return LogitsAnswer.from_state_dict(scorer, record.answer)
+        return Answer.from_state_dict(scorer, record.answer)
     except SemtokenError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.choices import Preset
+from semtoken.core import Answer, scorer_for
+from semtoken.core.api import score_top_logprobs
+from semtoken.core.scorer import Tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InsufficientMemory
 from semtoken.results import Distribution, ScoredResponse
-from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.scorer import Tokens
-from semtoken.scoring.topk import score_top_logprobs
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.extras import require
 from semtoken.tokens.rules import ScoringRules, as_rules
@@ -152,11 +152,11 @@ def _score_whole(
     distribution: Distribution,
 ) -> ScoredResponse:
     """Exact score, one row of the vocabulary at a time."""
-    answer = LogitsAnswer(scorer_for(vocabulary, rules))
+    answer = Answer(scorer_for(vocabulary, rules))
     size = scorer_for(vocabulary, rules).vocabulary.size
     for token, listed_ids, values in steps:
         row = whole_row(listed_ids, values, size, len(answer.ids))
-        answer.add(row, 0, token)
+        answer.add_row(row, 0, token)
     return answer.finish(distribution)
 
 

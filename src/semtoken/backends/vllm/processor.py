@@ -23,10 +23,10 @@ from typing import Any
 
 from semtoken.backends.vllm.channel import check_request_id
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, WatchedRow
+from semtoken.core import Scorer, scorer_for
+from semtoken.core.scorer import as_clusters, as_tokens
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Distribution
-from semtoken.scoring import Scorer, scorer_for
-from semtoken.scoring.scorer import as_clusters, as_tokens
 from semtoken.support.extras import require
 from semtoken.tokens.rules import ScoringRules
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from semtoken.backends.vllm.channel import ChannelRecord, load_record, record_path, write_record
+from semtoken.core import Answer, AnswerBatch, NormalizedRows, Scorer, normalized_rows
+from semtoken.core.rows import KeptRows, readable_rows
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
-from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, normalized_rows
-from semtoken.scoring.rows import KeptRows, readable_rows
 from semtoken.support.arrays import FloatArray, as_rows, copy_row, is_tensor
 
 IDLE_SECONDS = 0.05  # a request that was not stepped for so long ...
@@ -153,7 +153,7 @@ class Watch:
             return normalized_rows(rows[row_ids], size)  # indexing with a list copies
         kept, shape = self._kept, (1, len(row_ids), readable.dtype)
         if kept is None or not kept.fits(*shape):
-            kept = self._kept = KeptRows(*shape, size, self.scorer.tables.neutral_ids)
+            kept = self._kept = KeptRows(*shape, size, self.scorer.neutral_ids)
         place = kept.read(readable, np.array(row_ids))
         self._last = kept.step(place, len(row_ids))
         return self._last
@@ -193,7 +193,7 @@ class Watch:
             record = load_record(self.folder, watched.request_id)
             if record is None:
                 raise BackendError("its first steps were not seen")
-            answer = LogitsAnswer.from_state_dict(self.scorer, record.answer)
+            answer = Answer.from_state_dict(self.scorer, record.answer)
             self._answers[watched.number], watched.length = answer, len(answer.ids)
             if record.held is not None:
                 watched.held, watched.held_row = normalized_rows(record.held[None], self.scorer.vocabulary.size), 0

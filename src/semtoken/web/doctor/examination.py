@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from semtoken.core.scorer import Tokens
 from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads import score_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.payloads.formats.openai_choices import OpenAICompletions
-from semtoken.scoring.scorer import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.asking import REFUSALS, Asker, Connection, ProbeReply
 from semtoken.web.doctor.diagnosis import (

@@ -13,9 +13,9 @@ from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
 from semtoken.calibration.labels import HEADLINE, PRODUCT, AnswerRecord
+from semtoken.core.scorer import Scorer
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from semtoken.scoring.scorer import Scorer
 
 POINTS = 41
 FEWEST_LABELS = 20

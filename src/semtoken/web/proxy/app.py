@@ -23,11 +23,11 @@ from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
 from semtoken.calibration.apply import CalibratorInUse  # noqa: E402
+from semtoken.core.scorer import Tokens, scorer_for  # noqa: E402
 from semtoken.decisions.calibrating import DecisionCalibrator  # noqa: E402
 from semtoken.errors import InvalidInput  # noqa: E402
 from semtoken.observers.method_scores import FROM_BEST, methods_reading  # noqa: E402
 from semtoken.payloads.formats import served_shapes, shapes_at  # noqa: E402
-from semtoken.scoring.scorer import Tokens, scorer_for  # noqa: E402
 from semtoken.support.garbage import few_collections  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.limits import Admission, Gate, HostGuard, Workers  # noqa: E402

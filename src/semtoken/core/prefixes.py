@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from os.path import commonprefix
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,20 +35,6 @@ def next_look(waited: int) -> int:
     It is looked at after each token at first, and later whenever their number has doubled.
     """
     return waited + 1 if waited < EAGER_LOOKS else 2 * waited
-
-
-class Candidates(NamedTuple):
-    """For each distinct normalised string, the ids of the tokens whose text is a beginning of it or begins with it.
-
-    The lists stand one after the other, and one more, the last, is empty.
-    """
-
-    places: IdArray
-    """Where each list begins (one more entry than lists)."""
-    ids: IdArray
-    """The ids of the tokens, ascending in each list."""
-    longer: BoolArray
-    """Whether some token's text is longer than the string and begins with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +83,6 @@ class PrefixIndex:
         return parents, places, np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(places[-1]))
 
     @cached_property
-    def string_of(self) -> IdArray:
-        """The place of each token's normalised text among the distinct ones, after all of them if empty (int64 [V])."""
-        places = np.full(self.vocabulary.size, len(self._strings), dtype=np.int64)
-        places[self._sorted_ids] = np.repeat(np.arange(len(self._strings)), np.diff(self._starts))
-        return places
-
-    @cached_property
     def tells(self) -> BoolArray:
         """Whether a token alone decides what the normalised text from there on begins with (bool [V]).
 
@@ -117,23 +95,6 @@ class PrefixIndex:
         whole = ~(vocabulary.broken | vocabulary.byte_tokens)
         pairs = zip(vocabulary.texts, vocabulary.normalized, strict=True)
         return np.asarray(whole & np.array([text and self._stable(own) == text for own, text in pairs], dtype=bool))
-
-    @cached_property
-    def candidates(self) -> Candidates:
-        """For each distinct string, the tokens that may be in a prefix set of a text that begins with it."""
-        parents, places, ids = self._beginnings
-        ends = np.arange(1, len(parents) + 1)  # the strings that begin with one come right after it
-        for k in range(len(parents) - 1, -1, -1):
-            if parents[k] >= 0:
-                ends[parents[k]] = max(ends[parents[k]], ends[k])
-        firsts, lasts = self._starts[1:], self._starts[ends]
-        counts = np.diff(places) + lasts - firsts
-        rows = np.repeat(np.arange(len(parents)), np.diff(places)), np.repeat(np.arange(len(parents)), lasts - firsts)
-        steps = np.arange(len(rows[1])) - np.repeat(np.cumsum(lasts - firsts) - (lasts - firsts), lasts - firsts)
-        beyond = self._sorted_ids[np.repeat(firsts, lasts - firsts) + steps]
-        size = self.vocabulary.size
-        keys = np.sort(np.concatenate([rows[0] * size + ids, rows[1] * size + beyond]))
-        return Candidates(np.cumsum([0, *counts, 0]), keys % size, np.append(lasts > firsts, False))
 
     @cached_property
     def lengths(self) -> IdArray:
@@ -153,6 +114,11 @@ class PrefixIndex:
         low = self._first_beyond(head)
         high = bisect_left(self._strings, head + LAST_CHARACTER, lo=low)
         return self._sorted_ids[self._starts[low] : self._starts[high]]
+
+    def candidates(self, heads: Sequence[str]) -> IdArray:
+        """Ascending ids of the tokens that may be in the prefix set of a text that begins with one of these."""
+        lists = [ids for head in heads for ids in (self.beginnings(head), self.continuations(head))]
+        return np.unique(np.concatenate([NO_IDS, *lists]))
 
     def can_continue(self, head: str) -> bool:
         """Whether some token's normalised text is longer than `head` and begins with it."""

@@ -1,7 +1,8 @@
 """Rows of logits with what every reduction of them needs: log normalisers, entropies, and which tokens are probable.
 
 A compiled kernel reads rows of large vocabularies on the CPU, in float32 and bfloat16, once and in place. For other
-rows, on other devices, and where numba is not installed, numpy and torch do the same.
+rows, on other devices, and where numba is not installed, numpy and torch do the same. `reduce_rows` takes from rows
+what may count once their tokens are known: the columns of a few tokens.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.core import columns
+from semtoken.core.endings import KINDS
+from semtoken.core.scorer import Scorer
 from semtoken.support.arrays import (
     HUGE,
     BoolArray,
     FloatArray,
     IdArray,
     Rows,
+    columns_above,
     copy_row,
+    gather,
     is_tensor,
     levelled,
     log_normalizers,
@@ -31,6 +37,7 @@ from semtoken.support.arrays import (
     widened,
 )
 from semtoken.support.compiled import in_threads
+from semtoken.tokens.rules import Companions
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are
@@ -183,7 +190,7 @@ def _read(
     kernel_rows: KernelRows,
 ) -> None:
     """Have the kernel read some rows, in several threads where there are many numbers."""
-    from semtoken.scoring.kernel import normalize
+    from semtoken.core.kernel import normalize
 
     if len(row_ids) * size < 2 * NUMBERS_EACH:  # one call: beside a model each slice more would cost microseconds
         normalize(readable, row_ids, size, LOG_LEAST, kept, common, *kernel_rows)
@@ -201,7 +208,7 @@ class KeptRows:
     Beside a model every call of Python costs ten times as much as alone, since the processor's caches are empty then.
     So a step is one call of the kernel, which writes to memory that is there: for `steps` that wait at one time, of
     `count` rows of V = `size` at most. The logits of `common` tokens are needed whichever is chosen
-    (`StepTables.neutral_ids`); taken along while a row is at hand, they cost a tenth of what they do when a model has
+    (`Scorer.neutral_ids`); taken along while a row is at hand, they cost a tenth of what they do when a model has
     run in between.
     """
 
@@ -274,3 +281,124 @@ def _logits_of(readable: npt.NDArray[Any]) -> Rows:
     import torch
 
     return torch.from_numpy(readable.view(np.int16)).view(torch.bfloat16)
+
+
+# --- what may count of a row, once its token is known
+
+
+def reduce_rows(
+    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
+) -> tuple[columns.Columns, dict[int, WholeRow]]:
+    """Reduce n rows to the entries that may agree with their tokens.
+
+    `rows` have finite normalisers; `taken` [n] are places among them. `tokens` [n] were chosen, those `before` them are
+    -1 for none, and `opening` [n] says that only blanks come before. Also returns, by place, a copy of the row of each
+    step whose token alone does not decide what the text from there on begins with (`PrefixIndex.tells`).
+    """
+    n, size, normalizers = len(tokens), scorer.vocabulary.size, rows.log_normalizers[taken]
+    row_ids = rows.row_ids[taken]
+    asked = scorer.endings.what_may_end(before, tokens)
+    own = gather(rows.logits, row_ids, tokens) - normalizers
+    lists = [(np.arange(n), tokens), *(_companions(table, tokens) for table in _tables(scorer))]
+    waiting: list[int] = []
+    undecided = np.zeros(n, dtype=bool)
+    lists.append(_likely(rows, taken, tokens, own, size))
+    if scorer.looks_ahead:
+        tells = scorer.index.tells[tokens]
+        waiting = np.flatnonzero(~tells).tolist()
+        clear = zip(tokens.tolist(), tells.tolist(), strict=True)
+        begins = [scorer.may_begin(token) if tell else (NO_COLUMNS, True) for token, tell in clear]
+        sets = np.repeat(np.arange(n), [len(ids) for ids, _ in begins]), np.concatenate([ids for ids, _ in begins])
+        undecided = np.array([not decided for _, decided in begins], dtype=bool)
+        lists.append(sets)
+    every = [owners * size + ids for owners, ids in lists]
+    keys = np.unique(np.concatenate(every))
+    owners, ids = keys // size, keys % size
+    logs = gather(rows.logits, row_ids[owners], ids) - normalizers[owners]
+    certain = np.concatenate(every[:-1]) if scorer.looks_ahead else keys
+    steps = columns.of_rows(
+        tokens,
+        opening,
+        log_probs=np.minimum(own, 0.0),
+        neutrals=_neutral_masses(scorer, rows, taken, opening),
+        ends=_end_masses(scorer, rows, taken, asked),
+        owners=owners,
+        ids=ids,
+        logs=logs,
+        open=undecided[owners] & ~np.isin(keys, certain),
+    )
+    return steps, {k: WholeRow.of(rows, int(taken[k]), size) for k in waiting}
+
+
+def _tables(scorer: Scorer) -> list[Companions]:
+    """What says which tokens may agree with one: under the rules, under the paper's, and by spelling."""
+    paper = [] if scorer.paper is None else [scorer.paper.cluster]
+    clusters = [scorer.cluster] if scorer.rules.clustering else []
+    spelled = [] if scorer.rules.spelling is None else [scorer.alike]
+    return list({id(table): table for table in [*clusters, *paper, *spelled, scorer.surface.alike]}.values())
+
+
+def _companions(companions: Companions, tokens: IdArray) -> tuple[IdArray, IdArray]:
+    """Step and id of the tokens that agree with the chosen one of each step."""
+    places = companions.table.places[tokens]
+    return _listed(companions.table.ids, places[:, 0], places[:, 1])
+
+
+def _listed(ids: IdArray, firsts: IdArray, ends: IdArray) -> tuple[IdArray, IdArray]:
+    """Step and id of the entries of n lists that stand in `ids` from `firsts` to before `ends`."""
+    counts = ends - firsts
+    behind = np.cumsum(counts)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    return owners, ids[np.arange(len(owners)) + np.repeat(firsts - (behind - counts), counts)]
+
+
+def _likely(
+    rows: NormalizedRows, taken: IdArray, tokens: IdArray, own: FloatArray, size: int
+) -> tuple[IdArray, IdArray]:
+    """Step and id of the most probable other tokens of each row."""
+    if rows.found is not None:
+        ids = rows.found.likely_ids[taken]
+        return np.nonzero(ids >= 0)[0], ids[ids >= 0]
+    # the steps at which another token may have 1 %, for the chosen one has not all the rest; and the logits of 1 %
+    unsure = np.flatnonzero(~(own > math.log1p(-LEAST_LISTED)))
+    least = (rows.log_normalizers[taken[unsure]] + LOG_LEAST).tolist()
+    lists = []
+    for found, values in columns_above(rows.logits, rows.row_ids[taken[unsure]].tolist(), size, least, LISTED + 1):
+        lists.append(found[np.lexsort((found, -values))][: LISTED + 1])
+    return np.repeat(unsure, list(map(len, lists))), np.concatenate([NO_COLUMNS, *lists])
+
+
+def _neutral_masses(scorer: Scorer, rows: NormalizedRows, taken: IdArray, opening: BoolArray) -> FloatArray:
+    """Log of the mass of all tokens that are neutral under the rules, and under the paper's, for each row [n, 2]."""
+    n, ids = len(taken), scorer.neutral_ids
+    masses = np.full((n, 2), -np.inf)
+    if not len(ids):
+        return masses
+    if rows.found is not None and rows.found.common.shape[1]:
+        logits = rows.found.common[taken].astype(np.float64)
+    else:
+        logits = gather(rows.logits, np.repeat(rows.row_ids[taken], len(ids)), np.tile(ids, n)).reshape(n, -1)
+    logs = logits - rows.log_normalizers[taken][:, None]
+    counted = scorer.neutral_masks[:, ids][np.where(opening, 0, 1)]
+    masses[:, 0] = _log_sums(np.where(counted, logs, -np.inf)) if scorer.knows_neutral else -np.inf
+    masses[:, 1] = masses[:, 0] if scorer.knows_neutral and counted.all() else _log_sums(logs)
+    return masses
+
+
+def _log_sums(logs: FloatArray) -> FloatArray:
+    """Log of the sum of the exponentials of each row."""
+    highest = logs.max(axis=1)
+    highest[np.isneginf(highest)] = 0.0
+    with np.errstate(divide="ignore"):
+        return np.asarray(highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1)))
+
+
+def _end_masses(scorer: Scorer, rows: NormalizedRows, taken: IdArray, asked: IdArray) -> FloatArray:
+    """What each kind of token has that ends a value or goes on with it [n, 5], where a value may end."""
+    masses, endings = np.zeros((len(taken), len(KINDS))), scorer.endings
+    for k in np.flatnonzero(asked).tolist():
+        ids = endings.ids_asked(int(asked[k]))
+        at = np.full(len(ids), rows.row_ids[taken[k]])
+        probabilities = np.exp(gather(rows.logits, at, ids) - rows.log_normalizers[taken[k]])
+        masses[k] = [float(probabilities[getattr(endings, kind)[ids]].sum()) for kind in KINDS]
+    return masses

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-"""The compiled loops of a decoding step: arrays in, arrays out, nothing else.
+"""The compiled loop over rows of logits: arrays in, arrays out, nothing else.
 
-`normalize` reads each row of logits once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser,
-its entropy and its most probable tokens. Given the tokens that were chosen, `sum_steps` takes the columns that these
-need and adds them up to the masses of a `ReducedSteps`. Both release the interpreter's lock.
+`normalize` reads each row once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser, its
+entropy and its most probable tokens. It releases the interpreter's lock. `semtoken.core.rows` says what is found, and
+does the same in numpy and torch.
 
 Rows are float32, or bfloat16 as their bits in uint16.
 """
@@ -24,7 +24,6 @@ BLOCK = 1024  # numbers of a row that are looked at together: they stay in the i
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1
 HIGHEST = np.float32(86.0)
 FAR = np.int32(4)  # powers of two that numbers may be beyond what came before them, and still be summed with it
-LEAST_SHARE = np.float32(60.0)  # what is further below the greatest of some numbers is summed apart from it
 SIGN, MAGNITUDE = np.int32(31), np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)  # the bits of +inf
 MINUS_INFINITE = np.int32(~0x7F800000)  # where `_extremes` puts -inf
@@ -36,10 +35,6 @@ EXP_0, EXP_1, EXP_2, EXP_3, EXP_4, EXP_5 = (
     .coef.astype(np.float32)
 )
 """A polynomial of exp around 0, right to 1e-7."""
-
-OWN, CLUSTER, CLUSTER_NEUTRAL, NEUTRALS, ALIKE, ALIKE_APART, ALIKE_NEUTRAL, MEANING = range(8)
-"""The masses of a step in the order of `ReducedSteps.logs`."""
-NOWHERE = -1
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,161 +268,3 @@ def normalize(
         has_minus_infinity[k] = state[3] > 0
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])
         _gather(row, common_ids, common[k])
-
-
-# --- masses ------------------------------------------------------------------------------
-
-
-@compiled
-def _add(sums, group, log_prob):
-    """Add a probability to a group, which is kept as its greatest log and the sum of its shares of that."""
-    highest = sums[group, 0]
-    if log_prob > highest:
-        sums[group, 0] = log_prob
-        sums[group, 1] = sums[group, 1] * np.exp(highest - log_prob) + 1.0
-    elif log_prob > -np.inf:
-        sums[group, 1] += np.exp(log_prob - highest)
-
-
-@compiled
-def _add_sum(sums, group, highest, total):
-    """Add to a group what others sum up to: `total` times the exponential of `highest`."""
-    if total > 0:
-        _add(sums, group, highest + np.log(total))
-
-
-@compiled
-def _agrees(companions, token, other):
-    """Whether another token is one of those that agree with a token."""
-    return companions.has[other] == companions.asks[token]
-
-
-@compiled
-def _add_companions(companions, token, apart, row, normalizer, sums, group, group_apart):
-    """Add up the other tokens that agree with the chosen one, some of them apart; a group below 0 is not counted."""
-    for at in range(companions.places[token, 0], companions.places[token, 1]):
-        other = companions.ids[at]
-        into = group_apart if apart[other] else group
-        if other != token and into >= 0:
-            _add(sums, into, _number(row, other) - normalizer)
-
-
-@compiled
-def _add_agreeing(tables, token, neutral, row, normalizer, sums):
-    """Add up the token itself, its cluster, and the tokens of its spelling that are not in that."""
-    own = _number(row, token) - normalizer
-    _add(sums, OWN, own)
-    if not tables.paper_neutral[token]:
-        _add(sums, MEANING, own)
-    _add_companions(tables.paper, token, tables.paper_neutral, row, normalizer, sums, MEANING, NOWHERE)
-    _add_companions(tables.cluster, token, neutral, row, normalizer, sums, CLUSTER, CLUSTER_NEUTRAL)
-    _add_companions(tables.surface, token, neutral, row, normalizer, sums, ALIKE, ALIKE)
-    for at in range(tables.alike.places[token, 0], tables.alike.places[token, 1]):
-        other = tables.alike.ids[at]
-        if other != token and not _agrees(tables.cluster, token, other):
-            _add(sums, ALIKE_NEUTRAL if neutral[other] else ALIKE_APART, _number(row, other) - normalizer)
-
-
-@compiled_fast
-def _sums_of_exp(values, highest, weights):
-    """Sum of exp(value - highest) of values that are no greater, and the same of those of weight 1 and not 0."""
-    total, weighted = np.float64(0), np.float64(0)
-    for j in range(len(values)):
-        share = np.int32(_exp_bits(max(values[j] - highest, LOWEST))).view(np.float32)
-        total += share
-        weighted += share * weights[j]
-    return total, weighted
-
-
-@compiled
-def _add_neutrals(weights, values, normalizer, sums):
-    """Add up the tokens that the paper calls neutral, and those of them that are neutral under the rules.
-
-    `values` are their logits.
-    """
-    highest, highest_weighted = np.float32(-np.inf), np.float32(-np.inf)
-    for j in range(len(values)):
-        highest = max(highest, values[j])
-        if weights[j] > 0:
-            highest_weighted = max(highest_weighted, values[j])
-    if highest == -np.inf:
-        return
-    total, weighted = _sums_of_exp(values, highest, weights)
-    _add_sum(sums, MEANING, highest - normalizer, total)
-    if (
-        highest_weighted < highest - LEAST_SHARE and highest_weighted > -np.inf
-    ):  # lost beside the others: added up alone
-        _, weighted = _sums_of_exp(np.minimum(values, highest_weighted), highest_weighted, weights)
-        highest = highest_weighted
-    if highest_weighted > -np.inf:
-        _add_sum(sums, NEUTRALS, highest - normalizer, weighted)
-
-
-@compiled
-def _add_ends(tables, asked, row, normalizer, ends):
-    """Add up the tokens that go on with a value or end it, by their kinds."""
-    ends[:] = 0.0
-    for at in range(tables.end_places[asked], tables.end_places[asked + 1]):
-        token = tables.end_ids[at]
-        kinds, probability = tables.end_kinds[token], np.exp(_number(row, token) - normalizer)
-        for kind in range(len(ends)):
-            if kinds & (1 << kind):
-                ends[kind] += probability
-
-
-@compiled
-def _log_candidates(tables, token, row, normalizer, log_probs):
-    """The log-probabilities of the tokens that may be in the prefix set of a step."""
-    first = tables.candidates_of[token, 0]
-    for j in range(len(log_probs)):
-        log_probs[j] = np.float64(_number(row, tables.candidates[first + j])) - normalizer
-
-
-@compiled
-def sum_steps(tables, rows, row_ids, common, normalizers, taken, tokens, before, opening):
-    """Compute the agreeing masses of n steps.
-
-    Parameters
-    ----------
-    tables
-        `semtoken.scoring.scorer.StepTables`.
-    rows, row_ids, common, normalizers
-        [columns] each of many rows, which of them were normalised, their logits of `tables.neutral_ids` if these were
-        taken at once (else none), and their log normalisers.
-    taken
-        [n] which of those.
-    tokens, before, opening
-        [n] the chosen token, the one before it or -1, and whether nothing but blanks comes before.
-
-    Returns
-    -------
-    asked, neutral, logs, ends, counts, candidates
-        As in `semtoken.scoring.steps.ReducedSteps`.
-    """
-    n = len(tokens)
-    asked, neutral, counts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
-    logs, ends = np.empty((n, 8)), np.empty((n, 5))
-    sums, neutral_logits = np.empty((8, 2)), np.empty(len(tables.neutral_ids), dtype=np.float32)
-    for k in range(n):
-        token, row, normalizer = tokens[k], rows[row_ids[taken[k]]], normalizers[taken[k]]
-        place = 0 if opening[k] else 1
-        asked[k], neutral[k] = tables.asks[token, tables.leaves[before[k]]], tables.neutral[place, token]
-        counts[k] = tables.candidates_of[token, 1] - tables.candidates_of[token, 0]
-        sums[:, 0], sums[:, 1] = -np.inf, 0.0
-        _add_agreeing(tables, token, tables.neutral[place], row, normalizer, sums)
-        if common.shape[1]:
-            neutral_logits = common[taken[k]]
-        else:
-            _gather(row, tables.neutral_ids, neutral_logits)
-        _add_neutrals(tables.neutral_weights[place], neutral_logits, normalizer, sums)
-        _add_ends(tables, asked[k], row, normalizer, ends[k])
-        for group in range(len(sums)):
-            logs[k, group] = sums[group, 0] + np.log(sums[group, 1]) if sums[group, 1] > 0 else -np.inf
-        if tables.paper_neutral[token]:
-            logs[k, MEANING] = 0.0
-    candidates, at = np.empty(counts.sum()), 0
-    for k in range(n):
-        part = candidates[at : at + counts[k]]
-        _log_candidates(tables, tokens[k], rows[row_ids[taken[k]]], normalizers[taken[k]], part)
-        at += counts[k]
-    return asked, neutral, logs, ends, counts, candidates

@@ -1,0 +1,43 @@
+"""Semantic Token Clustering: next-token probabilities + chosen tokens -> `ScoredResponse`, for rows and for lists.
+
+prefixes.py        which tokens spell the beginning of the text that follows
+endings.py         how probable it was that a number, a string or an array ends where it does
+scorer.py          a vocabulary, clusters, names in lists, and rules -> which tokens agree, and why
+columns.py         the one form of steps: the chosen tokens, and an entry for each token that may count
+rows.py            rows of logits -> columns; kernel.py reads them, compiled
+score.py           columns -> what agrees, at least and at most: the one interval
+growing.py         answers in progress, alone or several together
+records.py         the records of the tokens of a scored answer
+flags.py           what a reader of the score should know
+api.py             the front functions
+published_rule.py  the rule of the paper on one page, for readers; default_rule.py is that of the preset `default`
+
+Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to an `Answer` or an
+`AnswerBatch`.
+"""
+
+from __future__ import annotations
+
+from semtoken.choices import FunctionWords, Preset
+from semtoken.core.api import LogitsStream, TopLogprobsStream, check_shape, score_logits, score_top_logprobs
+from semtoken.core.growing import Answer, AnswerBatch
+from semtoken.core.rows import NormalizedRows, normalized_rows
+from semtoken.core.scorer import Scorer, scorer_for
+from semtoken.tokens.rules import ScoringRules
+
+__all__ = [
+    "Answer",
+    "AnswerBatch",
+    "FunctionWords",
+    "LogitsStream",
+    "NormalizedRows",
+    "Preset",
+    "Scorer",
+    "ScoringRules",
+    "TopLogprobsStream",
+    "check_shape",
+    "normalized_rows",
+    "score_logits",
+    "score_top_logprobs",
+    "scorer_for",
+]

@@ -1,0 +1,241 @@
+"""The front functions: rows of logits, or lists of the best tokens -> a scored answer; the same one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from semtoken.choices import Preset
+from semtoken.core.flags import text_flags
+from semtoken.core.growing import Answer
+from semtoken.core.rows import normalized_rows
+from semtoken.core.scorer import Tokens, as_tokens, scorer_for
+from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
+from semtoken.engine_tokens.token_names import check_shared_vocabulary
+from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.support.arrays import as_ids, as_rows, is_tensor, looks_like_probabilities
+from semtoken.support.inputs import one_of
+from semtoken.support.inputs import text as checked_text
+from semtoken.tokens.rules import ScoringRules, as_rules
+from semtoken.tokens.vocabulary import Vocabulary
+
+ROWS_ON_DEVICE = 64  # rows on an accelerator that are read together
+ROWS_AT_ONCE = 16  # rows on the CPU: no more than stay in its cache
+
+
+def score_logits(
+    logits: Any,
+    token_ids: Sequence[int] | Any,
+    vocabulary: Tokens,
+    preset: Preset | ScoringRules = "default",
+    *,
+    distribution: Distribution = "raw",
+) -> ScoredResponse:
+    """Score one answer from the logits of every step.
+
+    Parameters
+    ----------
+    logits : array or tensor of shape (n, columns)
+        Row i is the model's output before token i was chosen, before the softmax (log-probabilities will do).
+        Columns beyond the vocabulary (a padded lm_head) are ignored. -inf is legal. Accumulated in float32
+        whatever the dtype.
+    token_ids : n ids
+        The answer, its terminator included.
+    vocabulary
+        That of the tokenizer that made the ids. The preset `paper` needs `TokenClusters`, which hold theirs; given
+        under other rules, they ask for `uncertainty_under("meaning")` beside the score.
+    preset
+        What counts as agreeing: `default` (what the evidence supports), `paper` (the published code), or ready rules
+        (`ScoringRules`), which have further switches.
+    distribution
+        What the logits are: `raw`, `processed` or `unknown`. Recorded in the result.
+
+    Returns
+    -------
+    ScoredResponse
+        Uncertainty in [0, 1], higher is riskier. A blank answer has uncertainty 1.
+
+    Raises
+    ------
+    InvalidInput
+        A preset or a distribution that is not known, or rules that count clusters where there are none.
+    InvalidLogits
+        No rows, a wrong number of rows, a row with NaN, +inf or no finite value (the message names the step), or rows
+        that are all probabilities instead of logits.
+    VocabularyMismatch
+        Fewer columns than the vocabulary has tokens.
+    VocabularyError
+        An id outside the vocabulary.
+    """
+    rules = as_rules(preset)
+    one_of("distribution", distribution, get_args(Distribution))
+    scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
+    rows, ids = as_rows(logits), as_ids(token_ids)
+    check_shape(tuple(rows.shape), ids, scorer.vocabulary)
+    answer = Answer(scorer)
+    size, probable = scorer.vocabulary.size, True
+    at_once = ROWS_ON_DEVICE if is_tensor(rows) and rows.device.type != "cpu" else ROWS_AT_ONCE
+    for first in range(0, len(ids), at_once):
+        block = normalized_rows(rows[first : first + at_once], size)
+        probable = probable and looks_like_probabilities(block.logits, block.log_normalizers, size)
+        answer.extend(block, ids[first : first + at_once])
+    if probable:
+        raise InvalidLogits(
+            "logits look like probabilities: every row lies between 0 and 1 and sums to 1. Give the logits, or the "
+            "logarithms of the probabilities."
+        )
+    return answer.finish(distribution)
+
+
+def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary) -> None:
+    """Check that logits of this shape and these ids can belong to one answer of this vocabulary.
+
+    `InvalidLogits`, `VocabularyMismatch`, `VocabularyError` or `InvalidInput` if they cannot.
+    """
+    if len(shape) != 2 or shape[0] != len(ids) or not ids:
+        raise InvalidLogits(
+            f"logits must have shape (n, V) with one row for each of the n >= 1 token ids. "
+            f"Got shape {shape} and {len(ids)} ids instead."
+        )
+    if shape[1] < vocabulary.size:
+        raise VocabularyMismatch(
+            f"The logits have {shape[1]:,} columns, the vocabulary has {vocabulary.size:,} tokens. "
+            "It belongs to another model."
+        )
+    vocabulary.check_ids(ids)
+
+
+class LogitsStream:
+    """An unfinished answer scored from all logits, the streaming form of `score_logits`.
+
+    It takes the vocabulary and the preset that `score_logits` takes, and raises what that raises.
+    """
+
+    def __init__(self, vocabulary: Any, preset: Preset | ScoringRules = "default") -> None:
+        rules = as_rules(preset)
+        self._answer = Answer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
+
+    def add(self, logits: Any, token: int) -> Running:
+        """Add the logits of one step [columns] and the token that was chosen from them."""
+        rows = as_rows(logits)[None]
+        vocabulary = self._answer.scorer.vocabulary
+        check_shape(tuple(rows.shape), [token], vocabulary)
+        self._answer.add_row(rows, 0, token)
+        return self._answer.running()
+
+    def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
+        """The score of the answer, once it is complete."""
+        return self._answer.finish(distribution)
+
+
+def score_top_logprobs(
+    steps: Any,
+    vocabulary: Any = None,
+    preset: Preset | ScoringRules = "default",
+    *,
+    distribution: Distribution = "unknown",
+    token_ids: Sequence[int] | None = None,
+    proxy_for: str | None = None,
+    text: str | None = None,
+) -> ScoredResponse:
+    """Score one answer of which only the k most probable tokens of each step are known.
+
+    Parameters
+    ----------
+    steps
+        One entry a step: `TopStep`, or one of the forms that `as_top_steps` reads (OpenAI's items, vLLM's dicts).
+        A token is found by its id, else by "token_id:N", else by its bytes, else by its string.
+    vocabulary
+        That of the tokenizer that the engine uses: a `Vocabulary`, a tokenizer, or the name of a model. The preset
+        `paper` needs `TokenClusters`, which hold theirs; given under other rules, they ask for
+        `uncertainty_under("meaning")` beside the score. None: spellings are read from the lists, which is enough for
+        `default`, `surface` and `exact`, and gives wider intervals.
+    preset
+        What counts as agreeing: `default` (what the evidence supports), `paper` (the published code), or ready rules
+        (`ScoringRules`), which have further switches.
+    distribution
+        What the log-probabilities are: `raw`, `processed` or `unknown` (an API that does not say).
+    token_ids
+        Ids of the chosen tokens, where the steps do not name them.
+    proxy_for
+        Name of the model that answered, where the vocabulary is another model's with the same tokenizer: the result
+        is labelled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is refused;
+        `check_shared_vocabulary` tells more.
+    text
+        The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are
+        flagged.
+
+    Returns
+    -------
+    ScoredResponse
+        `uncertainty_bounds` contain the exact uncertainty; `uncertainty` counts the listed mass alone, which is the
+        cautious end of the interval and ranks answers best; `widest_steps` names the steps that cause the width.
+        `flags` hold what its reader should know.
+
+    Raises
+    ------
+    InvalidInput
+        No steps, steps of an unknown form, a chosen token that is unknown or not clear, a preset that is not known, or
+        rules that need a vocabulary or clusters where there are none.
+    InvalidLogits
+        Numbers that are no log-probabilities; the message names the step.
+    VocabularyMismatch
+        Ids and names of the tokens disagree with the vocabulary.
+    BackendError
+        A step lacks its log-probability, all of them are zero, or names lack the blanks that tokens begin with.
+    """
+    rules = as_rules(preset)
+    scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
+    one_of("distribution", distribution, get_args(Distribution))
+    for name, value in (("proxy_for", proxy_for), ("text", text)):
+        if value is not None:
+            checked_text(value, name)
+    answer = Answer(scorer)
+    read = as_top_steps(steps, token_ids)
+    if not read:
+        raise InvalidInput(
+            "There are no steps to score. Were log-probabilities asked for (`logprobs`, `top_logprobs`)? Some servers "
+            "accept the request and leave them out."
+        )
+    if proxy_for is not None:
+        check_shared_vocabulary(read, scorer.vocabulary).require(proxy_for)
+    for step in read:
+        answer.add(step)
+    scored = answer.finish(distribution, proxy_for=proxy_for, said=text)
+    more = () if text is None else text_flags(scored.text, text)
+    return scored.with_fields(flags=(*scored.flags, *more)) if more else scored
+
+
+def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None = None) -> Tokens | None:
+    """The vocabulary or clusters that a user gave; None if spellings are to be read from the lists.
+
+    `InvalidInput` if the value is no vocabulary, or `proxy_for` is given without one.
+    """
+    if vocabulary is not None:
+        return as_tokens(vocabulary, clustering=rules.clustering)
+    if proxy_for is not None:
+        raise InvalidInput("proxy_for names the model for which another one's vocabulary stands: give that vocabulary.")
+    return None
+
+
+class TopLogprobsStream:
+    """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_top_logprobs`.
+
+    It takes the vocabulary and the preset that `score_top_logprobs` takes, and raises what that raises.
+    """
+
+    def __init__(self, vocabulary: Any = None, preset: Preset | ScoringRules = "default") -> None:
+        rules = as_rules(preset)
+        self._answer = Answer(scorer_for(tokens_or_none(vocabulary, rules), rules))
+        self._names = BorrowedNames()
+
+    def add(self, step: Any) -> Running:
+        """Add one step, in any form that `score_top_logprobs` reads."""
+        [read] = self._names.without(as_top_steps([step]))
+        self._answer.add(read)
+        return self._answer.running()
+
+    def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
+        """The score of the answer, once it is complete."""
+        return self._answer.finish(distribution, proxy_for=proxy_for)

@@ -1,0 +1,205 @@
+"""`Columns`: decoding steps with the tokens that may agree, the one form to which rows of logits and lists both come.
+
+Of n steps there is one number each in some columns, and an *entry* for each token that is listed or may count. A row of
+logits gives all entries that matter; a list gives those that its engine shows, and leaves a mass open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from semtoken.core.prefixes import NO_IDS
+from semtoken.engine_tokens.checked_list import ListedStep
+from semtoken.support.arrays import BoolArray, FloatArray, IdArray
+
+N_ENDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """n decoding steps, with m entries in the order of the steps."""
+
+    tokens: IdArray
+    """[n] the chosen tokens."""
+    opening: BoolArray
+    """[n] whether only blanks come before the step."""
+    log_probs: FloatArray
+    """[n] log-probabilities of the chosen tokens, <= 0; -inf where it is not known."""
+    totals: FloatArray
+    """[n] sum of the probabilities of all tokens that are listed."""
+    smallest: FloatArray
+    """[n] the highest probability that a token which is not listed can have."""
+    complete: BoolArray
+    """[n] whether every token is listed that can agree."""
+    unmapped: FloatArray
+    """[n] mass of names that fit no token."""
+    alike: FloatArray
+    """[n] mass of other tokens that are written as the chosen one is."""
+    doubtful: FloatArray
+    """[n] mass of entries that seem to be the chosen token and have another number, or may be spelled as it is."""
+    perhaps: FloatArray
+    """[n] mass of entries that may be spelled as the chosen token is, where no vocabulary tells."""
+    many: BoolArray
+    """[n] whether any number of tokens may be spelled as the chosen one, where no vocabulary tells."""
+    neutrals: FloatArray
+    """[n, 2] log of the mass of all neutral tokens under the rules, and under the paper's; NaN if the entries tell."""
+    ends: FloatArray
+    """[n, 5] mass of the tokens of each of `endings.KINDS`; NaN if the entries tell."""
+    owners: IdArray
+    """[m] the step of each entry, ascending."""
+    ids: IdArray
+    """[m] its token; a step has each of them once."""
+    logs: FloatArray
+    """[m] its log-probability."""
+    spelled: BoolArray
+    """[m] whether it is known to be spelled as the chosen token is, where no vocabulary tells."""
+    open: BoolArray
+    """[m] whether it can count in a prefix set alone that is not decided yet."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def part(self, first: int, last: int) -> Columns:
+        """The steps from `first` to before `last`."""
+        low, high = np.searchsorted(self.owners, (first, last)).tolist()
+        columns = {name: getattr(self, name)[first:last] for name in OF_STEPS}
+        entries = {name: getattr(self, name)[low:high] for name in OF_ENTRIES}
+        return Columns(**columns, **entries, owners=self.owners[low:high] - first)
+
+    def take(self, order: IdArray) -> Columns:
+        """The steps in another order."""
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.arange(len(order))
+        owners = places[self.owners]
+        by_step = np.argsort(owners, kind="stable")
+        columns = {name: getattr(self, name)[order] for name in OF_STEPS}
+        entries = {name: getattr(self, name)[by_step] for name in OF_ENTRIES}
+        return Columns(**columns, **entries, owners=owners[by_step])
+
+    def without_open(self) -> Columns:
+        """A copy without the entries of open prefix sets."""
+        columns = {name: getattr(self, name) for name in OF_STEPS}
+        entries = {name: getattr(self, name)[~self.open] for name in (*OF_ENTRIES, "owners")}
+        return Columns(**columns, **entries)
+
+    def with_entries(self, owners: IdArray, ids: IdArray, logs: FloatArray) -> Columns:
+        """A copy with further entries, but for those that are there already."""
+        if not len(owners):
+            return self
+        every = {
+            "owners": np.concatenate([self.owners, owners]),
+            "ids": np.concatenate([self.ids, ids]),
+            "logs": np.concatenate([self.logs, logs]),
+            "spelled": np.concatenate([self.spelled, np.zeros(len(ids), dtype=bool)]),
+            "open": np.concatenate([self.open, np.zeros(len(ids), dtype=bool)]),
+        }
+        size = int(every["ids"].max()) + 1
+        first = np.unique(every["owners"] * size + every["ids"], return_index=True)[1]
+        columns = {name: getattr(self, name) for name in OF_STEPS}
+        return Columns(**columns, **{name: column[first] for name, column in every.items()})
+
+
+OF_ENTRIES = ("ids", "logs", "spelled", "open")
+OF_STEPS = tuple(field.name for field in fields(Columns) if field.name not in (*OF_ENTRIES, "owners"))
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """The steps of several parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *map(len, parts)]).tolist()
+    owners = [part.owners + start for part, start in zip(parts, starts, strict=False)]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*OF_STEPS, *OF_ENTRIES)}
+    return Columns(**columns, owners=np.concatenate(owners))
+
+
+def of_rows(tokens: IdArray, opening: BoolArray, **more: Any) -> Columns:
+    """Steps of which all is known that counts."""
+    n, m, zeros = len(tokens), len(more["ids"]), np.zeros(len(tokens))
+    return Columns(
+        tokens=tokens,
+        opening=opening,
+        totals=zeros + 1.0,
+        smallest=zeros,
+        complete=np.ones(n, dtype=bool),
+        unmapped=zeros,
+        alike=zeros,
+        doubtful=zeros,
+        perhaps=zeros,
+        many=np.zeros(n, dtype=bool),
+        spelled=np.zeros(m, dtype=bool),
+        **{"open": np.zeros(m, dtype=bool), **more},
+    )
+
+
+def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
+    """Steps of which an engine lists the best tokens."""
+    numbers = np.array([step.numbers for step in steps], dtype=np.float64).reshape(-1, 9)
+    counts = np.fromiter(map(len, (step.ids for step in steps)), dtype=np.int64, count=len(steps))
+    ids = np.fromiter(chain.from_iterable(step.ids for step in steps), dtype=np.int64)
+    probabilities = np.fromiter(chain.from_iterable(step.probabilities for step in steps), np.float64, len(ids))
+    with np.errstate(divide="ignore"):
+        logs = np.log(probabilities)
+    spelled = np.zeros(len(ids), dtype=bool)
+    if any(step.spelled for step in steps):
+        spelled[:] = [token in step.spelled for step in steps for token in step.ids]
+    unknown = np.full((len(steps), 1), math.nan)
+    return Columns(
+        tokens=np.array([step.token for step in steps], dtype=np.int64),
+        opening=np.array(opening, dtype=bool),
+        log_probs=numbers[:, 0],
+        totals=numbers[:, 1],
+        smallest=numbers[:, 2],
+        complete=numbers[:, 3] > 0,
+        unmapped=numbers[:, 4],
+        alike=numbers[:, 5],
+        doubtful=numbers[:, 6],
+        perhaps=numbers[:, 7],
+        many=numbers[:, 8] > 0,
+        neutrals=np.repeat(unknown, 2, axis=1),
+        ends=np.repeat(unknown, N_ENDS, axis=1),
+        owners=np.repeat(np.arange(len(steps)), counts),
+        ids=ids,
+        logs=logs,
+        spelled=spelled,
+        open=np.zeros(len(ids), dtype=bool),
+    )
+
+
+SAVED = ("opening", "log_probs", "neutrals", "ends", "owners", "ids", "logs")
+"""The columns of rows that do not follow from others."""
+
+
+def plain_columns(steps: Columns) -> dict[str, Any]:
+    """Steps of rows as flat arrays of numbers."""
+    flat = {name: getattr(steps, name).ravel() for name in SAVED}
+    return flat | {"opening": flat["opening"].astype(np.int64)}
+
+
+def columns_of(tokens: IdArray, saved: Mapping[str, Any]) -> Columns:
+    """The steps with these tokens that `plain_columns` made plain; `KeyError`, `TypeError` or `ValueError` if not."""
+    like, n = no_steps(), len(tokens)
+    columns: dict[str, Any] = {}
+    for name in SAVED:
+        empty, column = getattr(like, name), np.asarray(saved[name])
+        rows = -1 if name in ("owners", *OF_ENTRIES) else n
+        columns[name] = column.astype(empty.dtype).reshape(rows, *empty.shape[1:])
+    owners = columns["owners"]
+    if len({len(columns[name]) for name in ("owners", "ids", "logs")}) > 1 or (np.diff(owners, prepend=0) < 0).any():
+        raise ValueError("the entries do not fit together")
+    if len(owners) and (owners[-1] >= n or owners[0] < 0):
+        raise ValueError("the entries do not fit the tokens")
+    return of_rows(tokens, columns.pop("opening"), **columns)
+
+
+def no_steps() -> Columns:
+    """The columns of an answer without tokens."""
+    none = np.empty(0)
+    ends = {"neutrals": np.empty((0, 2)), "ends": np.empty((0, N_ENDS))}
+    return of_rows(NO_IDS, none > 0, log_probs=none, owners=NO_IDS, ids=NO_IDS, logs=none, **ends)

@@ -1,0 +1,527 @@
+"""Answers in progress: steps are added one by one or many at once, and the score can be asked for at any time.
+
+A token's agreeing probability depends on tokens to come: its prefix set holds what spells the beginning of the text
+that follows. A step is *open* until no later token can change its prefix set, and *settled* once it and all steps
+before it are no longer open. Vocabulary strings are short, so the settled part lags by a few tokens.
+
+`Answer` is one answer, whether all logits of its steps are known or what an engine lists of them: the steps are kept as
+`KeptRows` or `ReadLists`, and both give `Columns`. `AnswerBatch` adds rows to several answers together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from semtoken.core.columns import Columns, columns_of, joined, no_steps, of_lists, plain_columns
+from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silent_zeros
+from semtoken.core.prefixes import NO_IDS, next_look
+from semtoken.core.records import any_rival, later_records
+from semtoken.core.rows import NormalizedRows, WholeRow, normalized_rows, reduce_rows
+from semtoken.core.score import CERTAIN, LogMass, Part
+from semtoken.core.scorer import Scorer, among
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
+from semtoken.engine_tokens.listed_names import ListedNames, NameReader
+from semtoken.engine_tokens.spellings import without_copied_list
+from semtoken.engine_tokens.top_steps import Precision, Rounding
+from semtoken.errors import InvalidLogits
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.support.arrays import FloatArray, IdArray, Rows
+
+MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
+NOTHING = NO_IDS, True
+"""The prefix set of a step where it is not asked for, which is decided."""
+
+
+class ReadLists:
+    """The steps of an answer of which an engine lists the best tokens, read one by one."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.names = None if scorer.names is None else ListedNames(scorer.rules.spelling)
+        self._vocabulary = scorer.vocabulary
+        self._reader = ListReader(scorer.vocabulary) if self.names is None else NameReader(self.names)
+        self._precision = Precision()
+        self.steps: list[ListedStep] = []
+        self.opening: list[bool] = []
+        self.copied: list[int] = []
+        """The steps whose lists are copies of the list before, and are not used."""
+        self._last: TopStep | None = None
+        self._ended_by: tuple[TopToken, int] | None = None
+        """The first token that can only be a special one, and its step."""
+
+    def add(self, step: TopStep, opening: bool) -> int:
+        """Read the next step; returns its chosen token."""
+        position = len(self.steps)
+        own_list = without_copied_list(step, self._last)
+        self._last = step
+        if own_list is not step:
+            self.copied.append(position)
+        listed = self._reader.read(own_list, position)
+        if self._ended_by is not None and not self.is_blank(listed.token):
+            raise not_in_vocabulary(*self._ended_by)
+        if listed.stands_for and self._ended_by is None:
+            self._ended_by = own_list.chosen, position
+        self._precision.add(own_list.log_probs)
+        self.steps.append(listed)
+        self.opening.append(opening)
+        return listed.token
+
+    def is_blank(self, token: int) -> bool:
+        """Whether a token is white space or a special one."""
+        return bool(self._vocabulary.blank[token]) if self.names is None else self.names.spellings[token].blank
+
+    @property
+    def rounding(self) -> Rounding:
+        """How far the numbers may be off, as far as those that have come tell."""
+        return self._precision.rounding
+
+    def number_all(self, least: float = 0.0) -> list[ListedStep]:
+        """The steps with all tokens of their lists of at least a probability, where they are not numbered yet."""
+        return self.steps if self.names is None else [self.names.with_others(step, least) for step in self.steps]
+
+    def part(self, first: int, last: int) -> tuple[Columns, list[ListedStep]]:
+        """The steps from `first` to before `last`."""
+        if self.names is not None and not self.rounding.even:
+            self.steps = self.number_all()  # each of them may be off by another amount
+        return of_lists(self.steps[first:last], self.opening[first:last]), self.steps[first:last]
+
+
+class KeptRows:
+    """The steps of an answer of which all logits were known, reduced to what may count."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Columns] = []
+        self._starts: list[int] = []
+        self._later: dict[int, tuple[IdArray, FloatArray]] = {}
+        """Tokens and log-probabilities that were taken from the whole row of a step, by its position."""
+
+    def add(self, steps: Columns, first: int) -> None:
+        """Append steps, the first of which has this position."""
+        if steps.open.any():
+            places = np.flatnonzero(steps.open)
+            ends = np.searchsorted(steps.owners[places], np.arange(len(steps) + 1)).tolist()
+            for k, (low, high) in enumerate(itertools.pairwise(ends)):
+                if low < high:
+                    self._later[first + k] = steps.ids[places[low:high]], steps.logs[places[low:high]]
+            steps = steps.without_open()
+        self._pieces.append(steps)
+        self._starts.append(first)
+
+    def decide(self, position: int, prefix_set: IdArray) -> None:
+        """Forget the tokens of a step that are not in its prefix set."""
+        if position in self._later:
+            ids, logs = self._later[position]
+            kept = among(ids, prefix_set)
+            self._later[position] = ids[kept], logs[kept]
+
+    def take(self, position: int, row: WholeRow, ids: IdArray) -> None:
+        """Take the log-probabilities of some tokens from the row of a step."""
+        self._later[position] = ids, row.log_probs(ids)
+
+    def part(self, first: int, last: int) -> Columns:
+        """The steps from `first` to before `last`."""
+        at = range(max(bisect_right(self._starts, first) - 1, 0), len(self._starts))
+        near = [(self._pieces[k], self._starts[k]) for k in at if self._starts[k] < last]
+        parts = [piece.part(max(first - start, 0), last - start) for piece, start in near]
+        steps = joined(parts) if parts else no_steps()
+        later = {position - first: entries for position, entries in self._later.items() if first <= position < last}
+        if not later:
+            return steps
+        owners = np.repeat(list(later), [len(ids) for ids, _ in later.values()])
+        ids, logs = (np.concatenate(column) for column in zip(*later.values(), strict=True))
+        return steps.with_entries(owners, ids, logs)
+
+    def truncate(self, length: int) -> None:
+        """Forget all steps from `length` on."""
+        kept = self.part(0, length)
+        self._later = {position: entries for position, entries in self._later.items() if position < length}
+        self._pieces, self._starts = [kept], [0]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenStep:
+    """A step whose prefix set cannot be decided before further tokens are known."""
+
+    position: int
+    look_again: int
+    """Length of the answer at which the text to come is looked at again: ever less often."""
+    row: WholeRow | None = None
+    """All log-probabilities, as long as nothing is known of the text to come."""
+
+
+class Answer:
+    """An unfinished answer. Its steps come from lists (`add`) or from rows of logits (`add_row`, `extend`)."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.ids: list[int] = []
+        self.lists: ReadLists | None = None
+        self.rows = KeptRows()
+        self._prefixes: list[IdArray] = []
+        """The prefix set of each step, without ids as long as it is open, or if it is not asked for."""
+        self._open: list[OpenStep] = []
+        self._leading_blanks = 0
+        self._has_content = False
+        self._n_settled = 0
+        self._settled = CERTAIN  # sums over the settled steps
+
+    # --- taking in steps ---
+
+    def add(self, step: TopStep) -> None:
+        """Add the next decoding step, as an engine lists it."""
+        if self.lists is None:
+            self.lists = ReadLists(self.scorer)
+        position, opening = len(self.ids), self.opens
+        token = self.lists.add(step, opening)
+        neutral = self.scorer.knows_neutral and bool(self.scorer.neutral_mask(opening)[token])
+        self._leading_blanks += opening and self.lists.is_blank(token)
+        self._has_content = self._has_content or not neutral
+        self.ids.append(token)
+        self._prefixes.append(NO_IDS)
+        if self.scorer.rules.prefix_matching:
+            self._open.append(OpenStep(position, position + 2))
+
+    def add_row(self, rows: Rows, row: int, token: int) -> None:
+        """Add the next step: its row of logits, and the token that was chosen from it."""
+        self.extend(normalized_rows(rows, self.scorer.vocabulary.size, [row]), [token])
+
+    def extend(self, rows: NormalizedRows, tokens: Sequence[int]) -> None:
+        """Add the next steps, one for each of some rows of logits; `InvalidLogits` if a row holds no distribution."""
+        check_normalizers(rows.log_normalizers, range(len(self.ids), len(self.ids) + len(tokens)))
+        chosen = np.array(tokens, dtype=np.int64)
+        before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
+        blank = self.scorer.vocabulary.blank[before] | (before < 0)
+        opening = np.logical_and.accumulate(blank) & self.opens
+        self.take_in(*reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening))
+
+    def take_in(self, steps: Columns, rows: Mapping[int, WholeRow]) -> None:
+        """Add reduced steps, with copies of some rows by the places of their steps, as `reduce_rows` gives them."""
+        first, scorer, tokens = len(self.ids), self.scorer, steps.tokens.tolist()
+        self.rows.add(steps, first)
+        blank = scorer.vocabulary.blank[steps.tokens]
+        self._leading_blanks += int(np.count_nonzero(blank & steps.opening))
+        neutral = scorer.are_neutral(steps.tokens, steps.opening)
+        self._has_content = self._has_content or not bool(neutral.all())
+        self.ids += tokens
+        for k, token in enumerate(tokens):
+            ids, decided = (NO_IDS, False) if k in rows else scorer.may_begin(token) if scorer.looks_ahead else NOTHING
+            self._prefixes.append(ids if decided else NO_IDS)
+            if not decided:  # what tells by itself is known up to the next token
+                self._open.append(OpenStep(first + k, first + k + (1 if k in rows else 2), rows.get(k)))
+        self.advance()
+        kept = [step.position for step in self._open if step.row is not None][:MAX_WAITING_ROWS]
+        self._open = [step for step in self._open if step.row is None or step.position in kept]
+
+    @property
+    def opens(self) -> bool:
+        """Whether the answer consists of blanks so far."""
+        return len(self.ids) <= self._leading_blanks
+
+    def advance(self, *, complete: bool = False) -> None:
+        """Decide every prefix set that the tokens so far can decide, all of them if the answer is complete."""
+        still_open: list[OpenStep] = []
+        for step in self._open:
+            if len(self.ids) < step.look_again and not complete:
+                still_open.append(step)
+                continue
+            heads, decided = self.scorer.index.look(self.ids, step.position, complete=complete)
+            if step.row is not None and (decided or all(heads)):
+                self.rows.take(step.position, step.row, self.scorer.index.candidates(heads))
+                step = replace(step, row=None)
+            if decided:
+                self._prefixes[step.position] = self.scorer.index.beginnings(heads[0])
+                self.rows.decide(step.position, self._prefixes[step.position])
+            else:
+                waited = len(self.ids) - step.position
+                still_open.append(replace(step, look_again=step.position + next_look(waited)) if all(heads) else step)
+        self._open = still_open
+
+    def truncate(self, length: int) -> None:
+        """Forget all steps of rows from `length` on, which are special tokens that pad a finished answer."""
+        self.rows.truncate(length)
+        del self.ids[length:], self._prefixes[length:]
+        self._open = [step for step in self._open if step.position < length]
+        self._n_settled, self._settled = 0, CERTAIN
+        self._leading_blanks = min(self._leading_blanks, length)
+        kept = self.rows.part(0, length)
+        self._has_content = not bool(self.scorer.are_neutral(kept.tokens, kept.opening).all())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of an answer of rows as plain values and flat arrays of numbers, for `from_state_dict`."""
+        return {
+            "ids": list(self.ids),
+            "leading_blanks": int(self._leading_blanks),
+            "has_content": bool(self._has_content),
+            "steps": plain_columns(self.rows.part(0, len(self.ids))),
+            "prefixes": {str(position): ids for position, ids in enumerate(self._prefixes) if len(ids)},
+            "open": [vars(step) | {"row": step.row and vars(step.row)} for step in self._open],
+        }
+
+    @classmethod
+    def from_state_dict(cls, scorer: Scorer, state: Mapping[str, Any]) -> Answer:
+        """The answer that `state_dict` saved; the scorer must have the same clusters and rules.
+
+        `KeyError`, `TypeError`, `ValueError` or `VocabularyError` if `state` is not what it returns.
+        """
+        answer = cls(scorer)
+        answer.ids = [int(token) for token in state["ids"]]
+        scorer.vocabulary.check_ids(answer.ids)
+        answer._leading_blanks, answer._has_content = int(state["leading_blanks"]), bool(state["has_content"])
+        answer.rows.add(columns_of(np.array(answer.ids, dtype=np.int64), state["steps"]), 0)
+        answer._prefixes = [np.asarray(state["prefixes"].get(str(k), NO_IDS)) for k in range(len(answer.ids))]
+        answer._open = [OpenStep(**step | {"row": step["row"] and WholeRow(**step["row"])}) for step in state["open"]]
+        return answer
+
+    # --- what is known ---
+
+    @property
+    def _neutrality(self) -> bool:
+        """Whether neutral tokens count as consistent, if the answer ends here."""
+        return self._has_content or self.scorer.rules.preset == "paper"
+
+    def part(self, first: int, last: int) -> Part:
+        """Some steps, with the prefix sets that are decided by now."""
+        prefixes = self._prefixes[first:last]
+        if self.lists is None:
+            return Part(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
+        steps, listed = self.lists.part(first, last)
+        return Part(self.scorer, steps, prefixes, self._neutrality, self.lists.rounding, listed)
+
+    def running(self) -> Running:
+        """The score from the tokens so far. The cost does not grow with the length of the answer.
+
+        The bounds allow for every prefix set that later tokens can still give a step. Before the first content token
+        nothing is settled under the preset `default`.
+        """
+        self.advance()
+        first, n, neutrality = self._n_settled, len(self.ids), self._neutrality
+        bounds = self.part(first, n).bounds
+        new, undecided = bounds.masses(), set[int]()
+        if self.scorer.rules.prefix_matching:  # the prefix set of a neutral token does not count
+            places = [step.position for step in self._open if step.position >= first]
+            undecided = {place for place in places if not bounds.certain[place - first]}
+        settled = max(first, min(undecided, default=n) if neutrality else 0)
+        self._settled = LogMass.total([self._settled, *new[: settled - first]])
+        self._n_settled = settled
+        later = [
+            mass if neutrality and position not in undecided else mass._replace(upper=0.0)
+            for position, mass in enumerate(new[settled - first :], start=settled)
+        ]
+        total = LogMass.total([self._settled, *later])
+        if self.opens:
+            total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
+        return Running(
+            uncertainty=-math.expm1(self._settled.estimate) + 0.0,
+            uncertainty_bounds=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
+            n_settled=self._n_settled,
+            n_tokens=n,
+            log_score_bounds=(total.lower, total.upper),
+        )
+
+    def finish(
+        self, distribution: Distribution | None = None, *, proxy_for: str | None = None, said: str | None = None
+    ) -> ScoredResponse:
+        """The scored answer, once it is complete.
+
+        `distribution` is `raw` for rows of logits and `unknown` for lists, if it is not given. `said` is the text that
+        the engine gives, if it is known, which is used where there is no vocabulary.
+        """
+        self.advance(complete=True)
+        part, ids, flags = self.part(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
+        if self.lists is not None and self.lists.names is not None:
+            part.scorer = self.scorer = self._frozen(said)
+        if self.lists is not None:
+            silent = silent_zeros(part)
+            part = part.without_numbers(silent) if silent else part
+            flags = [*listed_flags(part, silent, self.lists.copied), *flags]
+        text = self.scorer.vocabulary.decode(ids)
+        blank = not text.strip()
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(part.bounds.masses())
+        response = ScoredResponse(
+            text=text,
+            tokens=later_records(part, ids, lambda least: self._with_others(part, said, least)),  # type: ignore[arg-type]
+            log_score=estimate,
+            log_score_bounds=None if self.lists is None else (low, high),
+            preset=self.scorer.rules.preset,
+            distribution=distribution or ("raw" if self.lists is None else "unknown"),
+            neutral_only=not self._has_content and not blank,
+            signature=self.scorer.signature,
+            flags=tuple(flags),
+            proxy_for=proxy_for,
+        )
+        more = borrowed_flags(response, rivals=any_rival(part)) if self.scorer.rules.lending else ()
+        return response.with_fields(flags=(*flags, *more)) if more else response
+
+    def _frozen(self, said: str | None) -> Scorer:
+        """A scorer of the tokens that the lists have named so far."""
+        assert self.lists is not None and self.lists.names is not None
+        vocabulary = self.lists.names.vocabulary(said, self.ids)
+        return Scorer(vocabulary, self.scorer.rules, names=self.lists.names)
+
+    def _with_others(self, part: Part, said: str | None, least: float) -> Part:
+        """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
+        if self.lists is None or self.lists.names is None:
+            return part
+        listed = [self.lists.names.with_others(step, least) for step in part.listed]
+        steps = of_lists(listed, part.steps.opening.tolist())
+        return replace(part, listed=listed, steps=steps, scorer=self._frozen(said))
+
+
+def check_normalizers(
+    log_normalizers: FloatArray, steps: Sequence[int], sequences: Sequence[int] | IdArray | None = None
+) -> None:
+    """Raise `InvalidLogits` for the first row that holds no distribution: its log normaliser is not finite.
+
+    `steps` [n] and, in a batch, `sequences` [n] number the rows' steps and answers for the message.
+    """
+    finite = np.isfinite(log_normalizers)
+    if not finite.all():
+        place = int(finite.argmin())
+        where = "" if sequences is None else f"Sequence {sequences[place]} of the batch: "
+        raise InvalidLogits(
+            f"{where}The logits of step {steps[place]} hold NaN or +inf, or not one finite value: "
+            "there is no distribution to score."
+        )
+
+
+MOST_WAITING = 256
+"""The most steps that wait, reduced and not yet taken in by their answers: a few hundred numbers of each sequence and
+step."""
+MOST_ROWS = 64
+"""The most whole rows that are kept for these steps, where a token does not decide what the text begins with: 40 MB of
+a large vocabulary."""
+
+
+AnswersStep: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""One decoding step of several answers: their numbers, and the tokens that were chosen."""
+
+
+class AnswerBatch:
+    """Unfinished answers by their numbers, to which rows are added for several of them together.
+
+    What a step costs in Python does not depend on how many answers it has: reduced steps wait as a few arrays until
+    somebody asks for one of the answers.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self._answers: dict[int, Answer] = {}
+        self._waiting: list[tuple[IdArray, Columns]] = []
+        self._rows: dict[int, WholeRow] = {}
+        """Rows that some of these steps need, by their place among all of them."""
+        self._n_waiting = 0
+        """How many steps of answers that is."""
+        self._last = np.full(64, -1)
+        """The last token of each answer, -1 for none."""
+        self._opens = np.ones(64, dtype=bool)
+        """Whether each has nothing but blanks so far."""
+
+    def __getitem__(self, number: int) -> Answer:
+        """An answer, as far as it is known; an empty one under a new number."""
+        self._take_in()
+        return self._answer(number)
+
+    def __setitem__(self, number: int, answer: Answer) -> None:
+        """Put an answer under a number, in place of the one that is there; later steps are added to it."""
+        self._take_in()
+        self._reserve(number)
+        self._answers[number] = answer
+        self._last[number] = answer.ids[-1] if answer.ids else -1
+        self._opens[number] = answer.opens
+
+    def __delitem__(self, number: int) -> None:
+        """Forget an answer; its number is new again."""
+        self[number] = Answer(self.scorer)
+        del self._answers[number]
+
+    def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
+        """Add one decoding step of some answers, or several.
+
+        `rows` are those of the answers of the first step, then those of the second one, and so on. `InvalidLogits` if
+        one holds no distribution; the message names the answer by its row.
+        """
+        if not len(rows.row_ids):
+            return
+        self._reserve(max(number for numbers, _ in steps for number in numbers))
+        if np.isfinite(rows.log_normalizers).all():
+            self._reduce(steps, rows, range(len(rows.row_ids)))
+            return
+        firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
+        for (numbers, tokens), first in zip(steps, firsts, strict=False):
+            own, places = slice(first, first + len(numbers)), range(first, first + len(numbers))
+            lengths = [len(self[number].ids) for number in numbers]
+            check_normalizers(rows.log_normalizers[own], lengths, rows.numbers[own] if len(numbers) > 1 else None)
+            self._reduce([(numbers, tokens)], rows, places)
+
+    def _reduce(self, steps: Sequence[AnswersStep], rows: NormalizedRows, places: Sequence[int]) -> None:
+        """Reduce some steps, which then wait; `places` are those of their answers among the rows."""
+        columns = []
+        for numbers, tokens in steps:
+            which, chosen = np.array(numbers, dtype=np.int64), np.array(tokens, dtype=np.int64)
+            opening = self._opens[which]
+            columns.append((which, chosen, self._last[which], opening))
+            self._last[which] = chosen
+            self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
+        which, chosen, before, openings = map(np.concatenate, zip(*columns, strict=True))
+        taken = np.array(places, dtype=np.int64)
+        reduced, waiting = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
+        for k, row in waiting.items():
+            self._rows[self._n_waiting + k] = row
+        self._waiting.append((which, reduced))
+        self._n_waiting += len(which)
+        if len(self._rows) >= MOST_ROWS or len(self._waiting) >= MOST_WAITING:
+            self._take_in()
+
+    def running(self, numbers: Sequence[int]) -> list[Running]:
+        """The scores of some unfinished answers, from their tokens so far."""
+        self._take_in()
+        return [self._answer(number).running() for number in numbers]
+
+    def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+        """Score some complete answers, in the order of `lengths`.
+
+        That is the number of an answer -> how many of its tokens count; those after them are dropped from it.
+        """
+        self._take_in()
+        for number, length in lengths.items():
+            answer = self._answer(number)
+            if length < len(answer.ids):
+                answer.truncate(length)
+                self[number] = answer
+        return [self._answer(number).finish(distribution) for number in lengths]
+
+    def _answer(self, number: int) -> Answer:
+        if number not in self._answers:
+            self._answers[number] = Answer(self.scorer)
+        return self._answers[number]
+
+    def _reserve(self, number: int) -> None:
+        """Make room for a number."""
+        missing = number + 1 - len(self._last)
+        if missing > 0:
+            more = max(missing, len(self._last))
+            self._last = np.append(self._last, np.full(more, -1))
+            self._opens = np.append(self._opens, np.ones(more, dtype=bool))
+
+    def _take_in(self) -> None:
+        """Have the answers take in the steps that wait."""
+        if not self._waiting:
+            return
+        (which, reduced), waiting_rows = zip(*self._waiting, strict=True), self._rows
+        self._waiting, self._rows, self._n_waiting = [], {}, 0
+        numbers = np.concatenate(which)
+        order = np.argsort(numbers, kind="stable")
+        steps, place = joined(reduced).take(order), np.argsort(order).tolist()
+        rows = {place[k]: row for k, row in waiting_rows.items()}
+        each, counts = np.unique(numbers, return_counts=True)
+        bounds = itertools.accumulate(counts.tolist(), initial=0)
+        for number, (low, high) in zip(each.tolist(), itertools.pairwise(bounds), strict=True):
+            own = {at - low: rows[at] for at in range(low, high) if at in rows}
+            self._answer(number).take_in(steps.part(low, high), own)
