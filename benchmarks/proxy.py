@@ -477,8 +477,8 @@ def relay(
     lines: Annotated[int, typer.Option(help="Functions of the profile to show.")] = 60,
 ) -> None:
     """Time of a token in the proxy without a network, and where it goes."""
-    from semtoken.payloads.formats.openai_choices import OpenAIChat
     from semtoken.core.scorer import scorer_for
+    from semtoken.payloads.formats.openai_choices import OpenAIChat
     from semtoken.tokens.rules import ScoringRules
     from semtoken.web.limits import Workers
     from semtoken.web.proxy.asking import read_request

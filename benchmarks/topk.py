@@ -24,11 +24,11 @@ from semtoken.almanac import is_correct
 from semtoken.backends.base import Decoding
 from semtoken.bench.datasets import read_dataset
 from semtoken.choices import Preset
+from semtoken.core import ScoringRules
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.metrics import auroc
 from semtoken.observers.steps import Observer, Step
 from semtoken.results import ScoredResponse
-from semtoken.core import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary
 
 SIZES = (1, 2, 5, 10, 20, 50, 100)
