@@ -25,7 +25,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-LOWEST_TESTS := tests/scoring/test_rules.py tests/scoring/test_default_rule.py tests/files/test_files.py \
+LOWEST_TESTS := tests/core/test_rules.py tests/core/test_default_rule.py tests/files/test_files.py \
 	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
 .PHONY: demo demo-real docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-llama-cpp-python test-integrations lint types install clean

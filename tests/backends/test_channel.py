@@ -26,7 +26,7 @@ from semtoken.backends.vllm.channel import (
 )
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, WatchedRow
 from semtoken.clusters import TokenClusters
-from semtoken.core import Answer, rows, score_logits, scorer_for
+from semtoken.core import GrowingAnswer, rows, score_logits, scorer_for
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.temporary import WORKING
 from semtoken.tokens.rules import ScoringRules
@@ -180,12 +180,12 @@ def test_an_answer_put_down_at_any_step_goes_on_the_same(name: str, tmp_path: Pa
     clusters = TokenClusters(labels, Vocabulary.from_tokenizer(tokenizer))
     scorer = scorer_for(clusters, RULES)
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), size)).astype(np.float32)
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     for step, token in enumerate(ids):
         write_record(tmp_path, record_of(clusters, answer=answer.state_dict()))
         loaded = load_record(tmp_path, "r")
         assert loaded is not None
-        answer = Answer.from_state_dict(scorer, loaded.answer)
+        answer = GrowingAnswer.from_state_dict(scorer, loaded.answer)
         answer.add_row(logits, step, token)
     assert answer.finish().log_score == pytest.approx(score_logits(logits, ids, clusters).log_score, rel=1e-6)
 
@@ -274,7 +274,7 @@ def test_what_the_writer_cannot_write_does_not_end_it(
 
 def record_of(clusters: TokenClusters, **changes: Any) -> ChannelRecord:
     scorer = scorer_for(clusters, RULES)
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     fields = {
         "request_id": "r",
         "signature": scorer.identity,
@@ -307,7 +307,7 @@ def test_answers_read_together_have_the_scores_of_their_logits(
     for number, (preset, distribution) in enumerate([("default", "raw"), ("paper", "raw"), ("paper", "processed")]):
         ids = [int(token) for token in (*random.integers(5, vocabulary.size, 3), *blanks[:9])]
         logits = random.normal(size=(len(ids), vocabulary.size), scale=3).astype(np.float32)
-        answer = Answer(scorer_for(clusters, ScoringRules(preset)))
+        answer = GrowingAnswer(scorer_for(clusters, ScoringRules(preset)))
         for row in range(len(ids) - last):
             answer.add_row(logits, row, ids[row])
         assert any(step["row"] for step in answer.state_dict()["open"])
@@ -334,7 +334,7 @@ def test_the_reader_checks_clusters_and_tokens(clusters: TokenClusters, tmp_path
     with pytest.raises(VocabularyMismatch, match="with other clusters"):
         read_channel(tmp_path, "r", [5], clusters)
     scorer = scorer_for(clusters, RULES)
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     answer.add_row(np.zeros((1, clusters.vocabulary.size), dtype=np.float32), 0, 5)
     write_record(tmp_path, record_of(clusters, answer=answer.state_dict()))
     with pytest.raises(BackendError, match="recorded other tokens"):

@@ -13,7 +13,7 @@ import semtoken as st
 from semtoken import Recorder, score_logits
 from semtoken.core import rows
 from semtoken.errors import BackendError, InvalidLogits
-from tests.scoring.test_scoring import small_kind
+from tests.core.test_scoring import small_kind
 
 pytest.importorskip("numba")
 KIND = "byte-level"

@@ -15,7 +15,7 @@ from semtoken.decisions.spellings import masses_from_top_tokens
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import check_number
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from tests.scoring.test_scoring import small_kind
+from tests.core.test_scoring import small_kind
 
 KIND = small_kind("byte-level")
 PIECES = KIND.clusters.vocabulary.pieces

@@ -18,8 +18,8 @@ from semtoken.core import ScoringRules, TopLogprobsStream
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.tokens.vocabulary import Vocabulary
-from tests.scoring.test_scoring import Kind, draw_answer, small_kind
-from tests.scoring.test_top_logprobs import best, drawn, log_probs
+from tests.core.test_scoring import Kind, draw_answer, small_kind
+from tests.core.test_top_logprobs import best, drawn, log_probs
 
 RULES = tuple(ScoringRules(**switches) for switches in ({}, {"equality": "surface"}, {"equality": "exact"}))
 NAMES = ("byte-level", "sentencepiece")

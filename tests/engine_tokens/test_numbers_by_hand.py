@@ -40,7 +40,7 @@ from semtoken.engine_tokens.top_steps import (
     unit_of,
 )
 from semtoken.errors import InvalidInput, InvalidLogits
-from tests.scoring.test_scoring import small_kind
+from tests.core.test_scoring import small_kind
 
 
 def test_what_engines_write_for_a_number_that_they_do_not_give() -> None:

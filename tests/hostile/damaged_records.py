@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken import Calibrator, ScoredResponse, Threshold, TokenClusters
 from semtoken.backends.vllm.channel import ChannelRecord, read_channel, record_path, write_record
-from semtoken.core import Answer, ScoringRules, scorer_for
+from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from tests import worked
@@ -85,7 +85,7 @@ def told(answer: ScoredResponse) -> tuple[Any, ...]:
 def record_of(clusters: TokenClusters, ids: list[int], logits: np.ndarray[Any, Any]) -> ChannelRecord:
     """What an engine knows of an answer whose last token is not chosen yet."""
     scorer = scorer_for(clusters, ScoringRules())
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     for row, token in zip(logits, ids[:-1], strict=False):
         answer.add(row[None].astype(np.float32), 0, token)
     held = logits[len(ids) - 1].astype(np.float32)

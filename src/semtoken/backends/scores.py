@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from semtoken.core import Answer, AnswerBatch, NormalizedRows, Scorer
+from semtoken.core import AnswerBatch, GrowingAnswer, NormalizedRows, Scorer
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.observers.method_scores import MethodScores
 from semtoken.observers.steps import ROW, Observer, Step
@@ -21,7 +21,7 @@ class AnswerScores(Observer):
         self.methods = MethodScores(methods, depth)
         self.reads = frozenset({ROW}) | self.methods.reads
         self._exact = AnswerBatch(scorer)
-        self._top: dict[int, Answer] = {}
+        self._top: dict[int, GrowingAnswer] = {}
 
     def observe(self, step: Step) -> Collection[int] | None:
         """Add one decoding step to the score of each answer in it."""
@@ -30,7 +30,7 @@ class AnswerScores(Observer):
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
                 listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
                 chosen = next(entry for entry in listed if entry.id == token)
-                topk_answer = self._top.setdefault(answer, Answer(self.scorer))
+                topk_answer = self._top.setdefault(answer, GrowingAnswer(self.scorer))
                 topk_answer.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
         self.scorer.vocabulary.check_ids(step.tokens)
@@ -50,7 +50,7 @@ class AnswerScores(Observer):
             first += len(answers)
         self._exact.add(steps, rows)
 
-    def _answer(self, answer: int) -> Answer | Answer:
+    def _answer(self, answer: int) -> GrowingAnswer:
         return self._top[answer] if answer in self._top else self._exact[answer]
 
     def running(self, answer: int) -> Running:

@@ -12,7 +12,7 @@ flags.py           what a reader of the score should know
 api.py             the front functions
 published_rule.py  the rule of the paper on one page, for readers; default_rule.py is that of the preset `default`
 
-Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to an `Answer` or an
+Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to a `GrowingAnswer` or an
 `AnswerBatch`.
 """
 
@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from semtoken.choices import FunctionWords, Preset
 from semtoken.core.api import LogitsStream, TopLogprobsStream, check_shape, score_logits, score_top_logprobs
-from semtoken.core.growing import Answer, AnswerBatch
+from semtoken.core.growing import AnswerBatch, GrowingAnswer
 from semtoken.core.rows import NormalizedRows, normalized_rows
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.tokens.rules import ScoringRules
 
 __all__ = [
-    "Answer",
     "AnswerBatch",
     "FunctionWords",
+    "GrowingAnswer",
     "LogitsStream",
     "NormalizedRows",
     "Preset",

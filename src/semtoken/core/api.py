@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from semtoken.choices import Preset
 from semtoken.core.flags import text_flags
-from semtoken.core.growing import Answer
+from semtoken.core.growing import GrowingAnswer
 from semtoken.core.rows import normalized_rows
 from semtoken.core.scorer import Tokens, as_tokens, scorer_for
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
@@ -73,7 +73,7 @@ def score_logits(
     scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(tuple(rows.shape), ids, scorer.vocabulary)
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     size, probable = scorer.vocabulary.size, True
     at_once = ROWS_ON_DEVICE if is_tensor(rows) and rows.device.type != "cpu" else ROWS_AT_ONCE
     for first in range(0, len(ids), at_once):
@@ -114,7 +114,7 @@ class LogitsStream:
 
     def __init__(self, vocabulary: Any, preset: Preset | ScoringRules = "default") -> None:
         rules = as_rules(preset)
-        self._answer = Answer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
+        self._answer = GrowingAnswer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
 
     def add(self, logits: Any, token: int) -> Running:
         """Add the logits of one step [columns] and the token that was chosen from them."""
@@ -191,7 +191,7 @@ def score_top_logprobs(
     for name, value in (("proxy_for", proxy_for), ("text", text)):
         if value is not None:
             checked_text(value, name)
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     read = as_top_steps(steps, token_ids)
     if not read:
         raise InvalidInput(
@@ -227,7 +227,7 @@ class TopLogprobsStream:
 
     def __init__(self, vocabulary: Any = None, preset: Preset | ScoringRules = "default") -> None:
         rules = as_rules(preset)
-        self._answer = Answer(scorer_for(tokens_or_none(vocabulary, rules), rules))
+        self._answer = GrowingAnswer(scorer_for(tokens_or_none(vocabulary, rules), rules))
         self._names = BorrowedNames()
 
     def add(self, step: Any) -> Running:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from os.path import commonprefix
 
 from semtoken.core.records import RIVAL
-from semtoken.core.score import Part
+from semtoken.core.score import Agreement
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS
 from semtoken.engine_tokens.top_steps import is_own
 from semtoken.errors import BackendError
@@ -23,17 +23,17 @@ UNMAPPED = "list names that fit no token of the vocabulary"
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
-def silent_zeros(part: Part) -> list[int]:
+def silent_zeros(agreed: Agreement) -> list[int]:
     """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
 
     Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
     `BackendError` if the engine gives nothing but zeros.
     """
-    listed = part.listed
+    listed = agreed.listed
     zeros = [i for i, step in enumerate(listed) if step.log_prob == 0.0 and not (step.listed or step.complete)]
     if not zeros:
         return []
-    certain = part.bounds.certain
+    certain = agreed.bounds.certain
     zeros = [i for i in zeros if not certain[i]]
     bare = [i for i in zeros if listed[i].bare]
     whole = len(zeros) == len(listed) - int(certain.sum())
@@ -45,14 +45,14 @@ def silent_zeros(part: Part) -> list[int]:
     return bare if any(not step.bare for step in listed) else []
 
 
-def listed_flags(part: Part, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
+def listed_flags(agreed: Agreement, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
     """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
     Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_list`), zeros or lists are not used.
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
-    steps = part.listed
-    special = part.scorer.vocabulary.special
+    steps = agreed.listed
+    special = agreed.scorer.vocabulary.special
     without_blank = [i for i, step in enumerate(steps) if step.without_blank]
     if any(step.with_blank for step in steps):
         without_blank = []
@@ -64,7 +64,7 @@ def listed_flags(part: Part, silent: Sequence[int] = (), copied: Sequence[int] =
         )
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
     zero = [i for i in bare if steps[i].log_prob == 0.0]
-    wide = [i for i in bare if not part.bounds.certain[i] and steps[i].log_prob != 0.0]
+    wide = [i for i in bare if not agreed.bounds.certain[i] and steps[i].log_prob != 0.0]
     twice = [i for i, step in enumerate(steps) if step.alike or step.doubtful]
     unknown = [i for i, step in enumerate(steps) if not is_own(round(step.log_prob, 6)) and i not in silent]
     overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
@@ -72,9 +72,9 @@ def listed_flags(part: Part, silent: Sequence[int] = (), copied: Sequence[int] =
         i
         for i, step in enumerate(steps)
         if (step.ambiguous or step.perhaps)  # unless all that the names may mean are special tokens
-        and (part.bounds.ambiguous[i] > 0 or not all(special[list(may_be)].all() for may_be, _ in step.ambiguous))
+        and (agreed.bounds.ambiguous[i] > 0 or not all(special[list(may_be)].all() for may_be, _ in step.ambiguous))
     ]
-    any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not part.bounds.certain[i]]
+    any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not agreed.bounds.certain[i]]
     unmapped = [i for i, step in enumerate(steps) if step.unmapped]
     findings = (
         ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
@@ -101,7 +101,7 @@ def listed_flags(part: Part, silent: Sequence[int] = (), copied: Sequence[int] =
         ("ambiguous_names", unclear, "list names that fit several tokens"),
         ("special_names", any_special, "chose a special token whose name does not tell which, and it may matter"),
         ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
-        ("unmapped_names", unmapped, "name tokens by ids alone" if part.scorer.open_ended else UNMAPPED),
+        ("unmapped_names", unmapped, "name tokens by ids alone" if agreed.scorer.open_ended else UNMAPPED),
     )
     return tuple(
         Flag(code, f"{len(where)} of {len(steps)} steps (the first is step {where[0]}) {what}.")

@@ -4,8 +4,8 @@ A token's agreeing probability depends on tokens to come: its prefix set holds w
 that follows. A step is *open* until no later token can change its prefix set, and *settled* once it and all steps
 before it are no longer open. Vocabulary strings are short, so the settled part lags by a few tokens.
 
-`Answer` is one answer, whether all logits of its steps are known or what an engine lists of them: the steps are kept as
-`KeptRows` or `ReadLists`, and both give `Columns`. `AnswerBatch` adds rows to several answers together.
+`GrowingAnswer` is one answer, whether all logits of its steps are known or what an engine lists of them: the steps are
+kept as `ReducedRows` or `ReadLists`, and both give `Columns`. `AnswerBatch` adds rows to several answers together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silen
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
 from semtoken.core.rows import NormalizedRows, WholeRow, normalized_rows, reduce_rows
-from semtoken.core.score import CERTAIN, LogMass, Part
+from semtoken.core.score import CERTAIN, Agreement, LogMass
 from semtoken.core.scorer import Scorer, among
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
@@ -93,7 +93,7 @@ class ReadLists:
         return of_lists(self.steps[first:last], self.opening[first:last]), self.steps[first:last]
 
 
-class KeptRows:
+class ReducedRows:
     """The steps of an answer of which all logits were known, reduced to what may count."""
 
     def __init__(self) -> None:
@@ -156,14 +156,14 @@ class OpenStep:
     """All log-probabilities, as long as nothing is known of the text to come."""
 
 
-class Answer:
+class GrowingAnswer:
     """An unfinished answer. Its steps come from lists (`add`) or from rows of logits (`add_row`, `extend`)."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
         self.ids: list[int] = []
         self.lists: ReadLists | None = None
-        self.rows = KeptRows()
+        self.rows = ReducedRows()
         self._prefixes: list[IdArray] = []
         """The prefix set of each step, without ids as long as it is open, or if it is not asked for."""
         self._open: list[OpenStep] = []
@@ -265,7 +265,7 @@ class Answer:
         }
 
     @classmethod
-    def from_state_dict(cls, scorer: Scorer, state: Mapping[str, Any]) -> Answer:
+    def from_state_dict(cls, scorer: Scorer, state: Mapping[str, Any]) -> GrowingAnswer:
         """The answer that `state_dict` saved; the scorer must have the same clusters and rules.
 
         `KeyError`, `TypeError`, `ValueError` or `VocabularyError` if `state` is not what it returns.
@@ -286,13 +286,13 @@ class Answer:
         """Whether neutral tokens count as consistent, if the answer ends here."""
         return self._has_content or self.scorer.rules.preset == "paper"
 
-    def part(self, first: int, last: int) -> Part:
+    def agreement(self, first: int, last: int) -> Agreement:
         """Some steps, with the prefix sets that are decided by now."""
         prefixes = self._prefixes[first:last]
         if self.lists is None:
-            return Part(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
+            return Agreement(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
         steps, listed = self.lists.part(first, last)
-        return Part(self.scorer, steps, prefixes, self._neutrality, self.lists.rounding, listed)
+        return Agreement(self.scorer, steps, prefixes, self._neutrality, self.lists.rounding, listed)
 
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
@@ -302,7 +302,7 @@ class Answer:
         """
         self.advance()
         first, n, neutrality = self._n_settled, len(self.ids), self._neutrality
-        bounds = self.part(first, n).bounds
+        bounds = self.agreement(first, n).bounds
         new, undecided = bounds.masses(), set[int]()
         if self.scorer.rules.prefix_matching:  # the prefix set of a neutral token does not count
             places = [step.position for step in self._open if step.position >= first]
@@ -334,19 +334,19 @@ class Answer:
         the engine gives, if it is known, which is used where there is no vocabulary.
         """
         self.advance(complete=True)
-        part, ids, flags = self.part(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
+        agreed, ids, flags = self.agreement(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
         if self.lists is not None and self.lists.names is not None:
-            part.scorer = self.scorer = self._frozen(said)
+            agreed.scorer = self.scorer = self._frozen(said)
         if self.lists is not None:
-            silent = silent_zeros(part)
-            part = part.without_numbers(silent) if silent else part
-            flags = [*listed_flags(part, silent, self.lists.copied), *flags]
+            silent = silent_zeros(agreed)
+            agreed = agreed.without_numbers(silent) if silent else agreed
+            flags = [*listed_flags(agreed, silent, self.lists.copied), *flags]
         text = self.scorer.vocabulary.decode(ids)
         blank = not text.strip()
-        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(part.bounds.masses())
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(agreed.bounds.masses())
         response = ScoredResponse(
             text=text,
-            tokens=later_records(part, ids, lambda least: self._with_others(part, said, least)),  # type: ignore[arg-type]
+            tokens=later_records(agreed, ids, lambda least: self._with_others(agreed, said, least)),  # type: ignore[arg-type]
             log_score=estimate,
             log_score_bounds=None if self.lists is None else (low, high),
             preset=self.scorer.rules.preset,
@@ -356,7 +356,7 @@ class Answer:
             flags=tuple(flags),
             proxy_for=proxy_for,
         )
-        more = borrowed_flags(response, rivals=any_rival(part)) if self.scorer.rules.lending else ()
+        more = borrowed_flags(response, rivals=any_rival(agreed)) if self.scorer.rules.lending else ()
         return response.with_fields(flags=(*flags, *more)) if more else response
 
     def _frozen(self, said: str | None) -> Scorer:
@@ -365,13 +365,13 @@ class Answer:
         vocabulary = self.lists.names.vocabulary(said, self.ids)
         return Scorer(vocabulary, self.scorer.rules, names=self.lists.names)
 
-    def _with_others(self, part: Part, said: str | None, least: float) -> Part:
+    def _with_others(self, agreed: Agreement, said: str | None, least: float) -> Agreement:
         """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
         if self.lists is None or self.lists.names is None:
-            return part
-        listed = [self.lists.names.with_others(step, least) for step in part.listed]
-        steps = of_lists(listed, part.steps.opening.tolist())
-        return replace(part, listed=listed, steps=steps, scorer=self._frozen(said))
+            return agreed
+        listed = [self.lists.names.with_others(step, least) for step in agreed.listed]
+        steps = of_lists(listed, agreed.steps.opening.tolist())
+        return replace(agreed, listed=listed, steps=steps, scorer=self._frozen(said))
 
 
 def check_normalizers(
@@ -412,7 +412,7 @@ class AnswerBatch:
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, GrowingAnswer] = {}
         self._waiting: list[tuple[IdArray, Columns]] = []
         self._rows: dict[int, WholeRow] = {}
         """Rows that some of these steps need, by their place among all of them."""
@@ -423,12 +423,12 @@ class AnswerBatch:
         self._opens = np.ones(64, dtype=bool)
         """Whether each has nothing but blanks so far."""
 
-    def __getitem__(self, number: int) -> Answer:
+    def __getitem__(self, number: int) -> GrowingAnswer:
         """An answer, as far as it is known; an empty one under a new number."""
         self._take_in()
         return self._answer(number)
 
-    def __setitem__(self, number: int, answer: Answer) -> None:
+    def __setitem__(self, number: int, answer: GrowingAnswer) -> None:
         """Put an answer under a number, in place of the one that is there; later steps are added to it."""
         self._take_in()
         self._reserve(number)
@@ -438,7 +438,7 @@ class AnswerBatch:
 
     def __delitem__(self, number: int) -> None:
         """Forget an answer; its number is new again."""
-        self[number] = Answer(self.scorer)
+        self[number] = GrowingAnswer(self.scorer)
         del self._answers[number]
 
     def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
@@ -497,9 +497,9 @@ class AnswerBatch:
                 self[number] = answer
         return [self._answer(number).finish(distribution) for number in lengths]
 
-    def _answer(self, number: int) -> Answer:
+    def _answer(self, number: int) -> GrowingAnswer:
         if number not in self._answers:
-            self._answers[number] = Answer(self.scorer)
+            self._answers[number] = GrowingAnswer(self.scorer)
         return self._answers[number]
 
     def _reserve(self, number: int) -> None:

@@ -78,8 +78,8 @@ def interval(
 
 
 @dataclass(eq=False)
-class Part:
-    """Some steps of an answer with their prefix sets, to be summed under any rules."""
+class Agreement:
+    """Which tokens agree at some steps of an answer, and with what mass under any rules."""
 
     scorer: Scorer
     steps: Columns
@@ -137,7 +137,7 @@ class Part:
                 bounds.lower[i], bounds.upper[i] = cases.lower.min(), cases.upper.max()
         return bounds
 
-    def without_numbers(self, positions: Sequence[int]) -> Part:
+    def without_numbers(self, positions: Sequence[int]) -> Agreement:
         """The same steps, some of which do not tell the probability of their token."""
         listed = list(self.listed)
         for i in positions:
@@ -145,12 +145,12 @@ class Part:
         return replace(self, listed=listed, steps=of_lists(listed, self.steps.opening.tolist()))
 
 
-def _bounds(part: Part, scorer: Scorer, *, neutrality: bool) -> Bounds:
+def _bounds(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> Bounds:
     """The bounds of the steps' masses under the rules of a scorer, as if it were clear which token was chosen."""
-    steps, spelled = part.steps, scorer.rules.spelling is not None
-    kinds = part.kinds(scorer, neutrality=neutrality)
+    steps, spelled = agreed.steps, scorer.rules.spelling is not None
+    kinds = agreed.kinds(scorer, neutrality=neutrality)
     certain = scorer.are_neutral(steps.tokens, steps.opening) & neutrality
-    all_neutral = None if part.listed else steps.neutrals[:, 1 if scorer is part.scorer.paper else 0]
+    all_neutral = None if agreed.listed else steps.neutrals[:, 1 if scorer is agreed.scorer.paper else 0]
     if all_neutral is not None:
         kinds = np.where(kinds == 3, 0, kinds)  # they are in the sum of all neutral tokens
     low, sources = _sums(steps, kinds)
@@ -159,14 +159,14 @@ def _bounds(part: Part, scorer: Scorer, *, neutrality: bool) -> Bounds:
         neutral = neutral + np.where(certain, np.exp(steps.log_probs), 0.0)
     elif neutrality:
         low, neutral = np.logaddexp(low, all_neutral), np.exp(all_neutral)
-    inside, ambiguous = _unclear_masses(part, scorer, neutrality=neutrality)
+    inside, ambiguous = _unclear_masses(agreed, scorer, neutrality=neutrality)
     perhaps = steps.perhaps if spelled else steps.alike
     if spelled and steps.alike.any():
         inside = inside + steps.alike
     if inside.any():
         with np.errstate(divide="ignore"):
             low = np.logaddexp(low, np.log(inside))
-    slack, missing = _missing(part, scorer, kinds, ambiguous, neutrality=neutrality)
+    slack, missing = _missing(agreed, scorer, kinds, ambiguous, neutrality=neutrality)
     ends = interval(low, ambiguous + steps.unmapped + steps.doubtful + perhaps, missing, slack)
     lower, estimate, upper = (np.where(certain, 0.0, end) for end in ends)
     return Bounds(
@@ -197,12 +197,12 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _missing(
-    part: Part, scorer: Scorer, kinds: IdArray, ambiguous: FloatArray, *, neutrality: bool
+    agreed: Agreement, scorer: Scorer, kinds: IdArray, ambiguous: FloatArray, *, neutrality: bool
 ) -> tuple[FloatArray, FloatArray]:
     """By how much the log of each step's mass may be off, and the mass of tokens that may agree and are not listed."""
-    steps, rounding = part.steps, part.rounding
+    steps, rounding = agreed.steps, agreed.rounding
     n, owners = len(steps), steps.owners
-    if not part.listed:
+    if not agreed.listed:
         return np.zeros(n), np.zeros(n)
     smallest, slack, missed = steps.smallest, np.full(n, rounding.off), np.full(n, rounding.off)
     if not rounding.even:
@@ -214,7 +214,7 @@ def _missing(
         smallest = np.minimum(_highest(smallest, rounding), 1.0)
         missed += whole * steps.totals
     missing = np.where(steps.complete, 0.0, np.maximum(1.0 - steps.totals, 0.0) + missed)
-    unseen = _sizes(part, scorer, neutrality=neutrality) - np.bincount(owners[kinds > 0], minlength=n)
+    unseen = _sizes(agreed, scorer, neutrality=neutrality) - np.bincount(owners[kinds > 0], minlength=n)
     slack = np.where(steps.complete & (slack <= ROUNDING), 0.0, slack)
     return slack, np.minimum(missing, np.maximum(unseen, 0) * smallest)
 
@@ -253,14 +253,14 @@ ANY_NUMBER = 2**53
 """How many tokens may be spelled as a chosen one where the vocabulary is not known: more than any vocabulary has."""
 
 
-def _sizes(part: Part, scorer: Scorer, *, neutrality: bool) -> IdArray:
+def _sizes(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> IdArray:
     """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
-    steps = part.steps
+    steps = agreed.steps
     if scorer.open_ended:
         return np.where(steps.many & (scorer.rules.spelling is not None), ANY_NUMBER, 1)
     pairs = zip(steps.tokens.tolist(), steps.opening.tolist(), strict=True)
     sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
-    owners, ids = part.prefix_entries
+    owners, ids = agreed.prefix_entries
     if scorer.rules.prefix_matching and len(ids):
         tokens, opening = steps.tokens[owners], steps.opening[owners]
         further = scorer.in_prefix_set(ids)
@@ -271,14 +271,14 @@ def _sizes(part: Part, scorer: Scorer, *, neutrality: bool) -> IdArray:
     return sizes
 
 
-def _unclear_masses(part: Part, scorer: Scorer, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
+def _unclear_masses(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
     """Mass of the entries whose possible tokens all count, and of those of which only some do, for each step."""
-    inside, mixed = np.zeros(len(part.steps)), np.zeros(len(part.steps))
-    for i, step in enumerate(part.listed):
+    inside, mixed = np.zeros(len(agreed.steps)), np.zeros(len(agreed.steps))
+    for i, step in enumerate(agreed.listed):
         for candidates, probability in step.ambiguous:
             ids, tokens = np.array(candidates, dtype=np.int64), np.full(len(candidates), step.token)
-            begins = among(ids, part.prefixes[i])
-            opening = np.full(len(ids), part.steps.opening[i])
+            begins = among(ids, agreed.prefixes[i])
+            opening = np.full(len(ids), agreed.steps.opening[i])
             counts = scorer.kinds(tokens, ids, begins, opening, neutrality=neutrality, spelled=ids < 0) > 0
             inside[i] += probability * bool(counts.all())
             mixed[i] += probability * bool(counts.any() and not counts.all())

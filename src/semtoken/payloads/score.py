@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from semtoken.choices import Preset, SegmentKind
 from semtoken.core.api import tokens_or_none
-from semtoken.core.growing import Answer
+from semtoken.core.growing import GrowingAnswer
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.engine_tokens.top_steps import as_object
@@ -229,7 +229,7 @@ def score_choice(
     *,
     segment: SegmentKind = "answer",
     proxy_for: str | None = None,
-    answer: Answer | None = None,
+    answer: GrowingAnswer | None = None,
 ) -> ScoredResponse:
     """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`."""
     part = _scorable(choice, segment)
@@ -237,7 +237,7 @@ def score_choice(
         written = [step for each in choice.segments for step in each.steps]
         check_shared_vocabulary(written, scorer.vocabulary).require(proxy_for)
     if answer is None:
-        answer = Answer(scorer)
+        answer = GrowingAnswer(scorer)
         for step in part.steps:
             answer.add(step)
     result = answer.finish(distribution, proxy_for=proxy_for, said=part.text if segment == "answer" else None)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.core import Answer, Scorer, scorer_for
+from semtoken.core import GrowingAnswer, Scorer, scorer_for
 from semtoken.core.scorer import Tokens
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.safe_files import replacing_file
@@ -66,7 +66,7 @@ class ChannelRecord:
     rules: ScoringRules
     distribution: Distribution
     answer: dict[str, Any]
-    """The answer as `Answer.state_dict` gives it."""
+    """The answer as `GrowingAnswer.state_dict` gives it."""
     held: FloatArray | None = None
     """Logits [V] of the step whose token the engine does not know yet."""
     error: str | None = None
@@ -187,7 +187,7 @@ def read_channels(
 
 def _read(
     folder: str | Path, request_id: str, ids: list[int], vocabulary: Tokens, timeout: float
-) -> tuple[Answer, Distribution]:
+) -> tuple[GrowingAnswer, Distribution]:
     """An answer all of whose tokens are taken in; its file is deleted."""
     deadline = time.monotonic() + timeout
     while True:
@@ -208,7 +208,7 @@ def _read(
         time.sleep(POLL_SECONDS)
 
 
-def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> Answer | None:
+def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> GrowingAnswer | None:
     """The answer if the record covers all its tokens; None if the engine still has to write some.
     `VocabularyMismatch` if the engine uses another vocabulary or other clusters.
     `BackendError` if the engine recorded other tokens, or the record is damaged.
@@ -231,11 +231,11 @@ def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Token
     return answer if len(answer.ids) == len(token_ids) else None
 
 
-def _restored(record: ChannelRecord, scorer: Scorer) -> Answer:
+def _restored(record: ChannelRecord, scorer: Scorer) -> GrowingAnswer:
     try:
         if record.held is not None and record.held.shape != (scorer.vocabulary.size,):
             raise ValueError(f"{record.held.shape} logits were kept")
-        return Answer.from_state_dict(scorer, record.answer)
+        return GrowingAnswer.from_state_dict(scorer, record.answer)
     except SemtokenError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:

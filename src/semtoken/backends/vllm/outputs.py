@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.choices import Preset
-from semtoken.core import Answer, scorer_for
+from semtoken.core import GrowingAnswer, scorer_for
 from semtoken.core.api import score_top_logprobs
 from semtoken.core.scorer import Tokens
 from semtoken.engine_tokens import TopStep, TopToken
@@ -152,7 +152,7 @@ def _score_whole(
     distribution: Distribution,
 ) -> ScoredResponse:
     """Exact score, one row of the vocabulary at a time."""
-    answer = Answer(scorer_for(vocabulary, rules))
+    answer = GrowingAnswer(scorer_for(vocabulary, rules))
     size = scorer_for(vocabulary, rules).vocabulary.size
     for token, listed_ids, values in steps:
         row = whole_row(listed_ids, values, size, len(answer.ids))

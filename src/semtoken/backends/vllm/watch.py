@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.backends.vllm.channel import ChannelRecord, load_record, record_path, write_record
-from semtoken.core import Answer, AnswerBatch, NormalizedRows, Scorer, normalized_rows
+from semtoken.core import AnswerBatch, GrowingAnswer, NormalizedRows, Scorer, normalized_rows
 from semtoken.core.rows import KeptRows, readable_rows
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
@@ -193,7 +193,7 @@ class Watch:
             record = load_record(self.folder, watched.request_id)
             if record is None:
                 raise BackendError("its first steps were not seen")
-            answer = Answer.from_state_dict(self.scorer, record.answer)
+            answer = GrowingAnswer.from_state_dict(self.scorer, record.answer)
             self._answers[watched.number], watched.length = answer, len(answer.ids)
             if record.held is not None:
                 watched.held, watched.held_row = normalized_rows(record.held[None], self.scorer.vocabulary.size), 0

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.core.growing import Answer
+from semtoken.core.growing import GrowingAnswer
 from semtoken.core.scorer import Scorer
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
@@ -73,7 +73,7 @@ class AnswerScoring:
     def warm_up(self) -> None:
         """Load and compile what the first answer would otherwise have to wait for."""
         with suppress(SemtokenError):
-            answer, token = Answer(self.scorer), TopToken(0.0, text="a", bytes=b"a")
+            answer, token = GrowingAnswer(self.scorer), TopToken(0.0, text="a", bytes=b"a")
             answer.add(TopStep(token, (token,)))
             answer.finish()
 
@@ -82,7 +82,7 @@ class AnswerScoring:
 class _WrittenChoice:
     """A choice of a stream, as far as it has come."""
 
-    answer: Answer
+    answer: GrowingAnswer
     steps: list[TopStep] = field(default_factory=list)
     """The steps that the answer has taken in."""
     ended: bool = False
@@ -250,7 +250,7 @@ class ReplyScorer:
 
     def _choice_at(self, index: int) -> _WrittenChoice:
         if index not in self._choices:
-            self._choices[index] = _WrittenChoice(Answer(self._scoring.scorer))
+            self._choices[index] = _WrittenChoice(GrowingAnswer(self._scoring.scorer))
         return self._choices[index]
 
     def _running(self, index: int) -> Block | None:
@@ -272,7 +272,7 @@ class ReplyScorer:
         same = answer is not None and answer.steps == tuple(written.steps)
         return self._final(choice, distribution, written.answer if same else None) | {"final": True}
 
-    def _final(self, choice: PayloadChoice, distribution: Distribution, answer: Answer | None) -> Block:
+    def _final(self, choice: PayloadChoice, distribution: Distribution, answer: GrowingAnswer | None) -> Block:
         if choice.segment("answer") is None:
             kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
             return self._unscored(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits
-from semtoken.core import Answer, ScoringRules, score_top_logprobs, scorer_for
+from semtoken.core import GrowingAnswer, ScoringRules, score_top_logprobs, scorer_for
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
 from tests import tiny
-from tests.scoring.test_scoring import small_kind
+from tests.core.test_scoring import small_kind
 
 TEXT = " \n東京 🙂 the naïve café is not the TV 17"
 
@@ -24,9 +24,9 @@ def test_an_answer_that_is_saved_at_every_step_goes_on_the_same(name: str, rules
     ids = list(tiny.TOKENIZERS[name]()(TEXT, add_special_tokens=False)["input_ids"])
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
     scorer = scorer_for(clusters, rules)
-    answer, other = Answer(scorer), Answer(scorer)
+    answer, other = GrowingAnswer(scorer), GrowingAnswer(scorer)
     for step, token in enumerate(ids):
-        answer = Answer.from_state_dict(scorer, answer.state_dict())
+        answer = GrowingAnswer.from_state_dict(scorer, answer.state_dict())
         for one in (answer, other):
             one.add_row(logits, step, token)
         running, expected = answer.running(), other.running()
@@ -34,12 +34,12 @@ def test_an_answer_that_is_saved_at_every_step_goes_on_the_same(name: str, rules
         assert running.uncertainty == pytest.approx(expected.uncertainty)
         assert running.log_score_bounds == pytest.approx(expected.log_score_bounds)
     for length in (len(ids) - 1, 2, 1):
-        answer = Answer.from_state_dict(scorer, answer.state_dict())
+        answer = GrowingAnswer.from_state_dict(scorer, answer.state_dict())
         answer.truncate(length)
         short = score_logits(logits[:length], ids[:length], clusters, rules)
         assert answer.finish().log_score == pytest.approx(short.log_score, rel=1e-6)
         assert answer.finish().neutral_only == short.neutral_only
-    answer = Answer.from_state_dict(scorer, other.state_dict())
+    answer = GrowingAnswer.from_state_dict(scorer, other.state_dict())
     found, whole = answer.finish(), score_logits(logits, ids, clusters, rules)
     assert found.log_score == pytest.approx(whole.log_score, rel=1e-6)
     for one, other in zip(found.tokens, whole.tokens, strict=True):
@@ -54,7 +54,7 @@ def test_a_state_whose_numbers_do_not_belong_to_its_tokens_is_refused(change: st
     ids = list(tiny.TOKENIZERS["byte-level"]()("the TV is", add_special_tokens=False)["input_ids"])
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), clusters.vocabulary.size)).astype(np.float32)
     scorer = scorer_for(clusters, ScoringRules())
-    answer = Answer(scorer)
+    answer = GrowingAnswer(scorer)
     for step, token in enumerate(ids):
         answer.add_row(logits, step, token)
     state: dict[str, Any] = answer.state_dict()
@@ -68,7 +68,7 @@ def test_a_state_whose_numbers_do_not_belong_to_its_tokens_is_refused(change: st
     else:
         steps["opening"] = steps["opening"][:-1]
     with pytest.raises(ValueError, match="cannot reshape" if change == "tokens" else "the entries do not fit"):
-        Answer.from_state_dict(scorer, state | {"steps": steps})
+        GrowingAnswer.from_state_dict(scorer, state | {"steps": steps})
 
 
 @pytest.mark.parametrize("token", [-1, 10**9])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, core, score_logits
 from semtoken.core import Scorer, scorer_for
-from semtoken.core.growing import KeptRows
+from semtoken.core.growing import ReducedRows
 from semtoken.errors import InvalidInput
 from semtoken.tokens.rules import ScoringRules
 from tests import tiny, worked
@@ -416,7 +416,7 @@ def numbers_held(value: Any) -> int:
         return sum(map(numbers_held, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(numbers_held, value))
-    if isinstance(value, core.Answer | KeptRows):
+    if isinstance(value, core.GrowingAnswer | ReducedRows):
         return sum(numbers_held(v) for name, v in vars(value).items() if name not in ("scorer", "_prefixes"))
     if is_dataclass(value):
         return sum(map(numbers_held, vars(value).values()))
@@ -424,7 +424,7 @@ def numbers_held(value: Any) -> int:
     return 0
 
 
-def feed(answer: core.Answer, ids: list[int], seed: int) -> int:
+def feed(answer: core.GrowingAnswer, ids: list[int], seed: int) -> int:
     """Score random rows one after the other; the most numbers held on the way, looked at every ten steps."""
     random = np.random.default_rng(seed)
     most = 0
@@ -438,7 +438,7 @@ def feed(answer: core.Answer, ids: list[int], seed: int) -> int:
 
 def test_a_long_answer_holds_few_numbers_a_step() -> None:
     clusters = large_clusters()
-    answer = core.Answer(scorer_for(clusters, ScoringRules()))
+    answer = core.GrowingAnswer(scorer_for(clusters, ScoringRules()))
     steps = 256
     ids = [int(i) for i in np.random.default_rng(1).integers(0, LARGE, steps)]
     most = feed(answer, ids, seed=1)
@@ -454,7 +454,7 @@ def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: st
     """A few whole rows at most, and none once it is known what the text begins with, though not yet how it goes on."""
     clusters = large_clusters()
     texts = clusters.vocabulary.texts
-    answer = core.Answer(scorer_for(clusters, ScoringRules(function_words=words)))
+    answer = core.GrowingAnswer(scorer_for(clusters, ScoringRules(function_words=words)))
     most = feed(answer, [texts.index(opening)] * 40, seed=2)
     assert most < 33 * LARGE
     feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 1 and text.isalpha())], seed=3)
@@ -468,7 +468,7 @@ def test_row_by_row_equals_all_at_once() -> None:
     random = np.random.default_rng(4)
     ids = [int(i) for i in random.integers(0, 400, 20)]
     logits = random.normal(0, 4, (20, LARGE)).astype(np.float32)
-    answer = core.Answer(scorer_for(clusters, ScoringRules()))
+    answer = core.GrowingAnswer(scorer_for(clusters, ScoringRules()))
     for row, token in zip(logits, ids, strict=True):
         one = row[None].copy()
         answer.add_row(one, 0, token)
@@ -482,7 +482,7 @@ def test_truncated_padding_leaves_no_trace() -> None:
     logits, ids = draw_answer(kind, 12)
     special = next(t for t in kind.pools[1] if kind.twin.texts[t] == "")
     for rules in RULES:
-        answer = core.Answer(scorer_for(kind.clusters, ScoringRules(**rules)))
+        answer = core.GrowingAnswer(scorer_for(kind.clusters, ScoringRules(**rules)))
         rows = np.concatenate([logits, logits])
         for step, token in enumerate([*ids, *[special] * len(ids)]):
             answer.add_row(rows, step, token)
@@ -494,7 +494,7 @@ def test_a_scorer_needs_no_cache() -> None:
     kind = small_kind("wordpiece")
     logits, ids = draw_answer(kind, 13)
     rules = ScoringRules()
-    answer = core.Answer(Scorer(kind.clusters.vocabulary, rules, kind.clusters))
+    answer = core.GrowingAnswer(Scorer(kind.clusters.vocabulary, rules, kind.clusters))
     for step, token in enumerate(ids):
         answer.add_row(logits, step, token)
     assert answer.finish() == score_logits(logits, ids, kind.clusters)
@@ -546,7 +546,7 @@ def test_nothing_waits_for_what_follows_where_no_rule_asks() -> None:
     kind = small_kind("byte-level")
     for seed in range(5):
         logits, ids = draw_answer(kind, seed)
-        answer = core.Answer(scorer_for(kind.clusters.vocabulary, ScoringRules()))
+        answer = core.GrowingAnswer(scorer_for(kind.clusters.vocabulary, ScoringRules()))
         for step, token in enumerate(ids):
             answer.add_row(logits, step, token)
             assert not answer._open

@@ -15,7 +15,7 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.top_steps import is_same_number
 from semtoken.errors import SemtokenError
 from semtoken.results import Running
-from tests.scoring.test_scoring import small_kind
+from tests.core.test_scoring import small_kind
 
 
 def scored(zeros: int, others: int, empty_lists: bool) -> Any:

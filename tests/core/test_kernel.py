@@ -18,7 +18,7 @@ from semtoken.errors import InvalidLogits
 from semtoken.support.arrays import as_rows, read_only
 from semtoken.tokens.rules import ScoringRules
 from tests import tiny
-from tests.scoring.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
+from tests.core.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 
 numba = pytest.importorskip("numba")
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import semtoken
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, score_top_logprobs
-from semtoken.core import Answer, ScoringRules, scorer_for
+from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.flags import borrowed_flags
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.engine_tokens.checked_list import ListReader
@@ -26,7 +26,7 @@ from semtoken.errors import BackendError, InvalidInput, InvalidLogits, Vocabular
 from semtoken.results import TokensLater
 from semtoken.tokens.scored_token import TokenMark
 from tests import tiny
-from tests.scoring.test_scoring import Kind, small_kind
+from tests.core.test_scoring import Kind, small_kind
 
 RULES: tuple[dict[str, Any], ...] = tuple(
     {"preset": ScoringRules(**switches)}
@@ -674,7 +674,7 @@ def test_flags_about_borrowed_mass_are_those_of_the_records(name: str, seed: int
 
 def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
     steps = [TopStep(TopToken(math.log(0.01), 1), (TopToken(math.log(0.09), 6), TopToken(math.log(0.01), 1)))] * 3
-    answer = Answer(scorer_for(clusters(), MEANING))
+    answer = GrowingAnswer(scorer_for(clusters(), MEANING))
     for step in steps:
         answer.add(step)
     scored = answer.finish()
@@ -689,7 +689,7 @@ def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
 
 
 def test_methods_and_questions_of_an_answer_make_no_records_of_its_tokens() -> None:
-    answer = Answer(scorer_for(clusters(), MEANING))
+    answer = GrowingAnswer(scorer_for(clusters(), MEANING))
     answer.add(TopStep(TopToken(math.log(0.01), 1), (TopToken(math.log(0.09), 6), TopToken(math.log(0.01), 1))))
     scored = answer.finish()
     changed = scored.with_fields(question="Which?", truncated=True)

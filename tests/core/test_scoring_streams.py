@@ -13,8 +13,8 @@ from semtoken import score_logits, score_top_logprobs
 from semtoken.core import LogitsStream, TopLogprobsStream
 from semtoken.results import Running
 from tests import tiny, worked
-from tests.scoring.test_scoring import small_kind
-from tests.scoring.test_top_logprobs import RULES, best, drawn, log_probs
+from tests.core.test_scoring import small_kind
+from tests.core.test_top_logprobs import RULES, best, drawn, log_probs
 
 SLACK = 1e-9
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from semtoken import score_logits
-from semtoken.core import Answer, AnswerBatch, ScoringRules, normalized_rows, scorer_for
+from semtoken.core import AnswerBatch, GrowingAnswer, ScoringRules, normalized_rows, scorer_for
 from semtoken.errors import InvalidLogits
 from tests import worked
 
@@ -87,8 +87,8 @@ def test_steps_before_one_without_a_distribution_are_taken() -> None:
 def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
     """What counts of the steps that are left is what counted without padding."""
 
-    def answer_of(*tokens: str) -> Answer:
-        answer = Answer(scorer_for(worked.clusters(), WHOLE_WORDS))
+    def answer_of(*tokens: str) -> GrowingAnswer:
+        answer = GrowingAnswer(scorer_for(worked.clusters(), WHOLE_WORDS))
         for token in worked.ids(*tokens):
             answer.add_row(ROWS, token, token)
             answer.running()

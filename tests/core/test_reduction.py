@@ -14,7 +14,7 @@ from semtoken.core import rows
 from semtoken.results import ScoredToken
 from semtoken.tokens.rules import ScoringRules
 from tests import tiny
-from tests.scoring.test_scoring import RULES, draw_answer, small_kind
+from tests.core.test_scoring import RULES, draw_answer, small_kind
 
 
 def numbers(token: ScoredToken) -> list[float]:
