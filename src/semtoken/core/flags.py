@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from os.path import commonprefix
 
 from semtoken.core.records import RIVAL
-from semtoken.core.score import Agreement
+from semtoken.core.score import Agreeing
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS
 from semtoken.engine_tokens.top_steps import is_own
 from semtoken.errors import BackendError
@@ -23,7 +23,7 @@ UNMAPPED = "list names that fit no token of the vocabulary"
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
-def silent_zeros(agreed: Agreement) -> list[int]:
+def silent_zeros(agreed: Agreeing) -> list[int]:
     """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
 
     Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
@@ -45,7 +45,7 @@ def silent_zeros(agreed: Agreement) -> list[int]:
     return bare if any(not step.bare for step in listed) else []
 
 
-def listed_flags(agreed: Agreement, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
+def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
     """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
     Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_list`), zeros or lists are not used.

@@ -24,7 +24,7 @@ from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silen
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
 from semtoken.core.rows import NormalizedRows, WholeRow, normalized_rows, reduce_rows
-from semtoken.core.score import CERTAIN, Agreement, LogMass
+from semtoken.core.score import CERTAIN, Agreeing, LogMass
 from semtoken.core.scorer import Scorer, among
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
@@ -286,13 +286,13 @@ class GrowingAnswer:
         """Whether neutral tokens count as consistent, if the answer ends here."""
         return self._has_content or self.scorer.rules.preset == "paper"
 
-    def agreement(self, first: int, last: int) -> Agreement:
+    def agreeing(self, first: int, last: int) -> Agreeing:
         """Some steps, with the prefix sets that are decided by now."""
         prefixes = self._prefixes[first:last]
         if self.lists is None:
-            return Agreement(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
+            return Agreeing(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
         steps, listed = self.lists.part(first, last)
-        return Agreement(self.scorer, steps, prefixes, self._neutrality, self.lists.rounding, listed)
+        return Agreeing(self.scorer, steps, prefixes, self._neutrality, self.lists.rounding, listed)
 
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
@@ -302,7 +302,7 @@ class GrowingAnswer:
         """
         self.advance()
         first, n, neutrality = self._n_settled, len(self.ids), self._neutrality
-        bounds = self.agreement(first, n).bounds
+        bounds = self.agreeing(first, n).bounds
         new, undecided = bounds.masses(), set[int]()
         if self.scorer.rules.prefix_matching:  # the prefix set of a neutral token does not count
             places = [step.position for step in self._open if step.position >= first]
@@ -334,7 +334,7 @@ class GrowingAnswer:
         the engine gives, if it is known, which is used where there is no vocabulary.
         """
         self.advance(complete=True)
-        agreed, ids, flags = self.agreement(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
+        agreed, ids, flags = self.agreeing(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
         if self.lists is not None and self.lists.names is not None:
             agreed.scorer = self.scorer = self._frozen(said)
         if self.lists is not None:
@@ -365,7 +365,7 @@ class GrowingAnswer:
         vocabulary = self.lists.names.vocabulary(said, self.ids)
         return Scorer(vocabulary, self.scorer.rules, names=self.lists.names)
 
-    def _with_others(self, agreed: Agreement, said: str | None, least: float) -> Agreement:
+    def _with_others(self, agreed: Agreeing, said: str | None, least: float) -> Agreeing:
         """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
         if self.lists is None or self.lists.names is None:
             return agreed

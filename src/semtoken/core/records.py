@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.core.rows import LEAST_LISTED, LISTED
-from semtoken.core.score import Agreement
+from semtoken.core.score import Agreeing
 from semtoken.core.scorer import SOURCES
 from semtoken.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.support.arrays import IdArray
@@ -22,7 +22,7 @@ RIVAL = 0.1
 """Another token of at least this probability is a rival of the chosen one."""
 
 
-def later_records(agreed: Agreement, ids: Sequence[int], with_others: Callable[[float], Agreement]) -> TokensLater:
+def later_records(agreed: Agreeing, ids: Sequence[int], with_others: Callable[[float], Agreeing]) -> TokensLater:
     """The tokens of an answer with these ids; `with_others` gives the steps with all listed tokens of a probability."""
     by_spelling = agreed.scorer.surface is agreed.scorer or agreed.scorer.surface.rules == agreed.scorer.rules
     return TokensLater(
@@ -34,7 +34,7 @@ def later_records(agreed: Agreement, ids: Sequence[int], with_others: Callable[[
     )
 
 
-def _marks(agreed: Agreement, ids: Sequence[int]) -> list[TokenMark]:
+def _marks(agreed: Agreeing, ids: Sequence[int]) -> list[TokenMark]:
     """What the records of the tokens say that costs little."""
     exact = not agreed.listed
     columns = zip(
@@ -46,7 +46,7 @@ def _marks(agreed: Agreement, ids: Sequence[int]) -> list[TokenMark]:
     ]
 
 
-def token_records(agreed: Agreement, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
+def token_records(agreed: Agreeing, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
     """The records of all tokens of an answer with these `ids`, made column by column."""
     scorer, steps, vocabulary = agreed.scorer, agreed.steps, agreed.scorer.vocabulary
     if scorer.looks_ahead and not scorer.rules.prefix_matching:
@@ -78,7 +78,7 @@ def token_records(agreed: Agreement, ids: Sequence[int]) -> tuple[ScoredToken, .
     return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
 
 
-def _value_ends(agreed: Agreement) -> list[ValueEnds | None]:
+def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
     """How probable it was at each step that a value ends there; None where none can."""
     endings, steps = agreed.scorer.endings, agreed.steps
     asked = endings.what_may_end(np.concatenate([[-1], steps.tokens[:-1]]).astype(np.int64), steps.tokens)
@@ -94,14 +94,14 @@ def _value_ends(agreed: Agreement) -> list[ValueEnds | None]:
     return value_ends
 
 
-def _likely(agreed: Agreement, least: float) -> IdArray:
+def _likely(agreed: Agreeing, least: float) -> IdArray:
     """The entries of other tokens than the chosen one with at least a probability: of each step the most probable."""
     steps = agreed.steps
     likely = np.flatnonzero((steps.logs >= math.log(least) - 1e-12) & (steps.ids != steps.tokens[steps.owners]))
     return np.asarray(likely[np.lexsort((steps.ids[likely], -steps.logs[likely], steps.owners[likely]))])
 
 
-def alternatives(agreed: Agreement, places: Sequence[int] | None = None) -> list[tuple[Alternative, ...]]:
+def alternatives(agreed: Agreeing, places: Sequence[int] | None = None) -> list[tuple[Alternative, ...]]:
     """The most probable other tokens of all steps, or of those at some places, and how each relates to the chosen one.
 
     One that counts has the reason why it counts; one that does not is described as the paper's rules see it, as far as
@@ -129,7 +129,7 @@ def alternatives(agreed: Agreement, places: Sequence[int] | None = None) -> list
     return [others[ends[i] : ends[i + 1]] for i in (range(len(steps)) if places is None else places)]
 
 
-def any_rival(agreed: Agreement) -> bool:
+def any_rival(agreed: Agreeing) -> bool:
     """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
     if not agreed.scorer.rules.clustering:
         return False

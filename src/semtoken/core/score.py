@@ -78,7 +78,7 @@ def interval(
 
 
 @dataclass(eq=False)
-class Agreement:
+class Agreeing:
     """Which tokens agree at some steps of an answer, and with what mass under any rules."""
 
     scorer: Scorer
@@ -137,7 +137,7 @@ class Agreement:
                 bounds.lower[i], bounds.upper[i] = cases.lower.min(), cases.upper.max()
         return bounds
 
-    def without_numbers(self, positions: Sequence[int]) -> Agreement:
+    def without_numbers(self, positions: Sequence[int]) -> Agreeing:
         """The same steps, some of which do not tell the probability of their token."""
         listed = list(self.listed)
         for i in positions:
@@ -145,7 +145,7 @@ class Agreement:
         return replace(self, listed=listed, steps=of_lists(listed, self.steps.opening.tolist()))
 
 
-def _bounds(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> Bounds:
+def _bounds(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
     """The bounds of the steps' masses under the rules of a scorer, as if it were clear which token was chosen."""
     steps, spelled = agreed.steps, scorer.rules.spelling is not None
     kinds = agreed.kinds(scorer, neutrality=neutrality)
@@ -197,7 +197,7 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _missing(
-    agreed: Agreement, scorer: Scorer, kinds: IdArray, ambiguous: FloatArray, *, neutrality: bool
+    agreed: Agreeing, scorer: Scorer, kinds: IdArray, ambiguous: FloatArray, *, neutrality: bool
 ) -> tuple[FloatArray, FloatArray]:
     """By how much the log of each step's mass may be off, and the mass of tokens that may agree and are not listed."""
     steps, rounding = agreed.steps, agreed.rounding
@@ -253,7 +253,7 @@ ANY_NUMBER = 2**53
 """How many tokens may be spelled as a chosen one where the vocabulary is not known: more than any vocabulary has."""
 
 
-def _sizes(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> IdArray:
+def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> IdArray:
     """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
     steps = agreed.steps
     if scorer.open_ended:
@@ -271,7 +271,7 @@ def _sizes(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> IdArray:
     return sizes
 
 
-def _unclear_masses(agreed: Agreement, scorer: Scorer, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
+def _unclear_masses(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
     """Mass of the entries whose possible tokens all count, and of those of which only some do, for each step."""
     inside, mixed = np.zeros(len(agreed.steps)), np.zeros(len(agreed.steps))
     for i, step in enumerate(agreed.listed):
