@@ -208,11 +208,9 @@ def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
     assert len(recorder._scores._exact._rows) <= 64
     recorder.running()
     size = stc.clusters.vocabulary.size
-    kept = sum(
-        len(step.log_probs) + (0 if step.row is None else len(step.row.logits))
-        for answer in recorder._scores._exact._answers.values()
-        for step in answer._open
-    )
+    answers = recorder._scores._exact._answers.values()
+    kept = sum(len(step.row.logits) for answer in answers for step in answer._open if step.row is not None)
+    kept += sum(len(logs) for answer in answers for _, logs in answer.rows._later.values())
     assert len(recorder._scores._exact._answers[0].ids) == 99
     assert kept < 10 * size * len(PROMPTS)  # not 99 rows
 
