@@ -351,6 +351,6 @@ class TestReplies:
         def break_down(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(scoring.Answer, "finish", break_down)
+        monkeypatch.setattr(scoring.GrowingAnswer, "finish", break_down)
         block = self.block(canned, reply({"content": "Lima"}, LIMA))
         assert "ZeroDivisionError" in block["reason"]
