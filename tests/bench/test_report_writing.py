@@ -28,7 +28,7 @@ VARIANTS = ("n_clusters=8000", "linkage=single")
 
 
 @cache
-def report(*, paper: bool = True) -> BenchReport:
+def report() -> BenchReport:
     run = results(
         cell(variants=VARIANTS),
         cell(HOSTILE, "TQA", seed=1),
@@ -36,7 +36,7 @@ def report(*, paper: bool = True) -> BenchReport:
         notes=(f"{HOSTILE} is a note.",),
         settings={"models": [{"name": HOSTILE}]},
     )
-    return build_report(run, n_resamples=20, paper=paper)
+    return build_report(run, n_resamples=20)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def contents(path: Path) -> dict[str, bytes]:
 def test_all_formats_are_there(folder: Path) -> None:
     found = contents(folder)
     for name in (
-        *("index.html", "report.md", "report.json", "csv/figures.csv", "csv/tests.csv", "csv/paper.csv"),
-        *("latex/all.tex", "latex/comparison_auroc.tex", "latex/paper_quality.tex"),
+        *("index.html", "report.md", "report.json", "csv/figures.csv", "csv/tests.csv"),
+        *("latex/all.tex", "latex/comparison_auroc.tex"),
         *("figures/best_methods_1_NQ.png", "figures/best_methods_1_NQ.svg", "figures/sensitivity.svg"),
     ):
         assert name in found
@@ -119,7 +119,6 @@ def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
         "Headline",
         "AUROC of the methods",
         "Overhead in seconds",
-        "Beside the paper",
         "Manifest",
         "a processor",
     ):
@@ -154,9 +153,9 @@ def test_figures_and_markdown_escape_names(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_former_report_is_replaced_and_stale_files_go(tmp_path: Path) -> None:
     target = write_report(report(), tmp_path / "report").parent
-    assert (target / "csv/paper.csv").exists()
-    write_report(report(paper=False), target)
-    assert not (target / "csv/paper.csv").exists()
+    assert (target / "csv/clusters.csv").exists()
+    write_report(build_report(results(cell()), n_resamples=20), target)
+    assert not (target / "csv/clusters.csv").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
 

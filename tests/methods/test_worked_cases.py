@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from research.experiments.published.against import plain, published
 
 from semtoken import methods, metrics
-from semtoken.bench.report.against import plain, published
 
 CASES = json.loads((Path(__file__).parent / "data" / "method_cases.json").read_text())
 
@@ -80,5 +80,5 @@ def test_areas_behind_prr(case: dict[str, Any]) -> None:
 
 def test_the_file_speaks_of_every_method_that_the_paper_compares() -> None:
     names = {case["method"] for case in CASES} - {"auroc", "prr", "semantic_clusters"}
-    compared = {setting for table, _, setting, _, _ in published() if table == "comparison"}
+    compared = set(published().query("table == 'comparison'").setting)
     assert {plain(methods.METHODS[name].title) for name in names} == compared - {"stc"}

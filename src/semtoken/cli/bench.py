@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,9 +46,6 @@ def report(
     out_folder: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False, writable=True),
-    ] = None,
-    against: Annotated[
-        Literal["paper"] | None, typer.Option(help="'paper': its published figures beside the measured ones.")
     ] = None,
     judge: Annotated[
         str | None, typer.Option("--judge", "-j", help="Whose verdicts count. Default: the run's primary judge.")
@@ -91,7 +88,7 @@ def report(
     For example:
 
     - `semtoken bench report runs/almanac`
-    - `semtoken bench report runs/qwen --against paper --judge llm`
+    - `semtoken bench report runs/qwen --judge llm`
     - `semtoken bench report runs/qwen --calibrator my-calibrator`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
@@ -126,7 +123,6 @@ def report(
         made = build_report(
             results,
             judge=judge,
-            paper=against == "paper",
             n_resamples=n_resamples,
             reference=reference,
             texts=texts,
@@ -139,7 +135,7 @@ def report(
 
 
 def _show(made: BenchReport) -> None:
-    """Headline and overview, and with the paper beside it what came of that."""
+    """Headline and overview."""
     from rich.text import Text
 
     print_findings(made)

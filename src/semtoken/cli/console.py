@@ -55,7 +55,7 @@ def tell(message: str, style: str = "") -> None:
 def print_findings(made: BenchReport) -> None:
     """The sentences of a report that say what came of a run."""
     for section in made.sections:
-        if section.name in ("headline", "calibrator", "controls", "paper"):
+        if section.name in ("headline", "calibrator", "controls"):
             for line in section.lines:
                 out.print(Text(f"- {line}"), soft_wrap=True)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from semtoken.bench.report.against import against_paper
 from semtoken.bench.report.answers import (
     ExtremeAnswer,
     answer_tables,
@@ -128,7 +127,6 @@ def build_report(
     results: RunResults,
     *,
     judge: str | None = None,
-    paper: bool = False,
     n_resamples: int = 1000,
     reference: str | None = None,
     texts: bool = True,
@@ -138,9 +136,9 @@ def build_report(
     """Measure a run and put it into tables, figures and sentences.
 
     The reference is the method that the report is about, which all others are set against; by default the headline
-    where the run has it, else STC. With `paper` the published figures stand beside the measured ones; without `texts`
-    no questions and answers are shown or kept in the table of all answers; with a calibrator the report says how its
-    chances and its promise hold on these answers. `progress` is called with (uncertainties measured, of how many).
+    where the run has it, else STC. Without `texts` no questions and answers are shown or kept in the table of all
+    answers; with a calibrator the report says how its chances and its promise hold on these answers. `progress` is
+    called with (uncertainties measured, of how many).
 
     `InvalidInput` if nothing of the run is complete, or it holds no verdicts of the judge or no scores of the
     reference; `CalibratorMismatch` if the calibrator was fitted on scores of other clusters, rules or kinds of
@@ -172,11 +170,6 @@ def build_report(
         further.append(Section("calibrator", "The calibrator on these answers", lines))
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
     sections[place:place] = [*further, *_decision_sections(chances, shown, drawn)]
-    if paper:
-        beside = against_paper(results, used, cells, figures)
-        csv["paper"] = csv_text(pair.row for pair in beside.compared)
-        lines = (*beside.summary, *beside.caveats)
-        sections.append(Section("paper", "Beside the paper", lines, folded=beside.tables))
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))
     return BenchReport(
         title=f"Benchmark run {results.path.resolve().name}",
