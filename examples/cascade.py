@@ -23,9 +23,11 @@ import numpy as np
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
+from semtoken.calibration.fitting import FEWEST_UNLABELLED
+from semtoken.calibration.judge import SAME
 from semtoken.calibration.labels import PRODUCT, chosen_method, log_scores, scores_and_labels
 from semtoken.calibration.promises import Test, binomial_p_value, percent
-from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, product_limit
+from semtoken.calibration.threshold import product_limit
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, ScoredResponse
 from semtoken.support.arrays import FloatArray

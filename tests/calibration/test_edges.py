@@ -15,9 +15,10 @@ from scipy.stats import binom, binomtest
 import semtoken as st
 from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.fitting import _round_up
 from semtoken.calibration.labels import AnswerRecord, identities
 from semtoken.calibration.learning import NUMBERS, PEAK
-from semtoken.calibration.threshold import Bands, GroupThresholds, _round_up
+from semtoken.calibration.threshold import Bands, GroupThresholds
 from semtoken.errors import InvalidInput
 from tests.calibration.test_calibrator import drawn, response
 
@@ -144,12 +145,12 @@ def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_promise() ->
 @pytest.mark.parametrize(
     ("n", "right", "told"),
     [
-        (8, 8, "needs at least 9 labelled answers. There are 8: 1 labelled answers are missing."),
-        (9, 0, "There are 9: of the 9 with the surest score 9 are wrong."),
-        (9, 9, "On average at most 10 % of all questions get a wrong answer (from 9 labelled answers)"),
+        (21, 21, "needs at least 22 labelled answers. There are 21: 1 are missing."),
+        (22, 0, "among 22 labelled ones, and of the 22 with the surest score 22 are wrong."),
+        (22, 22, "at most 10 % of all questions get a wrong answer (on 22 labelled answers: 22 accepted, 0 of them"),
     ],
 )
-def test_nine_labels_are_the_fewest_for_a_joint_promise_of_ten_percent(n: int, right: int, told: str) -> None:
+def test_22_labels_are_the_fewest_for_a_joint_promise_of_ten_percent(n: int, right: int, told: str) -> None:
     found = st.Threshold.fit([-0.5] * n, [1] * right + [0] * (n - right), promise="joint", alpha=0.1)
     assert told in found.statement and (found.n, found.n_wrong) == (n, n - right)
 

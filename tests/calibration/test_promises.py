@@ -39,8 +39,11 @@ def test_shares_and_thresholds_of_the_sequence_by_hand() -> None:
     assert shares == pytest.approx([0.4 + 0.02 * k for k in range(31)])
     uncertainty = np.array([0.5, 0.1, 0.3, 0.2, 0.3, 0.9, 0.4, 0.8, 0.7, 0.6])
     # 40 % of 10: the fourth smallest, which is 0.3; 44 % is the fourth, 46 % the fifth, also 0.3; 100 % is everything.
-    assert promises.own_grid(uncertainty, shares) == [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, math.inf]
-    assert promises.own_grid(uncertainty, np.array([0.01, 0.95])) == [0.1, math.inf]
+    placed = promises.own_thresholds(uncertainty, shares.tolist())
+    assert list(dict.fromkeys(placed)) == [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, math.inf] and len(placed) == 31
+    assert promises.own_thresholds(uncertainty, [0.01, 0.95]) == [0.1, math.inf]
+    plan = promises.Plan((0.1, 0.2, 0.3, 1.0), (0.25, 0.0, 0.5, 0.25))
+    assert plan.placed([0.2, 0.3, 0.3, math.inf]) == ([0.2, 0.3, math.inf], [0.25, 0.5, 0.25])
     correct = np.array([1, 1, 1, 1, 0, 0, 1, 0, 1, 1])
     kept, tests = promises.fixed_sequence(uncertainty, correct, [0.2, 0.3, 0.8, 0.9], 0.5, 0.35)
     counted = [
@@ -75,13 +78,13 @@ def test_promises_on_average_are_the_loosest_that_their_counts_allow() -> None:
 def test_a_forecast_counts_sets_drawn_from_the_labels() -> None:
     generator = np.random.default_rng(1)
     uncertainty, correct = generator.exponential(1, 60), np.append(np.ones(52), np.zeros(8))
-    told, counts = promises.forecast(uncertainty, correct, 0.2, 0.1, seed=3), []
+    told, counts = promises.forecast(uncertainty, correct, 0.2, 0.1, start=0.3, seed=3), []
     draws = np.random.default_rng(3)
     for n in (60, 120, 240, 600):
         came = 0
         for _ in range(100):
             drawn = draws.integers(60, size=n)
-            place = min(max(round(promises.starting_share(n, 0.2, 0.1) * n), 1), n)
+            place = max(round(0.3 * n), 11)  # 0.8^11 is below 0.1
             inside = uncertainty[drawn] <= np.sort(uncertainty[drawn])[place - 1]
             came += cdf(int((1 - correct[drawn][inside]).sum()), int(inside.sum()), 0.2) <= 0.1
         counts.append(came)
@@ -91,6 +94,27 @@ def test_a_forecast_counts_sets_drawn_from_the_labels() -> None:
     )
     assert "Of 100 sets" in told and "at most 20 % wrong" in told and len(set(counts)) == 4
     assert "Of 100 sets of labels drawn from these" in promises.forecast(uncertainty[:5], correct[:5], 0.2, 0.1)
+
+
+def test_a_sequence_with_several_starts_spends_delta_once() -> None:
+    """By hand: a pass hands its part on, a failure loses it, and a threshold with nothing to spend is not tried."""
+    uncertainty, correct = np.arange(1.0, 9.0), np.array([1, 1, 0, 0, 1, 1, 1, 1])
+    grid, half = [2.0, 4.0, 5.0, 8.0], 0.5
+    p = {2.0: 0.25, 4.0: 11 / 16, 5.0: 0.5, 8.0: 37 / 256}  # P(Bin(m, 1/2) <= wrong)
+    kept, tests = promises.fixed_sequence(uncertainty, correct, grid, half, 0.4, [0.7, 0.0, 0.0, 0.3])
+    assert [test.threshold for test in tests] == [2.0, 4.0, 8.0] and kept == 2.0  # 0.25 <= 0.28; 0.14 > 0.12
+    assert [test.p_value for test in tests] == pytest.approx([p[2.0], p[4.0], p[8.0]])
+    kept, tests = promises.fixed_sequence(uncertainty, correct, grid, half, 0.6, [0.7, 0.0, 0.0, 0.3])
+    assert kept == 8.0 and len(tests) == 3  # 0.14 <= 0.18, though a stricter threshold failed
+    kept, tests = promises.fixed_sequence(uncertainty, correct, [2.0, 8.0], half, 0.4, [0.7, 0.3])
+    assert kept == 8.0  # 0.4 after the first has passed
+
+
+@pytest.mark.parametrize(("n", "alpha", "delta"), [(22, 0.1, 0.1), (60, 0.1, 0.1), (199, 0.05, 0.2), (1000, 0.3, 0.01)])
+def test_the_wrong_answers_that_may_pass_are_counted_by_the_binomial_sum(n: int, alpha: float, delta: float) -> None:
+    k = promises.most_wrong(n, alpha, delta)
+    assert cdf(k, n, alpha) <= delta < cdf(k + 1, n, alpha)
+    assert promises.most_wrong(21, 0.1, 0.1) == -1 and promises.most_wrong(9, 0.1, None) == 0
 
 
 def test_labels_that_are_missing_are_counted() -> None:
@@ -118,4 +142,4 @@ def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
 
 @pytest.mark.parametrize(("n", "comes"), [(21, False), (22, True), (37, True)])
 def test_a_drawn_set_of_right_answers_passes_from_22_on(n: int, comes: bool) -> None:
-    assert promises._comes(np.arange(n) / n, np.ones(n), np.arange(n), 0.1, 0.1) == comes
+    assert promises.comes(np.arange(n) / n, np.ones(n), 0.1, 0.1) == comes

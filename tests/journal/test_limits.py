@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.judge import KINDS, Claim
 from semtoken.calibration.measures import Drift
 from semtoken.choices import Promise
 from semtoken.cli.app import app
@@ -31,6 +32,10 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     found = Journal.open(str(tmp_path / "journal.db"))
     yield found
     found.close()
+
+
+def selective(alpha: float) -> Claim:
+    return Claim(KINDS["selective"], alpha, 0.1)
 
 
 def test_the_least_sure_of_the_newest_two_thousand_are_asked_about(journal: Journal) -> None:
@@ -91,17 +96,17 @@ def test_a_new_journal_samples_five_in_a_hundred(journal: Journal) -> None:
 
 
 def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
-    kept = promise_report([False] * 200, range(200), 0.1)
+    kept = promise_report([False] * 200, range(200), selective(0.1))
     assert kept.sentence == (
         f"Kept so far: 0 of 200 labelled accepted answers are wrong (between 0 % and {100 * kept.high:.1f} %); "
         "promised: at most 10 %."
     )
-    assert promise_report([], [], 0.1).sentence == "Cannot be told yet: 0 labels. Promised: at most 10 %."
+    assert promise_report([], [], selective(0.1)).sentence == "Cannot be told yet: 0 labels. Promised: at most 10 %."
     for promise, said in (
         ("missed", "3 of 20 labelled wrong answers were accepted"),
         ("joint", "3 of 20 labelled answers were"),
     ):
-        report = promise_report([i % 6 == 5 for i in range(20)], range(20), 0.1, promise)
+        report = promise_report([i % 6 == 5 for i in range(20)], range(20), Claim(KINDS[promise], 0.1, 0.1))
         assert said in report.sentence and (report.n, report.wrong, report.alpha) == (20, 3, 0.1)
         assert report.state == "unknown" and report.sentence.startswith("Cannot be told yet: 20 labels. 3 of 20")
 

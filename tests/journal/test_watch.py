@@ -12,20 +12,30 @@ from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.betting import wrong_share
+from semtoken.calibration.judge import KINDS, Claim
 from semtoken.calibration.measures import drift
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, agreement, queue, undo
 from semtoken.journal.store import Journal
-from semtoken.journal.watch import promise_report, watch, wrong_share
+from semtoken.journal.watch import promise_report, watch
 from tests.journal.made_up import DAY, entry, filled, fitted, rows_of
+
+
+def selective(alpha: float) -> Claim:
+    return Claim(KINDS["selective"], alpha, 0.1)
 
 
 def test_words_for_each_state() -> None:
     days = [1.7e9 + DAY * i for i in range(300)]
-    assert promise_report([False] * 41, days[:41], 0.05).sentence.startswith("Cannot be told yet: 41 labels.")
-    assert promise_report([False] * 200, days[:200], 0.1).sentence.startswith("Kept so far: 0 of 200 labelled accepted")
-    broken = promise_report([False] * 150 + [True] * 30, days[:180], 0.1)
+    assert promise_report([False] * 41, days[:41], selective(0.05)).sentence.startswith(
+        "Cannot be told yet: 41 labels."
+    )
+    assert promise_report([False] * 200, days[:200], selective(0.1)).sentence.startswith(
+        "Kept so far: 0 of 200 labelled accepted"
+    )
+    broken = promise_report([False] * 150 + [True] * 30, days[:180], selective(0.1))
     assert broken.state == "broken"
     assert broken.sentence.startswith("Broken since about 12 April 2024: take the threshold back.")
     assert broken.broken_since == days[150]  # 14 November 2023 and 150 days
@@ -255,5 +265,5 @@ def test_a_promise_is_called_kept_from_the_upper_end_on_and_not_before() -> None
     bad = [i % 20 == 10 for i in range(100)]
     high = wrong_share(5, 100)[1]
     for alpha, state in ((high - 1e-6, "unknown"), (high - 0.005, "unknown"), (high, "kept"), (high + 1e-6, "kept")):
-        report = promise_report(bad, range(100), alpha)
+        report = promise_report(bad, range(100), selective(alpha))
         assert (report.state, report.high) == (state, high)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
@@ -21,11 +20,17 @@ from semtoken.support.extras import require
 from semtoken.support.inputs import real
 
 GRID_POINTS = 31
-"""How many thresholds the fixed sequence has."""
+"""How many thresholds a fixed sequence has from its last start on."""
+EARLY_POINTS = 8
+"""How many it has from each earlier start to the next."""
+EARLY_STARTS = ((0.05, 0.15), (0.1, 0.55))
+"""Shares of answers that the earlier starts accept, each with the part of delta that it may spend. The last start has
+the rest. `research/experiments/calibration/judge.py` compares them with other choices.
+"""
 START_SHARE = 0.3
-"""The first threshold is chosen for at most this share of the labels."""
+"""The last start is chosen for at most this share of the labels."""
 START_MARGIN = 1.1
-"""The start is a little looser than that, as the share that it accepts varies."""
+"""The last start is a little looser than that, as the share that it accepts varies."""
 ROUNDING = 1e-9
 """Added to alpha * n, which is meant as a decimal: 0.29 * 100 is 29."""
 
@@ -87,22 +92,67 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 
 
 def starting_share(n: int, alpha: float, delta: float) -> float:
-    """Share of answers that the strictest threshold accepts, from n, alpha and delta alone: the promise stays exact."""
+    """Share of answers that the last start accepts, from n, alpha and delta alone: the promise stays exact."""
     wrong, target = 0, labels_needed(0, alpha, delta)
     while (following := labels_needed(wrong + 1, alpha, delta)) <= START_SHARE * n:
         wrong, target = wrong + 1, following
     return min(1.0, START_MARGIN * target / n)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The thresholds that are tried, by the share of answers that each accepts, and the part of delta that each brings.
+
+    Both are fixed before anybody looks at a label.
+    """
+
+    shares: tuple[float, ...]
+    """Shares of answers in (0, 1], strict to loose."""
+    parts: tuple[float, ...]
+    """Parts of delta, which sum to one: above 0 at a start, 0 at the thresholds that a start leads to."""
+
+    @classmethod
+    def of(cls, n: int, alpha: float, delta: float, start: float | None = None) -> Plan:
+        """The plan for n labels; with `start` it has one start, at that share of answers.
+
+        A start that accepts too few labels to pass leaves its part of delta to the next one.
+        """
+        if start is not None:
+            shares = shares_of_coverage(min(1.0, max(start, labels_needed(0, alpha, delta) / max(n, 1))))
+            return cls(tuple(shares.tolist()), (1.0,) + (0.0,) * (shares.size - 1))
+        last = starting_share(n, alpha, delta)
+        starts: list[tuple[float, float]] = []
+        left, waiting = 1.0, 0.0
+        for share, part in EARLY_STARTS:
+            waiting += part
+            if share < last and share * n >= labels_needed(0, alpha, waiting * delta):
+                starts.append((share, waiting))
+                left, waiting = left - waiting, 0.0
+        plan: list[tuple[float, float]] = []
+        for place, (share, part) in enumerate(starts, 1):
+            end = starts[place][0] if place < len(starts) else last
+            between = np.linspace(share, end, EARLY_POINTS, endpoint=False).tolist()
+            plan += [(share, part), *((other, 0.0) for other in between[1:])]
+        plan += zip(shares_of_coverage(last).tolist(), [left, *[0.0] * (GRID_POINTS - 1)], strict=True)
+        return cls(*map(tuple, zip(*plan, strict=True)))
+
+    def placed(self, thresholds: Sequence[float]) -> tuple[list[float], list[float]]:
+        """The different ones of the thresholds at the shares, with the parts of delta; equal ones have both parts."""
+        parts = dict.fromkeys(thresholds, 0.0)
+        for threshold, part in zip(thresholds, self.parts, strict=True):
+            parts[threshold] += part
+        return list(parts), list(parts.values())
+
+
 def shares_of_coverage(start: float) -> FloatArray:
-    """The shares of answers that the thresholds of the fixed sequence accept, strict to loose."""
+    """The shares of answers that the thresholds of a fixed sequence accept from one start on, strict to loose."""
     share = real(start, "start")
     if not 0 < share <= 1:
         raise InvalidInput(f"start must be a share of answers in (0, 1]. Got {start!r} instead.")
     return np.linspace(share, 1.0, GRID_POINTS)
 
 
-def own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
+def own_thresholds(uncertainty: FloatArray, shares: Sequence[float]) -> list[float]:
     """Thresholds at the m-th smallest of the labelled answers' own scores, m fixed beforehand for each share; the last
     one, infinite, accepts everything.
 
@@ -112,55 +162,86 @@ def own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
     """
     ascending, n = np.sort(uncertainty), uncertainty.size
     places = [min(max(round(share * n), 1), n) for share in shares]
-    return list(dict.fromkeys(math.inf if m == n else float(ascending[m - 1]) for m in places))
+    return [math.inf if m == n else float(ascending[m - 1]) for m in places]
 
 
 def fixed_sequence(
-    uncertainty: FloatArray, correct: FloatArray, grid: Sequence[float], alpha: float, delta: float
+    uncertainty: FloatArray,
+    correct: FloatArray,
+    grid: Sequence[float],
+    alpha: float,
+    delta: float,
+    parts: Sequence[float] | None = None,
 ) -> tuple[float | None, tuple[Test, ...]]:
-    """Test thresholds from strict to loose, stop at the first that fails, and return the last one that passed.
-
-    Learn-then-test with fixed sequence (Angelopoulos et al. 2021): with probability at least 1 - delta over the
+    """Learn-then-test with a fixed sequence (Angelopoulos et al. 2021): with probability at least 1 - delta over the
     labelled answers, at most alpha of the answers accepted by the threshold that is kept (up to and including it) are
-    wrong. The grid ascends and is fixed without looking at the labels. Returns the threshold, None if the first one
-    failed, and the tests in order, the failed one last.
+    wrong. The grid ascends and is fixed without looking at the labels.
+
+    `parts` of delta, one for each threshold, sum to at most 1; default: all of it at the first. A test that passes
+    hands what it was allowed to spend to the next threshold, one that fails does not, and what has nothing to spend is
+    not tested. This is the fallback procedure (Wiens 2003, Pharmaceutical Statistics 2(3)), which keeps all the tests
+    together at delta. Returns the loosest threshold that passed, None if there is none, and the tests in order.
     """
     kept: float | None = None
     tests: list[Test] = []
-    for threshold in grid:
+    level = 0.0
+    for threshold, part in zip(grid, parts or (1.0,) + (0.0,) * (len(grid) - 1), strict=True):
+        level += part * delta
+        if not level:
+            continue
         inside = uncertainty <= threshold
         accepted = int(inside.sum())
         wrong = accepted - int(correct[inside].sum())
         tests.append(Test(float(threshold), accepted, wrong, binomial_p_value(wrong, accepted, alpha)))
-        if tests[-1].p_value > delta:
-            break
-        kept = float(threshold)
+        if tests[-1].p_value <= level * (1 + ROUNDING):
+            kept = float(threshold)
+        else:
+            level = 0.0
     return kept, tuple(tests)
 
 
-def wrong_answers_caught(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> tuple[float | None, int, int]:
-    """Split conformal prediction on the wrong answers: P(accepted | wrong) <= rank / (n_wrong + 1) <= alpha.
+def most_wrong(n: int, alpha: float, delta: float | None) -> int:
+    """How many wrong answers of n a threshold may let through if at most alpha of all may be, -1 if none may be.
 
-    Returns threshold, n_wrong and rank: accept strictly below the rank-th smallest uncertainty of the wrong answers;
-    None: nothing.
+    With confidence 1 - delta over the labels: the largest k with P(Bin(n, alpha) <= k) <= delta. The share of all
+    answers below the (k + 1)-th smallest of n uncertainties is then above alpha with probability at most delta,
+    whatever their distribution (an order statistic as a tolerance limit: Wilks 1941). With `delta` None on average over
+    labels: floor(alpha (n + 1)) - 1, as in split conformal prediction.
+    """
+    if delta is None:
+        return math.floor(alpha * (n + 1) + ROUNDING) - 1
+    binom = require("scipy.stats", extra="calibrate").binom
+    reached = int(binom.ppf(delta, n, alpha))  # the smallest k at which the sum is delta or more
+    return reached if binom.cdf(reached, n, alpha) <= delta else reached - 1
+
+
+def wrong_answers_caught(
+    uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float | None = None
+) -> tuple[float | None, int, int]:
+    """The threshold below which at most alpha of the wrong answers are, by an order statistic of the wrong ones.
+
+    With `delta` this holds with confidence 1 - delta over the labels, without on average (split conformal prediction,
+    P(accepted | wrong) <= rank / (n_wrong + 1) <= alpha). Returns threshold, n_wrong and rank: accept strictly below
+    the rank-th smallest uncertainty of the wrong answers; None: nothing.
     """
     wrong = np.sort(uncertainty[correct == 0])
-    rank = math.floor(alpha * (wrong.size + 1) + ROUNDING)
+    rank = most_wrong(wrong.size, alpha, delta) + 1
     if rank == 0:
         return None, wrong.size, 0
     threshold = float(wrong[rank - 1]) if rank <= wrong.size else math.inf
     return threshold, wrong.size, rank
 
 
-def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> float | None:
-    """Conformal risk control for "accepted and wrong"; returns the largest uncertainty to accept, None if none may be.
+def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float | None = None) -> float | None:
+    """The largest uncertainty to accept, so that at most alpha of all answers are accepted and wrong; None: nothing.
 
-    It is the loosest threshold with (wrong accepted + 1) / (n + 1) <= alpha, and is accepted itself.
+    It is the loosest threshold with at most `most_wrong` wrong answers among the accepted, itself included: with
+    confidence 1 - delta over the labels, or on average without `delta` (conformal risk control).
     """
     order = np.argsort(uncertainty, kind="stable")
     ascending, wrong = uncertainty[order], np.cumsum(1 - correct[order])
     last_of_tie = np.append(ascending[1:] != ascending[:-1], True)
-    holds = last_of_tie & (wrong + 1 <= alpha * (uncertainty.size + 1) + ROUNDING) & np.isfinite(ascending)
+    holds = last_of_tie & (wrong <= most_wrong(uncertainty.size, alpha, delta)) & np.isfinite(ascending)
     return float(ascending[holds][-1]) if holds.any() else None
 
 
@@ -196,14 +277,14 @@ TIMES = (1, 2, 4, 10)
 """A forecast is for so many times the labels at hand."""
 
 
-def forecast(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, seed: int = 0) -> str:
+def forecast(
+    uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None = None, seed: int = 0
+) -> str:
     """A sentence on how often a promise at alpha would come from more labels like these, by drawing sets from them."""
     generator, told = np.random.default_rng(seed), []
     for n in (times * uncertainty.size for times in TIMES):
-        came = sum(
-            _comes(uncertainty, correct, generator.integers(uncertainty.size, size=n), alpha, delta)
-            for _ in range(SETS)
-        )
+        sets = (generator.integers(uncertainty.size, size=n) for _ in range(SETS))
+        came = sum(comes(uncertainty[drawn], correct[drawn], alpha, delta, start) for drawn in sets)
         told.append(f"{came} with {n:,}")
     return (
         f"Of {SETS} sets of labels drawn from these, a promise of at most {percent(alpha)} wrong came from "
@@ -211,18 +292,17 @@ def forecast(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: 
     )
 
 
-def _comes(
-    uncertainty: FloatArray,
-    correct: FloatArray,
-    drawn: npt.NDArray[np.int64],
-    alpha: float,
-    delta: float,
-) -> bool:
-    """Whether the first test of the sequence passes on a set of labels."""
-    if drawn.size < labels_needed(0, alpha, delta):
+def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None = None) -> bool:
+    """Whether these labels give a promise by `fixed_sequence`: it comes where one of the starts passes."""
+    n = uncertainty.size
+    if n < labels_needed(0, alpha, delta):
         return False
-    first = own_grid(uncertainty[drawn], np.array([starting_share(drawn.size, alpha, delta)]))
-    return fixed_sequence(uncertainty[drawn], correct[drawn], first, alpha, delta)[0] is not None
+    plan = Plan.of(n, alpha, delta, start)
+    starts = [(share, part) for share, part in zip(plan.shares, plan.parts, strict=True) if part]
+    for (_, part), threshold in zip(starts, own_thresholds(uncertainty, [share for share, _ in starts]), strict=True):
+        if fixed_sequence(uncertainty, correct, [threshold], alpha, part * delta)[0] is not None:
+            return True
+    return False
 
 
 def label_order(log_scores: list[float], seed: int = 0) -> list[int]:

@@ -15,19 +15,15 @@ import numpy.typing as npt
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
-from semtoken.calibration.labels import PRODUCT, LabelledScores, chosen_method, labelled, log_scores
-from semtoken.calibration.promises import Test, percent
+from semtoken.calibration.fitting import fit
+from semtoken.calibration.judge import KINDS, Claim
+from semtoken.calibration.labels import PRODUCT, chosen_method, labelled, log_scores
+from semtoken.calibration.promises import Test
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import Decision
-from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, real
 from semtoken.support.text import card, heading, note
-
-FEWEST_UNLABELLED = 200
-"""Fewest scores without labels that may place the thresholds of the fixed sequence."""
-
-SAME = "as long as model, prompts, questions and judging stay the same"
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,8 +41,8 @@ class Threshold:
     """`selective`, `missed` or `joint`; see `fit`."""
     alpha: float
     """The share that is promised not to be exceeded."""
-    delta: float | None
-    """How likely the labelled answers may mislead (promise `selective`); None for the others, which hold on average."""
+    delta: float
+    """How likely the labelled answers may mislead."""
     statement: str
     """The promise in one sentence with its numbers, or why nothing can be promised."""
     n: int
@@ -58,7 +54,7 @@ class Threshold:
     start: float | None = None
     """Share of answers that the first threshold of the sequence accepts; None for other promises than `selective`."""
     tests: tuple[Test, ...] = ()
-    """The fixed sequence, the failed test last."""
+    """The tests of the fixed sequence, in order."""
     fingerprint: Fingerprint = NOTHING_KNOWN
     """Where the labelled answers came from."""
 
@@ -97,9 +93,9 @@ class Threshold:
         correct : [n] of true and false
             Judged as future answers will be.
         promise
-            `selective`: of the accepted answers at most alpha are wrong, with confidence 1 - delta over the labelled
-            answers. `missed`: at most alpha of the wrong answers are accepted, on average. `joint`: of all questions
-            at most alpha get a wrong answer, on average.
+            `selective`: of the accepted answers at most alpha are wrong. `missed`: at most alpha of the wrong answers
+            are accepted. `joint`: of all questions at most alpha get a wrong answer. Each holds with confidence
+            1 - delta over the labelled answers.
         alpha, delta
             The level and one minus the confidence, each in (0, 1).
         unlabelled : list of ScoredResponse, or log scores, at least 200
@@ -107,8 +103,9 @@ class Threshold:
             want to decide on will do. Without them the scores of the labelled answers place them, and the promise also
             assumes that doubtful answers are not more often right than surer ones.
         start : float in (0, 1], optional
-            Share of answers that the first threshold accepts, fixed before you see the labels. Default: from n, alpha
-            and delta. A threshold that accepts fewer answers than any promise takes is not tried.
+            For `selective`: the share of answers that the first threshold accepts, fixed before you see the labels.
+            Default: several starts, each with a part of delta, from n, alpha and delta (`promises.Plan`). A threshold
+            that accepts fewer answers than any promise takes is not tried.
         prompts : [n], optional
             The prompts, by which repeated questions are found.
         fingerprint
@@ -119,7 +116,8 @@ class Threshold:
         Raises
         ------
         InvalidInput
-            Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabelled scores.
+            Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabelled scores, a
+            start outside (0, 1] or for another promise than `selective`.
         """
         if not isinstance(promise, str) or promise not in get_args(Promise):
             raise InvalidInput(f"promise must be one of {', '.join(get_args(Promise))}. Got {promise!r} instead.")
@@ -128,14 +126,29 @@ class Threshold:
         method = chosen_method(scored, by)
         answers = labelled(scored, correct, prompts, method)
         origin = replace(fingerprint_of(scored, fingerprint), method=method)
-        if promise == "selective":
-            if unlabelled is not None:
-                origin.require_same(fingerprint_of(unlabelled))
-            placing = None if unlabelled is None else log_scores(unlabelled, method)
-            threshold = _selective(answers, alpha, delta, placing, start)
-        else:
-            threshold = _missed_threshold(answers, alpha) if promise == "missed" else _joint(answers, alpha)
-        return replace(threshold, fingerprint=origin)
+        placing = None
+        if unlabelled is not None:
+            origin.require_same(fingerprint_of(unlabelled))
+            placing = -log_scores(unlabelled, method)
+        made = fit(KINDS[promise], answers, alpha, delta, placing=placing, start=start)
+        return cls(
+            made.uncertainty,
+            promise,
+            alpha,
+            delta,
+            made.statement,
+            answers.n,
+            answers.n - answers.n_correct,
+            made.strict,
+            made.start,
+            made.tests,
+            origin,
+        )
+
+    @property
+    def claim(self) -> Claim:
+        """The promise as new labels test it (`judge`)."""
+        return Claim(KINDS[self.promise], self.alpha, self.delta, self.n)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
         """Which answers pass, bool [n]; a blank one never does."""
@@ -254,149 +267,6 @@ def threshold_from(values: Any) -> Threshold:
     if not (possible and usable and 0 <= threshold.n_wrong <= threshold.n):
         raise ArtifactError("The calibrator's threshold holds a number outside its range.")
     return threshold
-
-
-def _selective(answers: LabelledScores, alpha: float, delta: float, unlabelled: Any, start: float | None) -> Threshold:
-    n, least = answers.n, promises.labels_needed(0, alpha, delta)
-    share = promises.starting_share(max(n, least), alpha, delta) if start is None else start
-    promises.shares_of_coverage(share)
-    share = min(1.0, max(share, least / max(n, 1)))
-    blank = Threshold(None, "selective", alpha, delta, "", n, n - answers.n_correct, start=share)
-    if n < least:
-        return replace(
-            blank,
-            statement=f'Nothing can be promised: "at most {percent(alpha)} of the accepted answers are wrong, with '
-            f'confidence {percent(1 - delta)}" needs at least {least} labelled answers. There are {n}: '
-            f"{least - n} are missing.",
-        )
-    shares = promises.shares_of_coverage(share)
-    grid = promises.own_grid(answers.uncertainty, shares) if unlabelled is None else _grid(unlabelled, shares)
-    kept, tests = promises.fixed_sequence(answers.uncertainty, answers.correct, grid, alpha, delta)
-    statement = _promised(tests, n, alpha, delta) if kept is not None else _refused(answers, tests[0], alpha, delta)
-    return replace(blank, uncertainty=kept, tests=tests, statement=statement)
-
-
-def _grid(unlabelled: Any, shares: FloatArray) -> list[float]:
-    """Thresholds at quantiles of scores without labels; blank answers are never accepted, so they do not count."""
-    uncertainty = -log_scores(unlabelled)
-    uncertainty = uncertainty[np.isfinite(uncertainty)]
-    if uncertainty.size < FEWEST_UNLABELLED:
-        raise InvalidInput(
-            f"The thresholds to try are placed by at least {FEWEST_UNLABELLED} scores without labels. There are "
-            f"{uncertainty.size}: {FEWEST_UNLABELLED - uncertainty.size} are missing. The answers that you want to "
-            "decide on will do; or leave `unlabelled` out."
-        )
-    return list(dict.fromkeys(np.quantile(uncertainty, shares).tolist()))
-
-
-def _missed_threshold(answers: LabelledScores, alpha: float) -> Threshold:
-    level, n_wrong, rank = promises.wrong_answers_caught(answers.uncertainty, answers.correct, alpha)
-    if level is None:
-        least = _least(alpha)
-        statement = (
-            f'Nothing can be promised: "at most {percent(alpha)} of the wrong answers are accepted" needs at least '
-            f"{least} wrong answers among the labelled ones. There are {n_wrong}: {least - n_wrong} are missing."
-        )
-    else:
-        statement = (
-            f"On average at most {percent(alpha)} of the wrong answers are accepted ({rank} of {n_wrong + 1}, from "
-            f"{n_wrong} wrong answers among {answers.n} labelled ones), {SAME}."
-        )
-        if not (answers.uncertainty < level).any():
-            statement += " No labelled answer passes: some of the surest score are wrong, and equal scores go together."
-    return Threshold(level, "missed", alpha, None, statement, answers.n, n_wrong, strict=True)
-
-
-def _joint(answers: LabelledScores, alpha: float) -> Threshold:
-    # Blank answers are questions too; they are never accepted.
-    n = answers.n + answers.n_blank
-    uncertainty = np.append(answers.uncertainty, np.full(answers.n_blank, math.inf))
-    level = promises.joint_risk(uncertainty, np.append(answers.correct, np.zeros(answers.n_blank)), alpha)
-    if level is None:
-        missing = _least(alpha) - n
-        surest = answers.uncertainty == answers.uncertainty.min(initial=math.inf)
-        wrong = int((1 - answers.correct[surest]).sum())
-        why = f"{missing} labelled answers are missing"
-        if missing <= 0:
-            why = f"of the {int(surest.sum())} with the surest score {wrong} are wrong"
-        statement = (
-            f'Nothing can be promised: "of all questions at most {percent(alpha)} get a wrong answer" needs at least '
-            f"{_least(alpha)} labelled answers. There are {n}: {why}."
-        )
-    else:
-        promised = f"at most {percent(alpha)} of all questions get a wrong answer"
-        statement = f"On average {promised} (from {n} labelled answers), {SAME}."
-    return Threshold(level, "joint", alpha, None, statement, answers.n, answers.n - answers.n_correct)
-
-
-def _least(alpha: float) -> int:
-    """Labels below which promises on average allow nothing."""
-    return math.ceil(1 / alpha - promises.ROUNDING) - 1
-
-
-def _promised(tests: Sequence[Test], n: int, alpha: float, delta: float) -> str:
-    last = [test for test in tests if test.p_value <= delta][-1]
-    promised = f"at most {percent(alpha)} of the accepted answers are wrong"
-    counts = f"{last.accepted} accepted, {last.wrong} of them wrong"
-    return f"With confidence {percent(1 - delta)}, {promised} (on {n} labelled answers: {counts}), {SAME}."
-
-
-def _refused(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
-    """Why the first test failed, and what would help: nothing that cannot is said."""
-    if not first.accepted:
-        surer = "the scores that place the thresholds are surer than all labelled answers"
-        return f"Nothing can be promised: {surer}. Place the thresholds by others."
-    inside = answers.uncertainty <= first.threshold
-    tied = int((answers.uncertainty == answers.uncertainty[inside].max()).sum())
-    equal = f", {tied} of them with one and the same score," if tied > 1 else ""
-    return (
-        f"Nothing can be promised: of the {first.accepted} surest of {answers.n} labelled answers{equal} {first.wrong} "
-        f"are wrong, too many to show that at most {percent(alpha)} are (p = {first.p_value:.2g}). "
-        f"{_advice(answers, first, alpha, delta)}"
-    )
-
-
-def _advice(answers: LabelledScores, first: Test, alpha: float, delta: float) -> str:
-    told = []
-    wrong = first.wrong / first.accepted
-    if wrong < alpha:
-        n = _enough(wrong, alpha, delta) * answers.n / first.accepted
-        told.append(f"If the same share of them stays wrong, about {_round_up(n):,} labels would do.")
-    else:
-        bound = promises.upper_error_bound(first.wrong, first.accepted, delta)
-        told.append(
-            f"Unless a smaller share than {percent(round(wrong, 3))} is wrong in truth, more labels will not help: "
-            f"choose an alpha of {math.ceil(100 * bound) / 100:g} or more, and fit on further labels."
-        )
-    if (surer := _surer(answers, first, alpha, delta)) is not None:
-        told.append(f"Or start={surer:.2g}, on further labels, tests fewer, surer answers first.")
-    return " ".join(told)
-
-
-def _enough(wrong: float, alpha: float, delta: float) -> int:
-    """How many accepted answers pass where this share of them, below alpha, is wrong; always found by doubling."""
-    accepted = promises.labels_needed(0, alpha, delta)
-    while promises.binomial_p_value(math.ceil(wrong * accepted), accepted, alpha) > delta:
-        accepted = math.ceil(accepted * 1.1)
-    return accepted
-
-
-def _round_up(n: float) -> int:
-    """The number with two digits, rounded up."""
-    digit: int = 10 ** max(0, math.floor(math.log10(n)) - 1)
-    return math.ceil(n / digit) * digit
-
-
-def _surer(answers: LabelledScores, first: Test, alpha: float, delta: float) -> float | None:
-    """The share of answers up to a surer score at which fewer than alpha are wrong, if there is one."""
-    scores = np.unique(answers.uncertainty)
-    ascending = np.sort(answers.uncertainty)
-    wrong = np.sort(answers.uncertainty[answers.correct == 0])
-    accepted = np.searchsorted(ascending, scores, side="right")
-    share = np.searchsorted(wrong, scores, side="right") / accepted
-    least = promises.labels_needed(0, alpha, delta)
-    usable = (accepted >= least) & (accepted < first.accepted) & (share < min(alpha, first.wrong / first.accepted))
-    return float(accepted[usable][share[usable].argmin()] / answers.n) if usable.any() else None
 
 
 def _finite(value: float | None) -> float | str | None:
@@ -551,8 +421,9 @@ class Bands:
                 "could else be both accepted and discarded."
             )
         answers = labelled(scored, correct, by=accept.fingerprint.method)
-        kept, description = _discarded(answers.uncertainty, answers.correct, limit, float(accept.delta or delta))
-        return cls(accept, None if kept is None else max(0.0, -kept), description, accept.fingerprint)
+        made = fit(KINDS["discarded"], answers, limit, accept.delta)
+        kept = None if made.uncertainty is None else max(0.0, -made.uncertainty)
+        return cls(accept, kept, made.statement, accept.fingerprint)
 
     def band(self, scored: Any) -> list[Band]:
         """The band of each answer, [n]. A blank answer is discarded, and so is one that both ends would take."""
@@ -560,25 +431,3 @@ class Bands:
         limit = np.inf if self.discard_from is None else self.discard_from
         ends: list[tuple[bool, bool]] = list(zip(accepted.tolist(), (uncertainty >= limit).tolist(), strict=True))
         return ["discard" if discarded else "accept" if passed else "look" for passed, discarded in ends]
-
-
-def _discarded(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float) -> tuple[float | None, str]:
-    """The fixed sequence from the most doubtful answers on, where right answers count against the promise.
-
-    Returns the threshold in units of minus the uncertainty, and the promise.
-    """
-    n, least = correct.size, promises.labels_needed(0, alpha, delta)
-    claim = f"at most {percent(alpha)} of the discarded answers are right"
-    if n < least:
-        return None, f"Nothing can be promised: {claim} needs at least {least} labelled answers. There are {n}."
-    grid = promises.own_grid(-uncertainty, promises.shares_of_coverage(promises.starting_share(n, alpha, delta)))
-    kept, tests = promises.fixed_sequence(-uncertainty, 1 - correct, grid, alpha, delta)
-    if kept is None:
-        first = tests[0]
-        return None, (
-            f"Nothing can be promised: of the {first.accepted} most doubtful of {n} labelled answers {first.wrong} are "
-            f"right, too many to show that {claim} (p = {first.p_value:.2g})."
-        )
-    last = [test for test in tests if test.p_value <= delta][-1]
-    counts = f"{last.accepted} discarded, {last.wrong} of them right"
-    return kept, f"With confidence {percent(1 - delta)}, {claim} (on {n} labelled answers: {counts}), {SAME}."

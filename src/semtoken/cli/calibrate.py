@@ -53,7 +53,7 @@ def calibrate(
         ),
     ] = None,
     alpha: Annotated[float, typer.Option(help="Share of wrong answers that the promise allows.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="How likely the labels may mislead (promise 'selective').")] = 0.1,
+    delta: Annotated[float, typer.Option(help="How likely the labels may mislead.")] = 0.1,
     promise: Annotated[
         Promise,
         typer.Option(
@@ -79,7 +79,10 @@ def calibrate(
     ] = False,
     start: Annotated[
         float | None,
-        typer.Option(help="Share accepted by the strictest threshold tried; fix it before you see labels."),
+        typer.Option(
+            help="Share of answers that the first threshold tried accepts, for promise 'selective'; fix it before you "
+            "see labels. Default: several starts from 5 % on."
+        ),
     ] = None,
     unlabelled: Annotated[
         Path | None,
@@ -171,7 +174,7 @@ def calibrate(
         for name, (calibrator, report, labelled) in made.items():
             if name:
                 tell(f"{groups} {name}:")
-            _write(places[name], calibrator, report, labelled)
+            _write(places[name], calibrator, report, labelled, start)
             _show(calibrator, report)
             tell(f"Calibrator and report in {places[name]}. Use it with --calibrator {quote(str(places[name]))}.")
 
@@ -327,9 +330,9 @@ def _fitted(
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
     """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
     from semtoken.calibration import Calibrator, Threshold, learn_from
+    from semtoken.calibration.fitting import FEWEST_UNLABELLED
     from semtoken.calibration.learned_number import LEARNED
     from semtoken.calibration.learning import with_learned
-    from semtoken.calibration.threshold import FEWEST_UNLABELLED
 
     labelled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labelled]
@@ -350,7 +353,9 @@ def _fitted(
     return replace(calibrator, threshold=threshold, learned=learned, learning=learning), report, labelled
 
 
-def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord]) -> None:
+def _write(
+    output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord], start: float | None
+) -> None:
     """The report first: a calibrator is there only when all is."""
     from semtoken.calibration.labels import labelled
     from semtoken.calibration.promises import forecast
@@ -359,8 +364,8 @@ def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequen
     own = [answer for answer in answers if answer.correct is not None]
     scores = labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method)
     threshold, said = calibrator.threshold, ""
-    if threshold is not None and threshold.uncertainty is None and threshold.delta is not None:
-        said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta)
+    if threshold is not None and threshold.uncertainty is None and threshold.promise == "selective":
+        said = forecast(scores.uncertainty, scores.correct, threshold.alpha, threshold.delta, start)
         tell(said)
     output.mkdir(parents=True, exist_ok=True)
     write_report(output / "report.html", calibrator, report, scores, said)
