@@ -11,8 +11,9 @@ from scipy.stats import binomtest
 
 from semtoken.decisions import Choice, ReadingOptions
 from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord, records_of
-from semtoken.decisions.auditing import audit, compare
+from semtoken.decisions.auditing import Audit, SideAudit, audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, DecisionCalibrator, DecisionSide
+from semtoken.decisions.comparing import compare
 from semtoken.errors import ArtifactError, InvalidInput
 
 
@@ -24,9 +25,13 @@ def world(n: int, seed: int, sharpened: float = 1.0, wrong: float = 0.0) -> list
     told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
     told = np.where(chance.random(n) < wrong, 1 - told, told)
     return [
-        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b), state=str(i))
+        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b), state=f"{seed} {i}")
         for i, (a, b) in enumerate(zip(told, label, strict=True))
     ]
+
+
+def sides_of(found: Audit) -> list[SideAudit]:
+    return [side for question in found.questions for side in question.sides]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def fitted() -> DecisionCalibrator:
 
 
 def test_the_same_server_holds(fitted: DecisionCalibrator) -> None:
-    found = audit(fitted, world(2000, 2))
+    found = sides_of(audit(fitted, world(2000, 2)))
     assert {one.fitted.side for one in found} == {"true", "false"}
     assert {one.verdict for one in found} <= {"holds", "cannot be told"}
     for one in found:
@@ -45,7 +50,7 @@ def test_the_same_server_holds(fitted: DecisionCalibrator) -> None:
 
 
 def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
-    found = audit(fitted, world(2000, 3, sharpened=4.0))
+    found = sides_of(audit(fitted, world(2000, 3, sharpened=4.0)))
     assert {one.verdict for one in found} == {"does not hold"}
     assert all(one.fires_otherwise for one in found)
     assert all(one.drift is not None and one.drift.low > 0.1 for one in found)
@@ -93,15 +98,46 @@ def test_what_is_said_of_an_answer_unlike_all_labelled_ones() -> None:
 
 
 def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
-    found = audit(fitted, world(12, 4))
+    found = sides_of(audit(fitted, world(12, 4)))
     assert {one.verdict for one in found} == {"cannot be told"}
     assert all(f"cannot be told from {one.wrong.of} labels" in one.statement for one in found)
 
 
-def test_other_questions_are_refused(fitted: DecisionCalibrator) -> None:
-    other = [DecisionRecord("late", "g", "predicate", (True, False), (0.5, 0.5), 0)]
-    with pytest.raises(InvalidInput, match="No answer belongs"):
-        audit(fitted, other)
+def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) -> None:
+    """Changed words, no labels, the rows of the fit, repeated items, and no promise."""
+    others = world(300, 9)
+    for answers, why in (
+        ([replace(one, fingerprint="g") for one in others], "No answer is to this question as it was fitted"),
+        ([replace(one, label=None) for one in others], "None of its 300 answers has a label"),
+        (world(2000, 1), "All its labels are of items that the calibrator was fitted on"),
+        (others[:60] * 10, "540 of its 600 labelled answers are about an item that another one is about"),
+    ):
+        found = audit(fitted, answers)
+        assert found.questions[0].verdict == "nothing was measured" and not found.is_broken
+        assert found.questions[0].answer.startswith(f"late: nothing was measured. {why}") and why in found.gaps[0]
+    assert audit(fitted, [replace(one, fingerprint="g") for one in others]).unknown == ("late",)
+    unsure = DecisionCalibrator.fit(world(300, 3), alpha=0.001)
+    assert "promises nothing" in audit(unsure, others).gaps[0]
+    half = [*world(2000, 1)[:100], *others]
+    [question] = audit(fitted, half).questions
+    assert question.remarks == ("100 labels are left out: the calibrator was fitted on these items.",)
+    assert question.sides == audit(fitted, half[100:]).questions[0].sides or not question.nothing
+
+
+def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibrator) -> None:
+    later = [replace(one, columns={"shop": "ab"[i % 2]}) for i, one in enumerate(world(1000, 7))]
+    [question] = audit(fitted, later, by="shop").questions
+    run = sum(fitted.accepts(one) for one in later)
+    assert question.answer.startswith(f"late: {run:,} of 1,000 run, {1000 - run:,} go to a person; at most 20 % of")
+    assert [choice.alpha for choice in question.choices] == [0.01, 0.02, 0.05, 0.1, 0.2]
+    assert [c.run.count for c in question.choices] == sorted(c.run.count for c in question.choices)
+    for choice in question.choices:
+        assert choice.run.of == 1000 and choice.wrong.count <= choice.alpha * choice.wrong.of
+    wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
+    assert {shop: seen.count for shop, seen in question.slices.items()} == wrong
+    assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
+    with pytest.raises(InvalidInput, match="has the column 'city'"):
+        audit(fitted, later, by="city")
 
 
 def test_too_few_labels_are_refused_with_their_number() -> None:
@@ -113,14 +149,14 @@ def test_promises_of_other_kinds_are_counted_by_hand() -> None:
     labelled, later = world(600, 11), world(400, 12)
     for promise in ("missed", "joint"):
         made = DecisionCalibrator.fit(labelled, promise=promise, alpha=0.1)
-        for one in audit(made, later):
+        for one in sides_of(audit(made, later)):
             chosen = [r for r in later if r.side == one.fitted.side]
             level = one.fitted.threshold.uncertainty  # type: ignore[union-attr]
             inside = [r for r in chosen if (-r.log_score < level if promise == "missed" else -r.log_score <= level)]
             of = sum(not r.correct for r in chosen) if promise == "missed" else len(chosen)
             assert (one.wrong.count, one.wrong.of) == (sum(not r.correct for r in inside), of)
             assert one.fired.count == len(inside)
-            assert one.wrong_fitted.count <= 0.1 * (one.wrong_fitted.of + 1)
+            assert one.wrong_fitted.count <= 0.1 * one.wrong_fitted.of
 
 
 def test_an_answer_about_the_same_state_is_no_further_evidence() -> None:

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from semtoken.calibration.judge import KINDS, Claim, Share
 from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
-from semtoken.decisions.auditing import Share, SideAudit, audit, compare, sensitivity
-from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, work_left
+from semtoken.decisions.auditing import SideAudit, audit
+from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, doubts
+from semtoken.decisions.comparing import compare, sensitivity
 from semtoken.decisions.options import OptionScale
 from semtoken.decisions.questions import labels
 from semtoken.decisions.remote import asked_texts
@@ -115,6 +117,22 @@ def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
     assert (found.moved.low, found.moved.high) == pytest.approx(bootstrap(moved, 5))
 
 
+def test_with_labels_the_ways_of_asking_are_compared() -> None:
+    """The first is right about two of four, the second about three: +0.25, with a paired bootstrap by hand."""
+    labels = [one.best if k != 2 else (one.best + 1) % 3 for k, one in enumerate(records(1))]
+    first = [replace(one, label=label) for one, label in zip(records(0), labels, strict=True)]
+    accepting: Any = SimpleNamespace(accepts=lambda one: True)
+    rights = [[one.best == k for one, k in zip(some, labels, strict=True)] for some in (first, records(1))]
+    gain = [float(b) - float(a) for a, b in zip(*rights, strict=True)]
+    for found in (*sensitivity(accepting, first, records(1), "in other words"), *compare(first, records(1))):
+        assert found.right is not None
+        assert (found.right.first.count, found.right.second.count) == tuple(map(sum, rights))
+        assert found.right.gain.value == pytest.approx(sum(gain) / 4)
+        assert (found.right.gain.low, found.right.gain.high) == pytest.approx(bootstrap(gain, 0))
+        assert found.right.statement in found.statement
+    assert compare(records(0), records(1))[0].right is None
+
+
 def test_options_in_another_order_are_matched_by_their_values() -> None:
     order = (2, 0, 1)
     second = [
@@ -158,8 +176,10 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
         ("missed", (1, 4), (1, 2)),  # of all wrong ones
         ("joint", (1, 40), (1, 4)),  # of all that have a label
     ):
-        threshold.promise = promise
-        [found] = audit(DecisionCalibrator({("f", "answer"): side}), answers)
+        threshold.promise, threshold.claim = promise, Claim(KINDS[promise], 0.1, 0.1)
+        [[found]] = [
+            question.sides for question in audit(DecisionCalibrator({("f", "answer"): side}), answers).questions
+        ]
         assert (found.fired.count, found.fired.of) == (3, 5)
         assert (found.fired_fitted.count, found.fired_fitted.of) == (20, 50)
         assert (found.wrong_fitted.count, found.wrong_fitted.of) == fitted
@@ -172,10 +192,12 @@ def test_what_a_person_must_see_is_told_with_its_shares() -> None:
     """3 of 10 are wrong and 10 % of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22 % go to a person."""
     answers = [DecisionRecord("q", "f", "choice", ("a", "b"), (0.6, 0.4), int(k < 3), state=str(k)) for k in range(10)]
     unlabelled = replace(answers[0], label=None)
-    [said] = work_left([*answers, unlabelled], 0.1)
+    few, said = doubts([*answers, unlabelled], "selective", 0.1, 0.1)
+    assert "takes at least 22 labels on each side; here are 10" in few
     assert "30 % of 10 labelled answers" in said and "at most 10 % of the accepted" in said
     assert "at least 22.22 % of all" in said
-    assert work_left(answers, 0.3) == []
+    assert doubts(answers, "selective", 0.3, 0.1) == []
+    assert "at least 49 labels at alpha 0.02" in doubts(answers * 4, "selective", 0.02, 0.1)[1]
 
 
 def test_as_many_texts_and_characters_as_one_inquiry_may_take() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from semtoken.decisions.answers import DecisionRecord
-from semtoken.decisions.auditing import audited_sets
-from semtoken.decisions.calibrating import DecisionCalibrator, work_left
+from semtoken.decisions.auditing import SetAudit, audit
+from semtoken.decisions.calibrating import DecisionCalibrator, doubts
 from semtoken.decisions.options import PredictionSets, least_to_a_person
 from semtoken.errors import InvalidInput
 
@@ -88,6 +88,10 @@ def records(n: int, seed: int) -> list[DecisionRecord]:
     ]
 
 
+def audited_sets(calibrator: DecisionCalibrator, answers: list[DecisionRecord]) -> list[SetAudit]:
+    return [question.sets for question in audit(calibrator, answers).questions if question.sets is not None]
+
+
 def test_an_audit_of_answers_that_are_alike_rarely_says_otherwise() -> None:
     found = [DecisionCalibrator.fit(records(150, 2 * i), alpha=0.1) for i in range(60)]
     verdicts = [audited_sets(one, records(1500, 2 * i + 1))[0].verdict for i, one in enumerate(found)]
@@ -98,7 +102,7 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     fitted = DecisionCalibrator.fit(records(600, 1), alpha=0.2)
     fitted.save(tmp_path / "made")
     written = json.loads((tmp_path / "made" / "decisions.json").read_text())
-    assert (written["format"], written["format_version"]) == ("semtoken.decisions", 1)  # older files stay readable
+    assert (written["format"], written["format_version"]) == ("semtoken.decisions", 2)
     read = DecisionCalibrator.load(tmp_path / "made")
     assert read.sets == fitted.sets and read.checksum == fitted.checksum
     one = records(1, 2)[0]
@@ -109,5 +113,6 @@ def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> Non
     assert audited_sets(read, records(1, 3))[0].held.of == 1
     turned = [replace(one, label=(one.label or 0) + 1) for one in records(500, 4) if one.label != 3]
     assert audited_sets(read, turned)[0].verdict == "does not hold"
-    [sentence] = work_left(records(600, 1), 0.01)
-    assert "must go to a person, whatever the score" in sentence and not work_left(records(600, 1), 0.99)
+    [sentence] = doubts(records(600, 1), "selective", 0.01, 0.1)
+    assert "must go to a person, whatever the score" in sentence
+    assert not doubts(records(600, 1), "selective", 0.99, 0.1)

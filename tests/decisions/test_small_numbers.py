@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from semtoken.calibration.judge import KINDS, Claim, Share, judge
 from semtoken.calibration.measures import Drift
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.auditing import DecisionLimits, DecisionSettings, SetAudit, Share, SideAudit, exceeded
-from semtoken.decisions.calibrating import DecisionSide
+from semtoken.decisions.auditing import DecisionLimits, DecisionSettings, SetAudit, exceeded
 from semtoken.decisions.deciding import _groups, _of_list, _of_row, _Size, shared_size
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.questions import plain_tokens, prompt_tokens
@@ -186,11 +186,15 @@ def test_which_refusals_may_want_another_shape() -> None:
     ],
 )
 def test_a_limit_is_exceeded_where_the_whole_interval_lies_beyond_it(limits: dict[str, Any], said: str) -> None:
-    one: Any = SimpleNamespace(verdict="cannot be told", drift=Drift(0.2, 0.12, 0.4, 400, 100), fired=Share(90, 100))
+    one: Any = SimpleNamespace(
+        claim="one", verdict="cannot be told", drift=Drift(0.2, 0.12, 0.4, 400, 100), fired=Share(90, 100)
+    )
     assert one.fired.interval == pytest.approx(tuple(binomtest(90, 100).proportion_ci()))
     found = exceeded(one, DecisionLimits(**limits))
     assert len(found) == bool(said) and said in " ".join(found)
-    one.verdict = "nothing was promised"
+    one.drift = Drift(0.2, 0.12, 0.4, 400, 29)
+    assert "distance" not in limits or exceeded(one, DecisionLimits(**limits)) == [], "29 scores say nothing of a drift"
+    one.claim = None
     assert exceeded(one, DecisionLimits(**limits)) == []
 
 
@@ -210,38 +214,29 @@ def test_sets_do_not_hold_where_so_many_misses_are_rarer_than_one_in_twenty(fitt
         for missed in range(n + 1):
             for own in (0, 2):  # labels of thresholds of their own count, too
                 sets = PredictionSets(alpha, (0.2, 0.2), (own, 0), fitted - own)
-                verdict = SetAudit("q", sets, Share(n - missed, n), 1.5).verdict
+                found = SetAudit("q", sets, Share(n - missed, n), 1.5)
+                [verdict] = judge([(found.claim, found.missed)])
                 assert (verdict == "does not hold") == (at_least < 0.05), (n, missed)
             at_least -= chance(missed, n)
 
 
-def audited(wrong: int, of: int, alpha: float, delta: float | None) -> SideAudit:
-    """A side whose promise is about `wrong` of `of` labelled answers behind another server."""
-    made: Any = SimpleNamespace(threshold=SimpleNamespace(promise="selective", alpha=alpha, delta=delta, uncertainty=1))
-    side = DecisionSide("q", "answer", 30, 30, 20, 1, made)
-    return SideAudit(side, Share(20, 30), Share(1, 20), Share(20, 30), Share(wrong, of), None, None)
-
-
 @pytest.mark.parametrize(
     ("wrong", "of", "alpha", "delta", "verdict"),
-    [  # none of n wrong: at most 1 - delta^(1/n) are, with confidence 1 - delta; all of n: at least delta^(1/n)
-        (0, 22, 0.1, None, "holds"),  # on average: at 90 %, 1 - 0.1^(1/22) = 0.0994
-        (0, 21, 0.1, None, "cannot be told"),  # 0.1039
+    [  # none of n wrong: at most 1 - delta^(1/n) are, with confidence 1 - delta; all of n: a chance of alpha^n
+        (0, 22, 0.1, 0.1, "holds"),  # 1 - 0.1^(1/22) = 0.0994
+        (0, 21, 0.1, 0.1, "cannot be told"),  # 0.1039
         (0, 29, 0.1, 0.05, "holds"),  # 0.0981
         (0, 28, 0.1, 0.05, "cannot be told"),  # 0.1015
-        (2, 2, 0.31, None, "does not hold"),  # 0.1^(1/2) = 0.316
-        (2, 2, 0.32, None, "cannot be told"),
-        (2, 2, 0.22, 0.05, "does not hold"),  # 0.05^(1/2) = 0.2236
-        (2, 2, 0.23, 0.05, "cannot be told"),
-        (0, 1, 0.5, 0.5, "holds"),  # a bound at the promised share itself keeps the promise ...
-        (1, 1, 0.5, 0.5, "cannot be told"),  # ... and does not break it
-        (0, 0, 0.1, None, "cannot be told"),
+        (2, 2, 0.22, 0.1, "does not hold"),  # 0.22^2 = 0.0484, at a level of 0.05 whatever delta is
+        (2, 2, 0.23, 0.1, "cannot be told"),  # 0.0529
+        (2, 2, 0.22, 0.01, "does not hold"),
+        (0, 0, 0.1, 0.1, "nothing was measured"),
     ],
 )
-def test_a_promise_holds_or_not_by_exact_bounds_on_its_own_side_of_the_share(
-    wrong: int, of: int, alpha: float, delta: float | None, verdict: str
+def test_a_promise_holds_or_not_by_exact_tests_on_its_own_side_of_the_share(
+    wrong: int, of: int, alpha: float, delta: float, verdict: str
 ) -> None:
-    assert audited(wrong, of, alpha, delta).verdict == verdict
+    assert judge([(Claim(KINDS["selective"], alpha, delta), Share(wrong, of))]) == [verdict]
 
 
 def logs(*probabilities: float) -> np.ndarray[Any, Any]:

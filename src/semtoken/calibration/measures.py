@@ -187,6 +187,8 @@ def _means(
 
 
 DRIFT_RESAMPLES = 1000
+FEWEST_RECENT = 30
+"""With fewer recent scores a distance says nothing: its interval is too narrow, and no limit applies to it."""
 CONFIDENCE = 0.95
 
 
@@ -202,6 +204,10 @@ class Drift:
     """The upper end of the 95 % interval."""
     n_fitted: int
     n_recent: int
+
+    def is_beyond(self, limit: float | None) -> bool:
+        """Whether the distance is shown to exceed a limit; never without one, or from too few recent scores."""
+        return limit is not None and self.n_recent >= FEWEST_RECENT and self.low > limit
 
 
 def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:

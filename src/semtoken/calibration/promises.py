@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
@@ -80,23 +81,24 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 
     For `wrong` = 0 it is the floor below which no threshold can ever pass: 22 at (0.1, 0.1).
     """
-    check_level(alpha, "alpha")
-    check_level(delta, "delta")
-    low, high = wrong, max(2 * wrong, 16)
-    while binomial_p_value(wrong, high, alpha) > delta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if binomial_p_value(wrong, middle, alpha) <= delta else (middle, high)
-    return high
+    return int(_labels_needed(np.array([wrong]), check_level(alpha, "alpha"), check_level(delta, "delta"))[0])
 
 
+def _labels_needed(wrong: npt.NDArray[np.int64], alpha: float, delta: float) -> FloatArray:
+    """The same for several numbers of wrong answers: at most k of n are wrong where the (k + 1)-th wrong one comes
+    after n answers, and when it comes is negative binomial.
+    """
+    right: FloatArray = require("scipy.stats", extra="calibrate").nbinom.ppf(1 - delta, wrong + 1, alpha)
+    return wrong + 1 + right
+
+
+@functools.cache
 def starting_share(n: int, alpha: float, delta: float) -> float:
     """Share of answers that the last start accepts, from n, alpha and delta alone: the promise stays exact."""
-    wrong, target = 0, labels_needed(0, alpha, delta)
-    while (following := labels_needed(wrong + 1, alpha, delta)) <= START_SHARE * n:
-        wrong, target = wrong + 1, following
-    return min(1.0, START_MARGIN * target / n)
+    needed = _labels_needed(np.arange(int(START_SHARE * n) + 1), alpha, delta)
+    allowed = needed[needed <= START_SHARE * n]
+    target = allowed[-1] if allowed.size else labels_needed(0, alpha, delta)
+    return min(1.0, START_MARGIN * float(target) / n)
 
 
 @dataclass(frozen=True)

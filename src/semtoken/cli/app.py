@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import textwrap
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +12,14 @@ from typer.core import TyperGroup
 
 from semtoken.cli.commands import GROUPS, CommandsOnDemand, print_commands
 from semtoken.cli.console import tell
-from semtoken.errors import MissingExtra, SemtokenError
+from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, status_of_error
+from semtoken.errors import MissingExtra, SemtokenError, one_line_of
 from semtoken.support.extras import all_that_is_missing, missing_extra
 from semtoken.version import __version__
 
-FAILED, INTERRUPTED = 1, 130
-CHECK_FAILED = 2
-"""The status of an error in a command that checks something: 1 means that what it checks does not hold."""
-CHECKING = ("decide", "watch")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+USAGE = (typer.Exit, typer.Abort, *typer.BadParameter.__mro__[1:3])
+"""What typer raises for its own ends: an exit status, an interruption, a command line that it does not understand."""
 
 
 class Commands(TyperGroup):
@@ -42,12 +42,22 @@ class Commands(TyperGroup):
         except (SemtokenError, ModuleNotFoundError, OSError) as error:
             command = ctx.invoked_subcommand
             if (message := _message(error, command)) is None:
-                raise
+                if command in CHECKING:
+                    message = f"{type(error).__name__}: {one_line_of(error)}"
+                else:
+                    raise
             tell(f"Error: {message}", style="red")
-            raise typer.Exit(CHECK_FAILED if command in CHECKING else FAILED) from error
+            raise typer.Exit(status_of_error(command)) from error
         except KeyboardInterrupt as error:
             tell("Interrupted.", style="yellow")
             raise typer.Exit(INTERRUPTED) from error
+        except Exception as error:
+            if ctx.invoked_subcommand not in CHECKING or isinstance(error, USAGE):
+                raise
+            # A traceback would end with 1, which means that a promise does not hold.
+            traceback.print_exception(error)
+            tell(f"Error: {type(error).__name__}: {one_line_of(error)} This is a fault of semtoken: please report it.")
+            raise typer.Exit(Status.CANNOT_BE_DONE) from error
 
 
 def _message(error: Exception, command: str) -> str | None:

@@ -6,7 +6,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,15 +25,17 @@ from semtoken.cli.options import (
     output_file,
     output_folder,
 )
+from semtoken.cli.statuses import Status, verdict
 from semtoken.errors import InvalidInput
 from semtoken.support.http_client import AT_ONCE, key_from
 from semtoken.support.inputs import shown_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from semtoken.decisions.auditing import DecisionSettings
+    from semtoken.decisions.auditing import Audit, DecisionSettings
     from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
+    from semtoken.decisions.comparing import Sensitivity
     from semtoken.decisions.questions import Question
     from semtoken.decisions.remote import Asker
 
@@ -240,8 +242,13 @@ def fit(
         ),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="The share that the promise allows. [0.1]")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Chance that the labels mislead (promise 'selective'). [0.1]")
+    delta: Annotated[float | None, typer.Option(help="How likely the labels may mislead. [0.1]")] = None,
+    start: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of answers that the first threshold tried accepts, for promise 'selective'; fix it before you "
+            "see labels. [several starts from 5 % on]"
+        ),
     ] = None,
     require: Annotated[
         bool, typer.Option("--require", help="Exit with 1, and write nothing, if a promise is not possible.")
@@ -270,7 +277,7 @@ def fit(
     from semtoken.checking.saved_decisions import decision_records
     from semtoken.decisions.answers import doubts_of
     from semtoken.decisions.auditing import DecisionSettings
-    from semtoken.decisions.calibrating import DecisionCalibrator, work_left
+    from semtoken.decisions.calibrating import DecisionCalibrator, doubts
     from semtoken.files.outputs import check_not_inside
 
     settings = DecisionSettings.beside(source, questions)
@@ -283,13 +290,15 @@ def fit(
     asked = _questions(questions, settings) if labels or questions else None
     records = decision_records(source, labels=labels, questions=asked)
     promise, alpha = promise or settings.promise, settings.alpha if alpha is None else alpha
-    for sentence in [*doubts_of(records), *(work_left(records, alpha) if promise == "selective" else [])]:
+    delta = settings.delta if delta is None else delta
+    for sentence in [*doubts_of(records), *doubts(records, promise, alpha, delta)]:
         tell(sentence)
     fitted = DecisionCalibrator.fit(
         records,
         promise=promise,
         alpha=alpha,
-        delta=settings.delta if delta is None else delta,
+        delta=delta,
+        start=settings.start if start is None else start,
     )
     missing = [
         side.what for side in fitted.sides.values() if not side.promises and _is_required(side, settings.require)
@@ -308,7 +317,7 @@ def fit(
         _tell_fitted(fitted)
     if require and missing:
         tell(f"Nothing was written, since there is no promise for {', '.join(missing)}.", style="red")
-        raise typer.Exit(1)
+        raise typer.Exit(Status.DOES_NOT_HOLD)
 
 
 def _is_required(side: DecisionSide, required: Sequence[str]) -> bool:
@@ -355,16 +364,24 @@ def audit(
     variants: Annotated[
         int, typer.Option(min=0, help="Items that are also asked in another order of the options and other words.")
     ] = 100,
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Also count by the values of this field of the answers.")
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="How likely any of the verdicts may be wrongly 'does not hold', in (0, 1).")
+    ] = 0.05,
     as_json: JsonOption = False,
 ) -> None:
     """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
 
     Label items that the calibrator was not fitted on, and let the other server answer them: here with `--endpoint`, or
-    before with `semtoken decide run`, or give the replies that you saved. The verdict is `holds`, `does not hold`, or
+    before with `semtoken decide run`, or give the replies that you saved. It says first how many run and how many go to
+    a person, then what other levels would mean, then the numbers behind each verdict: `holds`, `does not hold`, or
     `cannot be told from N labels`. Arguments that you leave out, and limits, come from a `semtoken.yaml` beside the
     labelled items or in this folder.
 
-    Exit status: 1 if a promise does not hold or a limit is exceeded, 2 for errors, else 0.
+    Exit status: 1 if a promise does not hold or a limit is exceeded, 2 for errors, 3 if nothing was measured (an
+    unknown or unanswered question, no labels, those of the fit, repeated items, no promise), else 0.
 
     For example:
 
@@ -373,9 +390,10 @@ def audit(
     - `semtoken decide audit calibrator replies/ --labels labels.csv --questions questions.yaml`
     """
     from semtoken.checking.saved_decisions import decision_records
-    from semtoken.decisions.auditing import DecisionSettings, audited_sets, exceeded, sensitivity
+    from semtoken.decisions.auditing import DecisionSettings, exceeded
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.comparing import sensitivity
     from semtoken.decisions.running import AskedAgain, are_items, ask_again, kept_until_asked, read_questions
 
     settings = DecisionSettings.beside(source, calibrator)
@@ -397,30 +415,79 @@ def audit(
             raise InvalidInput("--wording and --output need --endpoint.")
         asked = _questions(questions, settings) if labels or questions else None
         answers = AskedAgain(decision_records(source, labels=labels, questions=asked), {})
-    failed = False
-    for side in audited(fitted, answers.records):
-        broken = exceeded(side, settings.limits) if _is_required(side.fitted, settings.require) else []
-        failed |= side.verdict == "does not hold" or bool(broken)
-        counts = {
-            "accepted": side.fired.count,
-            "asked": side.fired.of,
-            "wrong": side.wrong.count,
-            "judged": side.wrong.of,
-        }
-        values = {"question": side.fitted.name, "side": side.fitted.side, "verdict": side.verdict, **counts}
-        typer.echo(json.dumps({**values, "exceeded": broken}) if as_json else " ".join([side.statement, *broken]))
-    for found_sets in audited_sets(fitted, answers.records):
-        failed |= found_sets.verdict == "does not hold"
-        counts = {"held": found_sets.held.count, "judged": found_sets.held.of}
-        values = {"question": found_sets.name, "side": "set", "verdict": found_sets.verdict, **counts}
-        typer.echo(json.dumps(values) if as_json else found_sets.statement)
-    for how, records in answers.variants.items():
-        for changes in sensitivity(fitted, answers.records, records, how):
-            counts = {"asked": changes.changed.of, "changed": changes.changed.count}
-            more = {"decided_otherwise": changes.decided_otherwise.count, "moved": changes.moved.value}
-            values = {"question": changes.name, "how": how, **counts, **more}
-            typer.echo(json.dumps(values) if as_json else changes.statement)
-    raise typer.Exit(int(failed))
+    found = audited(
+        fitted, answers.records, level=level, by=by, required=lambda side: _is_required(side, settings.require)
+    )
+    changes = [
+        one for how, records in answers.variants.items() for one in sensitivity(fitted, answers.records, records, how)
+    ]
+    limits = settings.limits
+    broken = {
+        side.fitted.what: exceeded(side, limits)
+        for question in found.questions
+        for side in question.sides
+        if _is_required(side.fitted, settings.require)
+    }
+    for line in _audit_values(found, broken, changes) if as_json else _audit_lines(found, broken, changes, by):
+        typer.echo(json.dumps(line) if as_json else line)
+    holds = not found.is_broken and not any(broken.values())
+    raise typer.Exit(verdict(holds=holds, measured=not found.gaps or limits.undecided is True))
+
+
+def _audit_lines(
+    found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity], by: str | None
+) -> Iterator[str]:
+    """What people read: the answer to each question first, then other levels, then the numbers behind the verdict."""
+    for question in found.questions:
+        yield question.answer
+    for name in found.unknown:
+        yield f"{name}: nothing was measured. The calibrator does not know this question as it was asked."
+    for question in found.questions:
+        yield from (f"{question.name}: {remark}" for remark in question.remarks)
+        if question.choices:
+            yield f"\n{question.name}, at other levels, by thresholds that these labels would get:"
+            yield from question.choice_lines
+        if question.slices:
+            yield f"\n{question.name}, counting against the promise by {by}:"
+            yield from question.slice_lines
+        yield ""
+        for side in question.sides:
+            yield " ".join([side.statement, *broken.get(side.fitted.what, ())])
+        if question.sets is not None:
+            yield question.sets.statement
+    yield from (change.statement for change in changes)
+
+
+def _audit_values(
+    found: Audit, broken: Mapping[str, Sequence[str]], changes: Sequence[Sensitivity]
+) -> Iterator[Mapping[str, Any]]:
+    """The same as JSON lines: each question, each of its sides, its sets, and what other ways of asking changed."""
+    for question in found.questions:
+        choices = [
+            {"alpha": c.alpha, "run": c.run.count, "wrong": c.wrong.count, "judged": c.wrong.of}
+            for c in question.choices
+        ]
+        slices = {value: {"wrong": seen.count, "judged": seen.of} for value, seen in question.slices.items()}
+        about = {"question": question.name, "answer": question.answer, "verdict": question.verdict}
+        yield {**about, "nothing": question.nothing, "choices": choices, "slices": slices}
+        for side in question.sides:
+            counts = {"accepted": side.fired.count, "asked": side.fired.of}
+            counts |= {"wrong": side.wrong.count, "judged": side.wrong.of}
+            values = {"question": question.name, "side": side.fitted.side, "verdict": side.verdict, **counts}
+            yield {**values, "exceeded": list(broken.get(side.fitted.what, ()))}
+        if question.sets is not None:
+            held = question.sets.held
+            values = {"question": question.name, "side": "set", "verdict": question.sets.verdict}
+            yield {**values, "held": held.count, "judged": held.of}
+    for name in found.unknown:
+        yield {"question": name, "verdict": "nothing was measured", "nothing": "the calibrator does not know it"}
+    for change in changes:
+        counts = {"asked": change.changed.of, "changed": change.changed.count}
+        more = {"decided_otherwise": change.decided_otherwise.count, "moved": change.moved.value}
+        right = change.right
+        if right is not None:
+            more |= {"right_first": right.first.count, "right_second": right.second.count, "judged": right.first.of}
+        yield {"question": change.name, "how": change.how, **counts, **more}
 
 
 @app.command(cls=ShortHelp)
@@ -428,12 +495,12 @@ def compare(
     first: AnswersArgument,
     second: Annotated[Path, typer.Argument(metavar="THERE.jsonl", dir_okay=False, help="The other server's answers.")],
 ) -> None:
-    """How far apart two servers' answers lie, without labels: agreement, rank correlation, shift.
+    """How far apart two servers' answers lie: agreement, rank correlation, shift, and by labels which is better.
 
     For example: `semtoken decide compare here.jsonl there.jsonl`
     """
     from semtoken.decisions.answers import read_decisions
-    from semtoken.decisions.auditing import compare as compared
+    from semtoken.decisions.comparing import compare as compared
 
     for comparison in compared(read_decisions(first), read_decisions(second)):
         typer.echo(comparison.statement)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
 from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption, is_typed
+from semtoken.cli.statuses import Status
 from semtoken.errors import InvalidInput
 from semtoken.support.http_client import checked_base_url
 from semtoken.support.text import number, visible
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from semtoken.web.doctor import Diagnosis
     from semtoken.web.doctor.diagnosis import Page
 
-UNUSABLE = 3
 SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red")}
 
 
@@ -105,7 +105,7 @@ def doctor(
     else:
         _print(diagnosis)
     if not diagnosis.usable:
-        raise typer.Exit(UNUSABLE)
+        raise typer.Exit(Status.NOTHING_MEASURED)
 
 
 def _examine_model(model: str, revision: str | None, as_json: bool) -> None:

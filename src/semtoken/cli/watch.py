@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,7 @@ from semtoken.cli.console import out, untrusted
 from semtoken.cli.journal import open_journal
 from semtoken.cli.journal_options import VARIABLE
 from semtoken.cli.options import JsonOption
-
-if TYPE_CHECKING:
-    from semtoken.calibration.measures import Drift
+from semtoken.cli.statuses import Status, verdict
 
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
 
@@ -54,7 +52,8 @@ def watch(
     Kolmogorov-Smirnov distance is printed, from 0 (alike) to 1. It says that something changed, not how wrong the
     chances have become: label some of the recent answers to see that.
 
-    Exit status: 1 if the promise is broken or the lower end of the distance exceeds the limit, 2 for errors, else 0.
+    Exit status: 1 if the promise is broken or the lower end of the distance exceeds the limit, 2 for errors, 3 if
+    nothing was measured (no promise, no label, fewer than 30 recent scores), else 0.
 
     For example:
 
@@ -77,27 +76,29 @@ def watch(
         from semtoken.integrations.opentelemetry import send_state
 
         send_state(report)
-    holds = report.state != "broken" and not _too_far(report.moved, most)
+    holds = report.state != "broken" and not (report.moved is not None and report.moved.is_beyond(most))
+    status = verdict(holds=holds, measured=report.n > 0 or (report.moved is not None and most is not None))
     if as_json:
-        typer.echo(json.dumps({**report.to_dict(), "holds": holds}, allow_nan=False))
-        raise typer.Exit(int(not holds))
+        typer.echo(
+            json.dumps(
+                {**report.to_dict(), "holds": holds, "measured": status != Status.NOTHING_MEASURED}, allow_nan=False
+            )
+        )
+        raise typer.Exit(status)
     out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
     if report.undecided:
         out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
     for sentence in filter(None, (report.moved_sentence, report.states_sentence)):
         out.print(untrusted(sentence), soft_wrap=True)
     out.print(agreement(journal).sentence, soft_wrap=True)
-    raise typer.Exit(int(not holds))
-
-
-def _too_far(moved: Drift | None, most: float | None) -> bool:
-    return moved is not None and most is not None and moved.low > most
+    raise typer.Exit(status)
 
 
 def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float | None) -> None:
     """Print how far recent scores, and hidden states, are from those that the calibrator was fitted on."""
     from semtoken.calibration import Calibrator
     from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
+    from semtoken.calibration.measures import FEWEST_RECENT
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)
@@ -106,18 +107,19 @@ def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float
         states = calibrator.compare_states(answers)
     require_scores(answers)
     drift = calibrator.compare(answers)
-    holds = not _too_far(drift, most)
+    status = verdict(holds=not drift.is_beyond(most), measured=drift.n_recent >= FEWEST_RECENT)
     if as_json:
-        typer.echo(
-            json.dumps(asdict(drift) | ({} if states is None else {"states": asdict(states)}) | {"holds": holds})
-        )
-        raise typer.Exit(int(not holds))
+        states_values = {} if states is None else {"states": asdict(states)}
+        typer.echo(json.dumps({**asdict(drift), **states_values, **_flags(status)}))
+        raise typer.Exit(status)
     out.print(
         f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
         f"and the {drift.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
         soft_wrap=True,
     )
-    if drift.low == 0:
+    if status == Status.NOTHING_MEASURED:
+        out.print(f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions.")
+    elif drift.low == 0:
         out.print("The interval holds 0: no difference is shown.")
     if states is not None:
         shown = "no difference is shown" if states.low == 0 else "what was learned may not hold for these answers"
@@ -126,6 +128,10 @@ def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float
             f"lie from the centre of the labelled ones: {shown}.",
             soft_wrap=True,
         )
-    if not holds:
+    if status == Status.DOES_NOT_HOLD:
         out.print(f"That is further than the limit of {most}.")
-    raise typer.Exit(int(not holds))
+    raise typer.Exit(status)
+
+
+def _flags(status: Status) -> dict[str, bool]:
+    return {"holds": status != Status.DOES_NOT_HOLD, "measured": status != Status.NOTHING_MEASURED}

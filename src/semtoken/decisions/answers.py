@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +237,8 @@ class DecisionRecord:
     """The value that the server chose; None: that of the most probable option."""
     allowed_mass: float | None = None
     """Share of the probability that fell on any option, in [0, 1]; None where the server does not tell."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Further short values of the line, by which answers can be grouped."""
 
     @classmethod
     def of(cls, answer: AnsweredQuestion, options: ReadingOptions, name: str = "") -> DecisionRecord:
@@ -334,6 +336,9 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
 def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
     """The answers on one line of a file; for one that holds none, an error whose kind follows from what is missing."""
     labels = line.get("labels") or {}
+    columns = {
+        key: str(value) for key, value in line.items() if isinstance(value, str | int | float) and key != "state"
+    }
     state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
     for name, given in line["answers"].items():
         if "refusal" in given:
@@ -354,7 +359,7 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
                 raise ValueError(f"{name!r:.60}: {error}") from error
         choice, mass = _read_choice(given.get("value"), values, probabilities, name), given.get("allowed_mass")
         about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
-        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass))
+        yield DecisionRecord(name, *about, choice, None if mass is None else float(mass), columns)
 
 
 def _read_choice(given: Any, values: Sequence[Any], probabilities: Sequence[float], name: str) -> Any:

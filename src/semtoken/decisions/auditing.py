@@ -1,4 +1,4 @@
-"""Does a calibrator of decisions hold behind another server? And how far apart are two servers, without labels?
+"""Does a calibrator of decisions hold for other labelled answers, of this server or another one?
 
 `semtoken.yaml` beside the questions: which server is asked, which calibrator decides, and what has to hold.
 """
@@ -6,98 +6,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from semtoken.calibration.measures import RESAMPLES, Drift, Interval
-from semtoken.calibration.promises import percent, upper_error_bound
+from semtoken.calibration import Threshold
+from semtoken.calibration.betting import LEVEL
+from semtoken.calibration.judge import CONFIDENCE, KINDS, Claim, Kind, Share, Verdict, judge, run_sentence
+from semtoken.calibration.measures import Drift
+from semtoken.calibration.promises import percent
 from semtoken.choices import Promise
 from semtoken.decisions.answers import DecisionRecord
-from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
+from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide, short
 from semtoken.decisions.options import PredictionSets
 from semtoken.errors import InvalidInput
 from semtoken.files.texts import read_yaml
-from semtoken.support.arrays import FloatArray
-from semtoken.support.extras import require
 
-Verdict = Literal["holds", "does not hold", "cannot be told", "nothing was promised", "no difference is shown"]
-CONFIDENCE = 0.95
-OF_WHAT: Mapping[Promise, str] = {
-    "selective": "Wrong among them",
-    "missed": "Accepted among the wrong ones",
-    "joint": "Accepted and wrong, of all on this side,",
-}
-
-
-@dataclass(frozen=True)
-class Share:
-    """How many of some answers, with the exact (Clopper-Pearson) 95 % interval of the share."""
-
-    count: int
-    of: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The exact interval (Clopper and Pearson) of the share; 0 to 1 if nothing was counted."""
-        beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - CONFIDENCE) / 2
-        k, n = self.count, self.of
-        low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
-        return low, float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
-
-    def __str__(self) -> str:
-        if not self.of:
-            return "0 of 0"
-        low, high = self.interval
-        return f"{self.count} of {self.of} ({percent(self.count / self.of)}, {percent(low)} to {percent(high)})"
+ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""The levels among which a person can choose, in the table of an audit."""
+CHANGED = (
+    "No answer is to this question as it was fitted: words, options and their order, reading and orders have to be the "
+    "same."
+)
 
 
 @dataclass(frozen=True)
 class SideAudit:
-    """Whether the promise of one side of a question holds behind another server, with the same counts from its fit."""
+    """Whether the promise of one side of a question holds for other answers, with the same counts from its fit."""
 
     fitted: DecisionSide
     fired_fitted: Share
     """Accepted on this side, of all labelled answers of the question, where it was fitted."""
     wrong_fitted: Share
-    """Accepted and wrong, of those that the promise speaks of: the accepted (`selective`), the wrong ones (`missed`),
-    all of this side (`joint`). They chose the threshold, so the share flatters."""
+    """Of the answers that the promise is about, those that counted against it in the fit (`judge.Kind`). They chose the
+    threshold, so the share flatters."""
     fired: Share
-    """Accepted on this side behind the other server, of all its answers to the question."""
+    """Accepted on this side, of all the answers to the question."""
     wrong: Share
-    """Accepted and wrong behind the other server, of its labelled answers that the promise speaks of."""
+    """Of the labelled answers that the promise is about, those that count against it."""
     drift: Drift | None
     """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
-    chosen there, or has no calibrator."""
+    chosen, or has no calibrator."""
     order_spread: float | None
-    """Mean of `order_spread` over the answers there on this side, in [0, 1]; None where one order was read."""
+    """Mean of `order_spread` over the answers on this side, in [0, 1]; None where one order was read."""
+    verdict: Verdict = "nothing was promised"
+    """Whether the promise holds, judged together with all others of the audit."""
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether the promise holds there, by exact one-sided bounds at the promise's own confidence, or at 90 % for a
-        promise that holds on average.
-        """
-        threshold = self.fitted.threshold
-        if threshold is None or not self.fitted.promises:
-            return "nothing was promised"
-        delta, wrong, of = threshold.delta or 0.1, self.wrong.count, self.wrong.of
-        if of and upper_error_bound(wrong, of, delta) <= threshold.alpha:
-            return "holds"
-        if of and 1 - upper_error_bound(of - wrong, of, delta) > threshold.alpha:
-            return "does not hold"
-        return "cannot be told"
+    def claim(self) -> Claim | None:
+        """The promise as the judge tests it; None where nothing was promised."""
+        return self.fitted.threshold.claim if self.fitted.threshold is not None and self.fitted.promises else None
 
     @property
     def statement(self) -> str:
         """The verdict as a sentence."""
-        n = self.wrong.of
+        n, claim = self.wrong.of, self.claim
         told = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
         lines = [f"{self.fitted.what}: {told}."]
-        if self.verdict != "nothing was promised":
+        if claim is not None:
             lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
-            lines.append(f"{OF_WHAT[_promise(self.fitted)]} {self.wrong}, where it was fitted {self.wrong_fitted}.")
+            lines.append(f"{claim.kind.among} {self.wrong}, where it was fitted {self.wrong_fitted}.")
             if self.fires_otherwise:
                 lines.append("It fires on another share of the answers than where it was fitted.")
         if self.drift is not None:
@@ -114,69 +84,9 @@ class SideAudit:
         return high < low_fitted or high_fitted < low
 
 
-def exceeded(side: SideAudit, limits: DecisionLimits) -> list[str]:
-    """The limits that a side does not keep, each as a sentence; none where nothing was promised for it."""
-    if side.verdict == "nothing was promised":
-        return []
-    sentences = []
-    if limits.distance is not None and side.drift is not None and side.drift.low > limits.distance:
-        sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
-    if limits.accepted is not None and side.fired.interval[1] < limits.accepted:
-        sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
-    if not limits.undecided and side.verdict == "cannot be told":
-        sentences.append("The limits ask for labels that can tell.")
-    return sentences
-
-
-def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SideAudit]:
-    """Whether the promises of a calibrator hold for another server's answers to the same questions.
-
-    They are about states that no calibrator was fitted on. The verdict needs labels; the accepted share and the drift
-    do not. `InvalidInput` if none of the answers is to a question of the calibrator.
-    """
-    known = {fingerprint for fingerprint, _ in calibrator.sides}
-    if not any(record.fingerprint in known for record in records):
-        raise InvalidInput(
-            "No answer belongs to a question of this calibrator: instructions, options and their order, reading and "
-            "orders have to be the same."
-        )
-    return [
-        _audited(side, [record for record in records if record.fingerprint == fingerprint])
-        for (fingerprint, _), side in calibrator.sides.items()
-    ]
-
-
-def _audited(side: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
-    chosen = [record for record in records if record.side == side.side]
-    accepted = [record for record in chosen if side.accepts(record)]
-    judged = [record for record in chosen if record.label is not None]
-    judged_accepted = [record for record in accepted if record.label is not None]
-    wrong, wrong_accepted = (sum(not record.correct for record in some) for some in (judged, judged_accepted))
-    wrong_fitted = 0 if side.threshold is None else side.threshold.n_wrong
-    spreads = [record.order_spread for record in chosen if record.order_spread is not None]
-    return SideAudit(
-        side,
-        Share(side.n_accepted, side.asked),
-        _of_promise(side, side.n_accepted, side.n_wrong_accepted, side.n, wrong_fitted),
-        Share(len(accepted), len(records)),
-        _of_promise(side, len(judged_accepted), wrong_accepted, len(judged), wrong),
-        side.calibrator.compare([record.log_score for record in chosen]) if side.calibrator and chosen else None,
-        float(np.mean(spreads)) if spreads else None,
-    )
-
-
-def _of_promise(side: DecisionSide, accepted: int, wrong_accepted: int, judged: int, wrong: int) -> Share:
-    """The share that the promise is about."""
-    return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[_promise(side)])
-
-
-def _promise(side: DecisionSide) -> Promise:
-    return "selective" if side.threshold is None else side.threshold.promise
-
-
 @dataclass(frozen=True)
 class SetAudit:
-    """Whether the sets of a question's options hold the right one often enough behind another server."""
+    """Whether the sets of a question's options hold the right one often enough for other answers."""
 
     name: str
     sets: PredictionSets
@@ -184,17 +94,18 @@ class SetAudit:
     """Labelled answers whose set has the right option."""
     size: float
     """Mean number of options in a set."""
+    verdict: Verdict = "no difference is shown"
+    """Whether more sets lack the right option than were promised on average."""
 
     @property
-    def verdict(self) -> Verdict:
-        """`does not hold` where so many sets that lack the right option would come in fewer than 5 % of all fits and
-        audits if the labels were alike: the share that a fit misses is itself drawn (Beta), so the test is
-        beta-binomial.
-        """
-        missed, n, fitted = self.held.of - self.held.count, self.held.of, self.sets.shared + sum(self.sets.labels)
-        rank = max(self.sets.alpha * (fitted + 1), 1e-9)
-        tail = require("scipy.stats", extra="calibrate").betabinom.sf(missed - 1, n, rank, fitted + 1 - rank)
-        return "does not hold" if tail < 1 - CONFIDENCE else "no difference is shown"
+    def claim(self) -> Claim:
+        """The promise as the judge tests it."""
+        return Claim(KINDS["set"], self.sets.alpha, None, self.sets.shared + sum(self.sets.labels))
+
+    @property
+    def missed(self) -> Share:
+        """Labelled answers whose set lacks the right option."""
+        return Share(self.held.of - self.held.count, self.held.of)
 
     @property
     def statement(self) -> str:
@@ -205,176 +116,295 @@ class SetAudit:
         )
 
 
-def audited_sets(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SetAudit]:
-    """Whether the sets of options hold the right one, for each question with labelled answers."""
-    audits = []
-    for fingerprint, sets in calibrator.sets.items():
-        own = [record for record in records if record.fingerprint == fingerprint and record.label is not None]
-        if own:
-            chosen = [sets(record.probabilities) for record in own]
-            held = sum(record.label in options for record, options in zip(own, chosen, strict=True))
-            size = float(np.mean([len(options) for options in chosen]))
-            audits.append(SetAudit(own[0].name, sets, Share(held, len(own)), size))
-    return audits
+@dataclass(frozen=True)
+class Choice:
+    """What one level would mean: how many answers would run, by thresholds fitted to the audit's own labels."""
+
+    alpha: float
+    run: Share
+    """Answers that would run, of all."""
+    wrong: Share
+    """Wrong ones among the labelled answers that would run. They chose the threshold, so the share flatters."""
 
 
 @dataclass(frozen=True)
-class ServerComparison:
-    """Two servers' answers to one question about the same states, without labels."""
+class QuestionAudit:
+    """All that an audit says of one question."""
 
     name: str
-    agreement: Share
-    """Pairs of answers that chose the same option."""
-    rank_correlation: float
-    """Spearman's correlation of the two servers' probabilities, in [-1, 1]: of yes for a predicate, else of the option
-    that the first server chose. NaN where a server always gives the same probability."""
-    shift: float
-    """Mean of the second server's probability of that option minus the first's, in [-1, 1]."""
-    shift_bounds: tuple[float, float]
-    """95 % interval, by a percentile bootstrap over the states."""
-    open_pairs: Share
-    """Pairs in which a server rounds, or lists too few options, so that its probability is known within bounds only."""
-    shift_range: tuple[float, float]
-    """Least and greatest shift that the bounds of these answers allow."""
+    n: int
+    """Answers to it, with and without labels."""
+    sides: tuple[SideAudit, ...]
+    sets: SetAudit | None
+    nothing: str
+    """Why nothing was measured; empty where something was."""
+    remarks: tuple[str, ...] = ()
+    """What was left out, and why."""
+    choices: tuple[Choice, ...] = ()
+    """What other levels would mean; empty where nothing was measured."""
+    slices: Mapping[str, Share] = field(default_factory=dict)
+    """By the value of a column: what counts against the promise, of the labelled answers that it is about."""
 
     @property
-    def statement(self) -> str:
-        """The figures as a sentence."""
-        low, high = self.shift_bounds
-        sentence = (
-            f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
-            f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f})."
-        )
-        if self.open_pairs.count:
-            low, high = self.shift_range
-            sentence += (
-                f" In {self.open_pairs} a server rounds, or did not list all options: with that, the shift may be "
-                f"anything from {low:+.3f} to {high:+.3f}."
+    def verdict(self) -> Verdict:
+        """The verdict on the thresholds of all sides together: the worst of them."""
+        found = {side.verdict for side in self.sides if side.claim is not None}
+        if "does not hold" in found:
+            return "does not hold"
+        if self.nothing:
+            return "nothing was measured"
+        return "holds" if found == {"holds"} else "cannot be told"
+
+    @property
+    def answer(self) -> str:
+        """The answer that a reader wants first, as a sentence."""
+        promised = [(side, side.claim) for side in self.sides if side.claim is not None]
+        broken = [side for side, _ in promised if side.verdict == "does not hold"]
+        if not promised or (self.nothing and not broken):
+            return f"{self.name}: nothing was measured. {self.nothing}"
+        kind, alpha = promised[0][1].kind, promised[0][1].alpha
+        told = f"{self.name}: {run_sentence(kind, alpha, sum(side.fired.count for side, _ in promised), self.n)}"
+        if broken:
+            return f"{told}: this does not hold. {'; '.join(f'{kind.among} {side.wrong}' for side in broken)}."
+        if self.verdict == "cannot be told":
+            return f"{told}: cannot be told from {sum(side.wrong.of for side, _ in promised)} labels."
+        return f"{told}."
+
+    @property
+    def choice_lines(self) -> list[str]:
+        """The table of other levels, a line for each, under a heading; empty where nothing was measured."""
+        if not self.choices:
+            return []
+        told = ["at most wrong        run  to a person  wrong of those that run and have a label"]
+        for choice in self.choices:
+            wrong = str(choice.wrong) if choice.run.count else "nothing can be promised from these labels"
+            run, rest = f"{choice.run.count:,}", f"{choice.run.of - choice.run.count:,}"
+            told.append(f"{percent(choice.alpha):>13}{run:>11}{rest:>13}  {wrong}")
+        return told
+
+    @property
+    def slice_lines(self) -> list[str]:
+        """The slices, the worst first, with intervals that hold for all of them together."""
+        confidence = 1 - (1 - CONFIDENCE) / max(len(self.slices), 1)
+        worst = sorted(self.slices.items(), key=lambda one: -one[1].count / max(one[1].of, 1))
+        told = []
+        for place, (name, seen) in enumerate(worst):
+            low, high = seen.within(confidence)
+            first = " (the worst)" if not place and len(worst) > 1 else ""
+            told.append(
+                f"{name}{first}: {seen.count:,} of {seen.of:,}, {percent(seen.count / seen.of)} ({percent(low)} to "
+                f"{percent(high)})"
             )
-        return sentence
-
-
-def compare(
-    first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0
-) -> list[ServerComparison]:
-    """How far two servers' answers to the same lines lie apart; `InvalidInput` if their questions or numbers differ."""
-    if [(record.fingerprint, record.state) for record in first] != [
-        (record.fingerprint, record.state) for record in second
-    ]:
-        raise InvalidInput("The two files hold answers to other questions, or not to the same states in one order.")
-    groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
-    for pair in zip(first, second, strict=True):
-        groups.setdefault(pair[0].fingerprint, []).append(pair)
-    return [_comparison(pairs, seed) for pairs in groups.values()]
-
-
-def _comparison(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> ServerComparison:
-    places = [0 if a.kind == "predicate" else a.best for a, _ in pairs]
-    p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
-    same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
-    flat = bool((p == p[0]).all(axis=0).any())
-    correlation = np.nan if flat else require("scipy.stats", extra="calibrate").spearmanr(p[:, 0], p[:, 1]).statistic
-    shift = _mean(p[:, 1] - p[:, 0], seed)
-    ends = np.array([[_ends(a, k), _ends(b, k)] for k, (a, b) in zip(places, pairs, strict=True)])
-    down, up = ends[:, 1, 0] - ends[:, 0, 1], ends[:, 1, 1] - ends[:, 0, 0]
-    return ServerComparison(
-        pairs[0][0].name,
-        same,
-        float(correlation),
-        shift.value,
-        (shift.low, shift.high),
-        Share(sum(a.bounds is not None or b.bounds is not None for a, b in pairs), len(pairs)),
-        (float(down.mean()), float(up.mean())),
-    )
-
-
-def _ends(record: DecisionRecord, place: int) -> tuple[float, float]:
-    """Least and greatest probability of an option."""
-    known = record.probabilities[place]
-    return (known, known) if record.bounds is None else record.bounds[place]
-
-
-def _mean(values: FloatArray, seed: int) -> Interval:
-    """The mean of some values with its 95 % interval, by a percentile bootstrap."""
-    draws = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
-    return Interval(float(values.mean()), float(low), float(high))
+        return told
 
 
 @dataclass(frozen=True)
-class Sensitivity:
-    """How the answers to a question change when it is asked in other words, or with its options in another order."""
+class Audit:
+    """What an audit found."""
 
-    name: str
-    how: str
-    """What was different the second time, for example "in other words"."""
-    changed: Share
-    """Pairs whose second answer chose another option."""
-    decided_otherwise: Share
-    """Pairs of which the calibrator accepts one answer and not the other."""
-    moved: Interval
-    """Mean distance between the two probabilities of what was chosen first, in [0, 1]."""
+    questions: tuple[QuestionAudit, ...]
+    unknown: tuple[str, ...] = ()
+    """Names of questions that were answered and that the calibrator does not know as they were asked."""
 
     @property
-    def statement(self) -> str:
-        """The figures as a sentence."""
-        low, high = (f"{bound:.3f}" for bound in (self.moved.low, self.moved.high))
-        return (
-            f"{self.name}, asked {self.how}: another choice in {self.changed}, another decision in "
-            f"{self.decided_otherwise}; its probability moves by {self.moved.value:.3f} on average ({low} to {high})."
-        )
+    def is_broken(self) -> bool:
+        """Whether any promise does not hold, of thresholds or of sets."""
+        sets = [question.sets.verdict for question in self.questions if question.sets is not None]
+        return "does not hold" in [*sets, *(question.verdict for question in self.questions)]
+
+    @property
+    def gaps(self) -> list[str]:
+        """What was not measured, each as a sentence."""
+        unknown = [f"{name}: the calibrator does not know this question as it was asked." for name in self.unknown]
+        return [f"{question.name}: {question.nothing}" for question in self.questions if question.nothing] + unknown
 
 
-def sensitivity(
+def exceeded(side: SideAudit, limits: DecisionLimits) -> list[str]:
+    """The limits that a side does not keep, each as a sentence; none where nothing was promised for it."""
+    if side.claim is None:
+        return []
+    sentences = []
+    if side.drift is not None and side.drift.is_beyond(limits.distance):
+        sentences.append(f"The distance exceeds the limit of {limits.distance:g}.")
+    if limits.accepted is not None and side.fired.interval[1] < limits.accepted:
+        sentences.append(f"It accepts fewer than the limit of {percent(limits.accepted)}.")
+    if limits.undecided is False and side.verdict in ("cannot be told", "nothing was measured"):
+        sentences.append("The limits ask for labels that can tell.")
+    return sentences
+
+
+def audit(
     calibrator: DecisionCalibrator,
-    first: Sequence[DecisionRecord],
-    second: Sequence[DecisionRecord],
-    how: str,
+    records: Sequence[DecisionRecord],
     *,
-    seed: int = 0,
-) -> list[Sensitivity]:
-    """Compare one server's answers to the same questions asked in two ways, such as with another order of the options.
+    level: float = LEVEL,
+    by: str | None = None,
+    required: Callable[[DecisionSide], bool] = lambda side: True,
+) -> Audit:
+    """Whether the promises of a calibrator hold for other answers to the same questions.
 
-    The calibrator decides about both as if they were to its own question; `how` says what differed the second time,
-    such as "in other words". `InvalidInput` if no question was asked in both ways about one state, or its options are
-    others.
+    The verdicts need labels of items that the calibrator was not fitted on; the accepted share and the drift do not.
+    While every promise is kept, any verdict of the audit is `does not hold` with a probability of at most `level`.
+    Answers to questions of which no side is `required` are left out. `by` names a column of the answers whose values
+    make slices. `InvalidInput` if no answer has that column.
     """
-    others = {(record.name, record.state): record for record in second}
-    groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
-    for record in first:
-        if (other := others.get((record.name, record.state))) is not None:
-            groups.setdefault(record.name, []).append((record, _as_asked(record, other)))
-    if not groups:
-        raise InvalidInput("No question was asked in both ways about one state.")
-    return [_sensitivity(calibrator, name, pairs, how, seed) for name, pairs in groups.items()]
+    names = {key: side.name for (key, _), side in calibrator.sides.items() if required(side)}
+    groups: dict[str, list[DecisionRecord]] = {key: [] for key in names}
+    unknown: dict[str, None] = {}
+    known = {fingerprint for fingerprint, _ in calibrator.sides}
+    wanted = set(names.values()) | {record.name for record in records if record.fingerprint not in known}
+    for record in records:
+        if record.fingerprint in groups:
+            groups[record.fingerprint].append(record)
+        elif record.fingerprint not in known and record.name in wanted:
+            unknown[record.name] = None
+    if by is not None and not any(by in record.columns for record in records):
+        raise InvalidInput(f"No answer has the column {by!r:.60}.")
+    counted = [_counted(calibrator, key, names[key], own, by, required) for key, own in groups.items()]
+    return Audit(_judged(counted, level), tuple(unknown))
 
 
-def _as_asked(record: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
-    """The second answer with its options in the order of the first."""
-    known = {(type(value), value): p for value, p in zip(other.values, other.probabilities, strict=True)}
-    wanted = [(type(value), value) for value in record.values]
-    if set(known) != set(wanted):
-        raise InvalidInput(f"{record.name}: the options are not the same in both ways of asking.")
-    probabilities = tuple(known[option] for option in wanted)
-    return replace(other, fingerprint=record.fingerprint, values=record.values, probabilities=probabilities)
-
-
-def _sensitivity(
-    calibrator: DecisionCalibrator,
-    name: str,
-    pairs: Sequence[tuple[DecisionRecord, DecisionRecord]],
-    how: str,
-    seed: int,
-) -> Sensitivity:
-    decided = [tuple(calibrator.accepts(record) for record in pair) for pair in pairs]
-    moved = [abs(a.probabilities[a.best] - b.probabilities[a.best]) for a, b in pairs]
-    return Sensitivity(
-        name,
-        how,
-        Share(sum(a.best != b.best for a, b in pairs), len(pairs)),
-        Share(sum(a != b for a, b in decided), len(pairs)),
-        _mean(np.array(moved), seed),
+def _judged(questions: Sequence[QuestionAudit], level: float) -> tuple[QuestionAudit, ...]:
+    """The same questions with the verdicts on all their promises, which are judged together."""
+    tested = [
+        (side.claim, side.wrong) for question in questions for side in question.sides if side.claim is not None
+    ] + [(question.sets.claim, question.sets.missed) for question in questions if question.sets is not None]
+    verdicts = iter(judge(tested, level))
+    with_sides = [
+        tuple(side if side.claim is None else replace(side, verdict=next(verdicts)) for side in question.sides)
+        for question in questions
+    ]
+    with_sets = [None if q.sets is None else replace(q.sets, verdict=next(verdicts)) for q in questions]
+    return tuple(
+        replace(question, sides=sides, sets=sets)
+        for question, sides, sets in zip(questions, with_sides, with_sets, strict=True)
     )
+
+
+def _counted(
+    calibrator: DecisionCalibrator,
+    key: str,
+    name: str,
+    records: Sequence[DecisionRecord],
+    by: str | None,
+    required: Callable[[DecisionSide], bool],
+) -> QuestionAudit:
+    """The counts of one question, before they are judged."""
+    fitted = [side for (fingerprint, _), side in calibrator.sides.items() if fingerprint == key]
+    usable, nothing, remarks = _usable(calibrator.states.get(key, frozenset()), records)
+    sides = tuple(_counted_side(side, records, usable) for side in fitted)
+    promised = [side for side in sides if side.claim is not None and required(side.fitted)]
+    if not records:
+        nothing = CHANGED
+    elif not promised:
+        nothing = "The calibrator promises nothing for it."
+    elif not nothing and not any(side.wrong.of for side in promised):
+        nothing = f"None of its {len(usable):,} labelled answers is one that the promise is about."
+    if nothing and any(side.fires_otherwise for side in promised):
+        remarks = (*remarks, "It fires on another share of the answers than where it was fitted.")
+    measured = not nothing
+    return QuestionAudit(
+        name,
+        len(records),
+        sides,
+        _counted_sets(name, calibrator.sets.get(key), usable) if usable else None,
+        nothing,
+        remarks,
+        _choices(promised, records, usable) if measured else (),
+        _slices(promised, usable, by) if measured and by is not None else {},
+    )
+
+
+def _usable(
+    seen: frozenset[str], records: Sequence[DecisionRecord]
+) -> tuple[list[DecisionRecord], str, tuple[str, ...]]:
+    """The labelled answers that can test a promise, why there are none, and what was left out."""
+    labelled = [record for record in records if record.label is not None]
+    if not labelled:
+        return [], f"None of its {len(records):,} answers has a label.", ()
+    states = [record.state for record in labelled if record.state]
+    if repeated := len(states) - len(set(states)):
+        return (
+            [],
+            f"{repeated:,} of its {len(labelled):,} labelled answers are about an item that another one is about, too: "
+            "repeated answers count as evidence that is not there. Leave them out.",
+            (),
+        )
+    usable = [record for record in labelled if not record.state or short(record.state) not in seen]
+    if not usable:
+        return [], "All its labels are of items that the calibrator was fitted on. Label others.", ()
+    left_out = len(labelled) - len(usable)
+    told = f"{left_out:,} labels are left out: the calibrator was fitted on these items."
+    return usable, "", (told,) if left_out else ()
+
+
+def _counted_side(side: DecisionSide, records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]) -> SideAudit:
+    chosen = [record for record in records if record.side == side.side]
+    judged = [record for record in usable if record.side == side.side]
+    spreads = [record.order_spread for record in chosen if record.order_spread is not None]
+    kind = KINDS["selective" if side.threshold is None else side.threshold.promise]
+    return SideAudit(
+        side,
+        Share(side.n_accepted, side.asked),
+        _fitted_share(side, kind),
+        Share(sum(side.accepts(record) for record in chosen), len(records)),
+        kind.count([side.accepts(record) for record in judged], [record.correct for record in judged]),
+        side.calibrator.compare([record.log_score for record in chosen]) if side.calibrator and chosen else None,
+        float(np.mean(spreads)) if spreads else None,
+    )
+
+
+def _fitted_share(side: DecisionSide, kind: Kind) -> Share:
+    """The counts of the fit, as the promise counts them: accepted and wrong ones first, then the others."""
+    wrong = 0 if side.threshold is None else side.threshold.n_wrong
+    accepted = np.arange(side.n) < side.n_accepted
+    right = np.ones(side.n, dtype=bool)
+    right[: side.n_wrong_accepted] = False
+    right[side.n_accepted : side.n_accepted + wrong - side.n_wrong_accepted] = False
+    return kind.count(accepted, right)
+
+
+def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[DecisionRecord]) -> SetAudit | None:
+    if sets is None:
+        return None
+    chosen = [sets(record.probabilities) for record in usable]
+    held = sum(record.label in options for record, options in zip(usable, chosen, strict=True))
+    return SetAudit(name, sets, Share(held, len(usable)), float(np.mean([len(options) for options in chosen])))
+
+
+def _choices(
+    promised: Sequence[SideAudit], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
+) -> tuple[Choice, ...]:
+    """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
+    rows = []
+    for alpha in ALPHAS:
+        run, wrong, of = 0, 0, 0
+        for side in promised:
+            own = [record for record in usable if record.side == side.fitted.side]
+            claim = side.claim
+            if claim is None or not own:
+                continue
+            scores, right = [record.log_score for record in own], [record.correct for record in own]
+            delta = (claim.delta or 0.1) / len(ALPHAS)
+            made = Threshold.fit(scores, right, promise=claim.kind.name, alpha=alpha, delta=delta)  # type: ignore[arg-type]
+            chosen = [record.log_score for record in records if record.side == side.fitted.side]
+            accepted = made.accepts(scores)
+            run += int(made.accepts(chosen).sum())
+            wrong, of = wrong + int((accepted & ~np.array(right)).sum()), of + int(accepted.sum())
+        rows.append(Choice(alpha, Share(run, len(records)), Share(wrong, of)))
+    return tuple(rows)
+
+
+def _slices(promised: Sequence[SideAudit], usable: Sequence[DecisionRecord], by: str) -> dict[str, Share]:
+    counts: dict[str, tuple[int, int]] = {}
+    for side in promised:
+        for record in usable:
+            if side.claim is None or record.side != side.fitted.side:
+                continue
+            one = side.claim.kind.count([side.fitted.accepts(record)], [record.correct])
+            bad, of = counts.get(value := record.columns.get(by, "(none)"), (0, 0))
+            counts[value] = bad + one.count, of + one.of
+    return {value: Share(bad, of) for value, (bad, of) in sorted(counts.items()) if of}
 
 
 NAME = "semtoken.yaml"
@@ -388,8 +418,9 @@ class DecisionLimits:
     """Largest distance of the probabilities from those of the fit, in [0, 1]; the lower end of its interval counts."""
     accepted: float | None = None
     """Smallest share that is accepted, in [0, 1]; the upper end of its interval counts."""
-    undecided: bool = True
-    """Whether it is enough that the labels cannot tell."""
+    undecided: bool | None = None
+    """True: it is enough if nothing was measured. False: labels that cannot tell are not enough. None: they are enough,
+    but something has to be measured (exit status 3)."""
 
 
 @dataclass(frozen=True)
@@ -408,6 +439,8 @@ class DecisionSettings:
     alpha: float = 0.1
     delta: float = 0.1
     promise: Promise = "selective"
+    start: float | None = None
+    """Share of answers that the first threshold tried accepts; None: several starts."""
     require: tuple[str, ...] = ()
     """The questions, or their sides such as "refund, called true", that a fit has to promise and that limits are for.
     Empty: all of them."""
@@ -445,6 +478,7 @@ def _share(value: Any) -> bool:
 _RIGHT: Mapping[str, Callable[[Any], bool]] = {
     "alpha": _share,
     "delta": _share,
+    "start": _share,
     "distance": _share,
     "accepted": _share,
     "undecided": lambda value: isinstance(value, bool),

@@ -13,10 +13,10 @@ import numpy as np
 
 from semtoken.calibration import Calibrator, Threshold
 from semtoken.calibration.calibrator import to_bytes
-from semtoken.calibration.promises import percent
+from semtoken.calibration.promises import labels_needed, percent
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion, AskedQuestion, DecisionRecord
-from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, least_to_a_person
+from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets, least_to_a_person
 from semtoken.decisions.questions import ReadingOptions
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
@@ -32,7 +32,7 @@ from semtoken.files.safe_files import (
 from semtoken.support.inputs import instance, listed
 
 NAME = "decisions.json"
-FORMAT, FORMAT_VERSION = "semtoken.decisions", 1
+FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
 
 OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
 NO_LABEL = 'No answer has a label. Say in each line what is right for each question: "labels": {"refund": false}.'
@@ -40,6 +40,11 @@ NO_LABELS = "Nothing: no labelled answer was like this one."
 
 Key = tuple[str, str]
 """A question's fingerprint, and the side that is decided."""
+
+
+def short(state: str) -> str:
+    """The beginning of a state's hash, enough to know the state again."""
+    return state[:16]
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,8 @@ class DecisionCalibrator:
     """What was asked, by fingerprint, where the answers say it."""
     sets: Mapping[str, PredictionSets] = field(default_factory=dict)
     """Which options belong to the set of an answer, by fingerprint; only where a scale could be fitted, too."""
+    states: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Which states it was fitted on (`short`), by fingerprint: an audit does not count them again."""
 
     @classmethod
     def fit(
@@ -110,6 +117,7 @@ class DecisionCalibrator:
         promise: Promise = "selective",
         alpha: float = 0.1,
         delta: float = 0.1,
+        start: float | None = None,
     ) -> DecisionCalibrator:
         """Fit on the labelled ones of some answers, each about another state.
 
@@ -125,7 +133,7 @@ class DecisionCalibrator:
             if record.label is not None:
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
-        sides = {key: _side(own, asked[key[0]], promise, alpha, delta) for key, own in groups.items()}
+        sides = {key: _side(own, asked[key[0]], promise, alpha, delta, start) for key, own in groups.items()}
         if not any(side.calibrator for side in sides.values()):
             why = "; ".join(f"{side.what}: {side.refusal}" for side in sides.values())
             raise InvalidInput(f"Nothing can be fitted. {why or NO_LABEL}")
@@ -138,7 +146,8 @@ class DecisionCalibrator:
             sides,
             scales,
             {key: question for key, question in told.items() if question is not None},
-            {key: _sets(by_question[key], alpha) for key in scales},
+            {key: _sets(own, alpha) for key in scales if len(own := by_question[key]) >= labels_for_sets(alpha)},
+            {key: frozenset(short(r.state) for r in own if r.state) for key, own in by_question.items()},
         )
 
     @property
@@ -213,6 +222,7 @@ class DecisionCalibrator:
             "scales": {key: asdict(scale) for key, scale in self.scales.items()},
             "questions": {key: question.values() for key, question in self.questions.items()},
             "sets": {key: asdict(sets) for key, sets in self.sets.items()},
+            "states": {key: sorted(states) for key, states in self.states.items()},
         }
 
     @classmethod
@@ -274,10 +284,13 @@ def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
             )
             for key, values in content["sets"].items()
         },
+        {key: frozenset(map(str, states)) for key, states in content["states"].items()},
     )
 
 
-def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha: float, delta: float) -> DecisionSide:
+def _side(
+    records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha: float, delta: float, start: float | None
+) -> DecisionSide:
     scores, right = [record.log_score for record in records], [record.correct for record in records]
     side = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
     if repeated := len(records) - len({record.state or str(number) for number, record in enumerate(records)}):
@@ -289,7 +302,7 @@ def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha
         calibrator = Calibrator.fit(scores, right)
     except InvalidInput as error:
         return replace(side, refusal=str(error))
-    threshold = Threshold.fit(scores, right, promise=promise, alpha=alpha, delta=delta)
+    threshold = Threshold.fit(scores, right, promise=promise, alpha=alpha, delta=delta, start=start)
     accepted = threshold.accepts(scores)
     return replace(
         side,
@@ -304,19 +317,31 @@ def _sets(records: Sequence[DecisionRecord], alpha: float) -> PredictionSets:
     return PredictionSets.fit([record.probabilities for record in records], labels, alpha)
 
 
-def work_left(records: Sequence[DecisionRecord], alpha: float) -> list[str]:
-    """For each question with more wrong answers than alpha, a sentence: how many a person must see in any case."""
+def doubts(records: Sequence[DecisionRecord], promise: Promise, alpha: float, delta: float) -> list[str]:
+    """What labels cannot support, each as a sentence, before anything is fitted to them."""
     labelled: dict[str, list[DecisionRecord]] = {}
     for record in records:
         if record.label is not None:
             labelled.setdefault(f"{record.name} {record.fingerprint}", []).append(record)
     sentences = []
     for own in labelled.values():
-        wrong, n = sum(not answer.correct for answer in own), len(own)
-        if (least := least_to_a_person(wrong, n, alpha)) > 0:
+        name, wrong, n = own[0].name, sum(not answer.correct for answer in own), len(own)
+        least = labels_needed(0, alpha, delta)
+        if (tells := wrong if promise == "missed" else n) < least:
+            what = "wrong answers with a label" if promise == "missed" else "labels"
             sentences.append(
-                f"{own[0].name}: {percent(wrong / n)} of {n:,} labelled answers are wrong. If at most {percent(alpha)} "
-                f"of the accepted may be, at least {percent(least)} of all must go to a person, whatever the score."
+                f"{name}: a promise at alpha {alpha:g} takes at least {least} {what} on each side; here are {tells} in "
+                "all. Label more, or choose a larger alpha."
+            )
+        if (least_sets := labels_for_sets(alpha)) > n:
+            sentences.append(
+                f"{name}: sets of options take at least {least_sets} labels at alpha {alpha:g}, and there are {n}: "
+                "with fewer every set holds all options, so none are made."
+            )
+        if promise == "selective" and (share := least_to_a_person(wrong, n, alpha)) > 0:
+            sentences.append(
+                f"{name}: {percent(wrong / n)} of {n:,} labelled answers are wrong. If at most {percent(alpha)} of the "
+                f"accepted may be, at least {percent(share)} of all must go to a person, whatever the score."
             )
     return sentences
 

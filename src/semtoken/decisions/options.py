@@ -163,8 +163,7 @@ class PredictionSets:
         """What the sets promise, as a sentence."""
         n = self.shared + sum(self.labels)
         if not any(self.thresholds):
-            needed = int(np.ceil(1 / self.alpha - 1e-9)) - 1
-            few = f"{n:,} labels are too few for {percent(self.alpha)}, {needed:,} are needed"
+            few = f"{n:,} labels are too few for {percent(self.alpha)}, {labels_for_sets(self.alpha):,} are needed"
             return f"every set holds all options: {few}"
         own = sum(count > 0 for count in self.labels)
         each = {0: "", len(self.labels): ", for each option alone, too"}.get(
@@ -200,6 +199,11 @@ class PredictionSets:
 
 def _rank(n: int, alpha: float) -> int:
     return int(np.floor(alpha * (n + 1) + 1e-9))
+
+
+def labels_for_sets(alpha: float) -> int:
+    """Labels below which every set would hold all options: 9 at alpha 0.1, 49 at 0.02."""
+    return int(np.ceil(1 / alpha - 1e-9)) - 1
 
 
 def least_to_a_person(wrong: int, n: int, alpha: float) -> float:

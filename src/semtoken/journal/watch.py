@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from semtoken.calibration.betting import LEVEL
 from semtoken.calibration.judge import Claim, watched
-from semtoken.calibration.measures import Drift
+from semtoken.calibration.measures import FEWEST_RECENT, Drift
 from semtoken.errors import SemtokenError
 from semtoken.journal.database import entries
 from semtoken.journal.entries import answer_of
@@ -19,10 +19,6 @@ from semtoken.journal.store import InUse, Journal, Row
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
 RECENT_SCORES = 2_000
 """How many of the newest answers have their scores compared with those of the labelled ones."""
-FEWEST_QUESTIONS = 12
-"""Scores are compared only if the newest answers are to so many different questions: with fewer the interval of the
-distance is too narrow.
-"""
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
     if not rows:
         return {"moved_sentence": "No answer has been decided by it yet."}
     rows = _one_of_each_question(rows)
-    if len(rows) < FEWEST_QUESTIONS:
+    if len(rows) < FEWEST_RECENT:
         told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
         return {"moved_sentence": told}
     answers, calibrator = [answer_of(row) for row in rows], used.calibrator

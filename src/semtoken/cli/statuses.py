@@ -1,0 +1,39 @@
+"""The exit statuses of commands that check something, in one place; docs/cli.md has the same table.
+
+| status | meaning | commands |
+| ---: | --- | --- |
+| 0 | it holds, or the labels do not show that it does not | `watch`, `decide audit`, `decide fit --require`, `doctor` |
+| 1 | it does not hold: a broken promise, an exceeded limit, a required promise that is missing | all but `doctor` |
+| 2 | it cannot be done: bad input, no answer from a server, any other error | all of them |
+| 3 | nothing was measured: no labels, unknown questions, no promise, answers that cannot be scored | all of them |
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """What the exit status of a checking command says."""
+
+    HOLDS = 0
+    DOES_NOT_HOLD = 1
+    CANNOT_BE_DONE = 2
+    NOTHING_MEASURED = 3
+
+
+CHECKING = ("decide", "watch", "doctor")
+"""The commands that have these statuses; for any other command an error is 1."""
+FAILED, INTERRUPTED = 1, 130
+
+
+def status_of_error(command: str | None) -> int:
+    """The exit status of a command that failed."""
+    return Status.CANNOT_BE_DONE if command in CHECKING else FAILED
+
+
+def verdict(*, holds: bool, measured: bool = True) -> Status:
+    """The status of what was found: what does not hold goes before what was not measured."""
+    if not holds:
+        return Status.DOES_NOT_HOLD
+    return Status.HOLDS if measured else Status.NOTHING_MEASURED
