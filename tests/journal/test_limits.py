@@ -80,7 +80,7 @@ def test_answers_scored_like_the_one_labelled_last_are_taken(journal: Journal) -
     assert [(one.text, one.correct) for one in found] == [("answer 2", True), ("answer 3", False), ("answer 5", None)]
 
 
-@pytest.mark.parametrize(("questions", "compared"), [(11, None), (12, 12), (2_005, 2_000)])
+@pytest.mark.parametrize(("questions", "compared"), [(29, None), (30, 30), (2_005, 2_000)])
 def test_as_many_of_the_newest_scores_are_compared(journal: Journal, questions: int, compared: int | None) -> None:
     used = fitted()
     journal.use(used.file, used.checksum)
@@ -115,7 +115,7 @@ def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
 def test_a_watch_takes_no_level_that_is_no_share(journal: Journal, level: float) -> None:
     calibrator = fitted()
     journal.use(calibrator.file, calibrator.checksum)
-    with pytest.raises(InvalidInput, match=f"level must be between 0 and 1, got {level}"):
+    with pytest.raises(InvalidInput, match=f"level must lie between 0 and 1, both excluded. Got {level} instead"):
         watch(journal, level=level)
     assert watch(journal, level=0.01).level == 0.01
 
@@ -147,15 +147,19 @@ def test_scores_have_moved_where_the_interval_leaves_out_zero(low: float, said: 
 
 
 def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
-    """0 where labels cannot tell; 1 where the lower end of the distance is above the limit, and not its middle."""
+    """0 where labels cannot tell; 1 where the lower end of the distance is above the limit, and not its middle; 3 where
+    nothing was measured.
+    """
 
     def status(*words: object) -> int:
         done = CliRunner().invoke(app, ["watch", *map(str, words)])
-        assert done.exit_code < 2, done.output
+        assert done.exit_code in (0, 1, 3), done.output
         return done.exit_code
 
     calibrator, url, file = fitted(), str(tmp_path / "journal.db"), tmp_path / "scores.jsonl"
-    filled(journal, calibrator, [True] * 12 + [False] * 2)
+    filled(journal, calibrator, [])
+    assert status(url) == status(url, "--json") == 3
+    filled(journal, calibrator, [True] * 28 + [False] * 4)
     moved = watch(journal).moved
     assert watch(journal).state == "unknown" and moved is not None and 0.05 < moved.low < moved.distance - 0.1
     assert CliRunner().invoke(app, ["journal", "export", url, "-o", str(file)]).exit_code == 0
