@@ -13,9 +13,12 @@ from __future__ import annotations
 import csv
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +28,8 @@ from scipy.stats import beta
 import semtoken as st
 from semtoken.calibration import promises
 from semtoken.calibration.betting import change_evidence
-from semtoken.calibration.judge import Share, judge
-from semtoken.decisions.answers import DecisionRecord
-from semtoken.decisions.auditing import audit
-from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.calibration.judge import KINDS, Claim, Share, judge
+from semtoken.decisions.options import PredictionSets
 
 HERE = Path(__file__).parent
 ALPHA = DELTA = 0.1
@@ -144,6 +145,21 @@ def by_deferguard(uncertainty: Any, right: Any) -> float | None:
     return -float(found.threshold) if found.achieved else None
 
 
+def by_mapie(uncertainty: Any, right: Any) -> float | None:
+    """MAPIE's thresholds on the probability, by default: a hundred of them, Bonferroni and Holm."""
+    from mapie.risk_control import BinaryClassificationController
+
+    def told(p: Any) -> Any:
+        return np.stack([1 - p[:, 0], p[:, 0]], axis=1)
+
+    found = BinaryClassificationController(told, "precision", 1 - ALPHA, confidence_level=1 - DELTA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found.calibrate(np.exp(-uncertainty)[:, None], right.astype(int))
+    best = found.best_predict_param
+    return None if best is None else math.inf if best <= 0 else -math.log(best)
+
+
 def peers() -> dict[str, Callable[[Any, Any], float | None]]:
     """The ways to choose a threshold that are installed here."""
     ways: dict[str, Callable[[Any, Any], float | None]] = {
@@ -151,12 +167,11 @@ def peers() -> dict[str, Callable[[Any, Any], float | None]]:
         "one start (before)": one_start,
         "start=0.1": lambda u, r: ours(u, r, 0.1),
     }
-    try:
-        import deferguard  # noqa: F401
-
-        ways["deferguard 0.3.0"] = by_deferguard
-    except ImportError:
-        print("deferguard is not installed here: left out")
+    for package, way in (("deferguard", by_deferguard), ("mapie", by_mapie)):
+        if find_spec(package) is None:
+            print(f"{package} is not installed here: left out")
+        else:
+            ways[f"{package} {version(package)}"] = way
     return ways
 
 
@@ -218,82 +233,92 @@ def kinds(sets: int) -> Iterator[dict[str, Any]]:
 
 def levels(sets: int) -> Iterator[dict[str, Any]]:
     """The watch over 2,000 labels and one audit of 1,000, after fits of all kinds: nothing changed, and risks doubled."""
-    for promise, n in (("selective", 500), ("missed", 500), ("joint", 500)):
-        for world in (WORLDS[name] for name in list(WORLDS)[1:6:2]):
+    for promise, n in (("selective", 500), ("missed", 500), ("joint", 200), ("joint", 500)):
+        for world in list(WORLDS.values())[:6]:
             generator = np.random.default_rng([n, 13])
-            found = {"fits": 0, "above": 0, "watch": 0, "watch kept": 0, "audit": 0, "audit kept": 0}
-            noticed = {"watch": 0, "audit": 0}
+            shares = []
             for _ in range(sets):
                 uncertainty, right = labelled(world, generator, n)
                 threshold = st.Threshold.fit(-uncertainty, right, promise=promise, alpha=ALPHA, delta=DELTA)
-                if threshold.uncertainty is None or not threshold.accepts(-uncertainty).any():
-                    continue
-                share = world.truth(promise, threshold.accepts)
-                kept = share <= ALPHA
-                found["fits"] += 1
-                found["above"] += not kept
-                for changed, chance in ((False, share), (True, min(1.0, max(2 * share, 2 * ALPHA)))):
-                    against = generator.random(2000) < chance
-                    watch = bool((change_evidence(against, ALPHA) >= -math.log(0.05)).any())
-                    [verdict] = judge([(threshold.claim, Share(int(against[:1000].sum()), 1000))])
-                    broken = verdict == "does not hold"
-                    if changed:
-                        noticed["watch"] += watch
-                        noticed["audit"] += broken
-                    else:
-                        found["watch"] += watch
-                        found["audit"] += broken
-                        found["watch kept"] += watch and kept
-                        found["audit kept"] += broken and kept
-            fits = max(found["fits"], 1)
+                if threshold.uncertainty is not None and threshold.accepts(-uncertainty).any():
+                    shares.append(world.truth(promise, threshold.accepts))
+            if not shares:
+                continue
+            share, fits = np.array(shares), len(shares)
+            claim, above = Claim(KINDS[promise], ALPHA, DELTA), share > ALPHA
+            found = {}
+            for chance in (share, np.minimum(1, np.maximum(2 * share, 2 * ALPHA))):
+                against = generator.random((fits, 2000)) < chance[:, None]
+                watch = (change_evidence(against, ALPHA) >= -math.log(0.05)).any(axis=1)
+                seen = [Share(int(count), 1000) for count in against[:, :1000].sum(axis=1)]
+                found[len(found)] = watch, np.array([judge([(claim, one)]) == ["does not hold"] for one in seen])
+            (watch, once), (watch_noticed, once_noticed) = found.values()
             yield {
                 "promise": promise,
+                "labels": n,
                 "world": world.name,
-                "fits": found["fits"],
-                "true share above alpha": interval(found["above"], fits),
-                "watch: broken, nothing changed": interval(found["watch"], fits),
-                "of these the promise was kept": found["watch kept"],
-                "audit: does not hold, nothing changed": interval(found["audit"], fits),
-                "of these the promise was kept ": found["audit kept"],
-                "watch: share doubled, noticed": interval(noticed["watch"], fits),
-                "audit: share doubled, noticed": interval(noticed["audit"], fits),
+                "fits": fits,
+                "true share above alpha": interval(int(above.sum()), fits),
+                "watch: broken, nothing changed": interval(int(watch.sum()), fits),
+                "of these the promise was kept": int((watch & ~above).sum()),
+                "audit: does not hold, nothing changed": interval(int(once.sum()), fits),
+                "of these the promise was kept ": int((once & ~above).sum()),
+                "watch: share doubled, noticed": interval(int(watch_noticed.sum()), fits),
+                "audit: share doubled, noticed": interval(int(once_noticed.sum()), fits),
             }
     yield from whole_audits(sets)
 
 
-def decisions(generator: np.random.Generator, name: str, n: int, sharpened: float = 1.8) -> list[DecisionRecord]:
-    """Predicates with a label, and the probabilities that a server tells for them."""
+def predicates(generator: np.random.Generator, n: int, sharpened: float = 1.8) -> tuple[Any, Any]:
+    """Told probabilities of true and false, [n, 2], and the right option, [n]: 0 is true."""
     true = 1 / (1 + np.exp(-generator.normal(0, 2.0, n)))
-    so = generator.random(n) < true
+    label = (generator.random(n) >= true).astype(int)
     told = true**sharpened / (true**sharpened + (1 - true) ** sharpened)
-    return [
-        DecisionRecord(
-            name, name, "predicate", (True, False), (p, 1 - p), 0 if one else 1, state=f"{generator.random()}"
-        )
-        for p, one in zip(told.tolist(), so.tolist(), strict=True)
-    ]
+    return np.stack([told, 1 - told], axis=1), label
 
 
 def whole_audits(sets: int) -> Iterator[dict[str, Any]]:
-    """One audit of three predicates: six thresholds and three kinds of sets, all tests together."""
+    """One audit of three predicates: six thresholds and three kinds of sets, all tests together.
+
+    The fits, counts and tests are those of `decide audit`, without its drift, which is no test of a promise.
+    """
     for promise in ("selective", "missed", "joint"):
         generator = np.random.default_rng(17)
-        said, noticed = 0, 0
+        said = noticed = 0
         for _ in range(sets):
-            names = ("a", "b", "c")
-            records = [record for name in names for record in decisions(generator, name, 500)]
-            fitted = DecisionCalibrator.fit(records, promise=promise, alpha=ALPHA, delta=DELTA)
-            same = [record for name in names for record in decisions(generator, name, 1000)]
-            other = [record for name in names for record in decisions(generator, name, 1000, sharpened=4.0)]
-            said += audit(fitted, same).is_broken
-            noticed += audit(fitted, other).is_broken
+            tested: dict[float, list[tuple[Claim, Share]]] = {1.8: [], 4.0: []}
+            for _ in range(3):
+                probabilities, labels = predicates(generator, 500)
+                fitted = PredictionSets.fit(probabilities.tolist(), labels.tolist(), ALPHA)
+                sides = [fitted_side(probabilities, labels, side, promise) for side in (0, 1)]
+                for sharpened, tests in tested.items():
+                    found, right = predicates(generator, 1000, sharpened)
+                    for side, threshold in enumerate(sides):
+                        if threshold.uncertainty is None:
+                            continue
+                        own = found.argmax(axis=1) == side
+                        accepted = threshold.accepts(np.log(found[own, side]))
+                        tests.append((threshold.claim, KINDS[promise].count(accepted, right[own] == side)))
+                    lacking = sum(label not in fitted(p) for p, label in zip(found, right, strict=True))
+                    own_labels = fitted.shared + sum(fitted.labels)
+                    tests.append((Claim(KINDS["set"], ALPHA, None, own_labels), Share(lacking, 1000)))
+            said += "does not hold" in judge(tested[1.8])
+            noticed += "does not hold" in judge(tested[4.0])
         yield {
             "promise": promise,
+            "labels": 500,
             "world": "whole audit of three predicates",
             "fits": sets,
             "audit: does not hold, nothing changed": interval(said, sets),
             "audit: share doubled, noticed": interval(noticed, sets),
         }
+
+
+def fitted_side(probabilities: Any, labels: Any, side: int, promise: Any) -> st.Threshold:
+    """The threshold for what is called true (0) or false (1)."""
+    own = probabilities.argmax(axis=1) == side
+    right = labels[own] == side
+    return st.Threshold.fit(np.log(probabilities[own, side]), right, promise=promise, alpha=ALPHA, delta=DELTA)
 
 
 if __name__ == "__main__":
