@@ -136,6 +136,11 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "With confidence 90 %" in done.output, done.output
     words = ["decide", "audit", str(tmp_path / "c"), str(source), "--labels", str(labels)]
     done = CliRunner().invoke(app, words)
+    assert done.exit_code == 3 and "late: nothing was measured. All its labels are of items that" in done.output
+    others = lines(tmp_path / "others.jsonl", [one | {"id": f"other {one['id']}"} for one in saved])
+    same = lines(tmp_path / "same.jsonl", [one | {"id": f"other {one['id']}"} for one in right])
+    words = ["decide", "audit", str(tmp_path / "c"), str(others), "--labels", str(same)]
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0 and "late, called true: holds" in done.output, done.output
     more = ["--labels", str(labels), "--calibrator", str(tmp_path / "c"), "-n", "2", "-o", str(tmp_path / "o.jsonl")]
     done = CliRunner().invoke(app, ["check", str(source), *more])

@@ -323,13 +323,13 @@ class TestCommand:
     )
     def test_errors(self, doctor: Callable[..., Result], args: tuple[str, ...], words: str) -> None:
         result = doctor(*args)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert words in result.stderr and "Traceback" not in result.output
 
     def test_what_is_no_tokenizer(self, doctor: Callable[..., Result], sick: SickServer, tmp_path: Path) -> None:
         (tmp_path / "tokenizer.json").write_text("{}")
         result = doctor(sick(), "--tokenizer", tmp_path)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "cannot be read as a tokenizer" in result.stderr
 
     def test_the_vocabulary_of_a_folder_of_clusters(self, doctor: Callable[..., Result], sick: SickServer) -> None:

@@ -42,7 +42,7 @@ class Commands(TyperGroup):
         except (SemtokenError, ModuleNotFoundError, OSError) as error:
             command = ctx.invoked_subcommand
             if (message := _message(error, command)) is None:
-                if command in CHECKING:
+                if command in CHECKING and not isinstance(error, BrokenPipeError):  # a reader such as `head`
                     message = f"{type(error).__name__}: {one_line_of(error)}"
                 else:
                     raise

@@ -367,9 +367,7 @@ def audit(
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Also count by the values of this field of the answers.")
     ] = None,
-    level: Annotated[
-        float, typer.Option(help="How likely any of the verdicts may be wrongly 'does not hold', in (0, 1).")
-    ] = 0.05,
+    level: Annotated[float, typer.Option(help="How likely a false 'does not hold' may be, in all.")] = 0.05,
     as_json: JsonOption = False,
 ) -> None:
     """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
