@@ -367,19 +367,18 @@ def audit(
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Also count by the values of this field of the answers.")
     ] = None,
-    level: Annotated[float, typer.Option(help="How likely a false 'does not hold' may be, in all.")] = 0.05,
+    level: Annotated[float, typer.Option(help="Chance of a false 'does not hold', in all.")] = 0.05,
     as_json: JsonOption = False,
 ) -> None:
     """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
 
     Label items that the calibrator was not fitted on, and let the other server answer them: here with `--endpoint`, or
-    before with `semtoken decide run`, or give the replies that you saved. It says first how many run and how many go to
-    a person, then what other levels would mean, then the numbers behind each verdict: `holds`, `does not hold`, or
-    `cannot be told from N labels`. Arguments that you leave out, and limits, come from a `semtoken.yaml` beside the
-    labelled items or in this folder.
+    before with `semtoken decide run`, or give the replies that you saved. It says how many run and how many go to a
+    person, what other levels would mean, and the verdicts: `holds`, `does not hold`, or `cannot be told from N labels`.
+    Arguments that you leave out, and limits, come from a `semtoken.yaml` beside the labelled items or in this folder.
 
     Exit status: 1 if a promise does not hold or a limit is exceeded, 2 for errors, 3 if nothing was measured (an
-    unknown or unanswered question, no labels, those of the fit, repeated items, no promise), else 0.
+    unknown question, no labels, those of the fit, repeated items, no promise), else 0.
 
     For example:
 
