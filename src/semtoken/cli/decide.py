@@ -370,7 +370,7 @@ def audit(
     level: Annotated[float, typer.Option(help="Chance of a false 'does not hold', in all.")] = 0.05,
     as_json: JsonOption = False,
 ) -> None:
-    """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
+    """Does a calibrator hold behind another server? A verdict for each question.
 
     Label items that the calibrator was not fitted on, and let the other server answer them: here with `--endpoint`, or
     before with `semtoken decide run`, or give the replies that you saved. It says how many run and how many go to a
