@@ -45,8 +45,13 @@ class UpstreamChoice:
         typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
     ] = 20
     token_ids: Annotated[
-        bool, typer.Option("--token-ids", help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer.")
-    ] = False
+        bool | None,
+        typer.Option(
+            "--token-ids/--no-token-ids",
+            help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer. [if the upstream is vLLM]",
+            show_default=False,
+        ),
+    ] = None
     distribution: DistributionOption = None
     proxy_for: Annotated[
         str | None,
@@ -137,13 +142,16 @@ def proxy(
     --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
     and never logged. It has /health and /metrics (Prometheus) of its own.
 
+    vLLM is asked for token ids as soon as the tokenizer is known: yours (--tokenizer), or that of the model that vLLM
+    names, where this machine has it. Nothing is downloaded for that.
+
     It also answers typed questions at /v1/decisions and /v1/systemone, whatever the upstream has for them. Upstream and
     calibrator of decisions may stand in `semtoken.yaml`.
 
     For example:
 
     - `semtoken proxy --upstream http://127.0.0.1:8000`
-    - `semtoken proxy --upstream http://127.0.0.1:8000 --tokenizer smollm2`
+    - `semtoken proxy --upstream http://127.0.0.1:8000 --tokenizer ./my-model`
     - `semtoken proxy --upstream https://api.openai.com --tokenizer openai/gpt-oss-20b --proxy-for gpt-4o`
     - `semtoken proxy --upstream http://127.0.0.1:8000 --preset paper --clusters ./clusters`
     - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
@@ -159,8 +167,10 @@ def proxy(
     upstream = upstream or (of_folder.upstream if of_folder.is_of_this_folder else None)
     if upstream is None:
         raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in the semtoken.yaml of this folder.")
+    rules = ScoringRules(preset, function_words)
+    token_ids, tokenizer = _ids_and_tokenizer(asking.token_ids, upstream, tokenizer, clusters, rules)
     settings = ProxySettings(
-        **vars(asking),
+        **vars(replace(asking, token_ids=token_ids)),
         methods=as_methods(methods, of_replies=True),
         upstream=upstream,
         max_request_bytes=server.request_bytes,
@@ -179,7 +189,6 @@ def proxy(
         header_timeout=asking.header_timeout,
         write_timeout=client_timeout,
     )
-    rules = ScoringRules(preset, function_words)
     reading = None if read_with is None else (read_with, max_read_tokens)
     server = replace(server, decision_calibrator=server.decision_calibrator or of_folder.calibrator)
     make = partial(_application, settings, (tokenizer, clusters), rules, reading, server, keeping)
@@ -193,6 +202,29 @@ def proxy(
         run(app, listener, ready, grace=server.grace, limits=limits)
     else:
         run_workers(make, workers, listener, ready, grace=server.grace, limits=limits)
+
+
+def _ids_and_tokenizer(
+    wanted: bool | None, upstream: str, tokenizer: str | None, clusters: str | None, rules: ScoringRules
+) -> tuple[bool, str | None]:
+    """Whether to ask for ids, and the tokenizer that reads them: as typed, else by what vLLM serves."""
+    from semtoken.web.proxy.settings import ProxySettings
+    from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
+
+    if wanted is not None and (tokenizer or clusters or not wanted):
+        return wanted, tokenizer
+    model = vllm_model(ProxySettings(upstream).base)
+    if model is None or tokenizer or clusters:
+        return bool(wanted or model), tokenizer
+    found = None if rules.clustering else tokenizer_here(model)
+    if found is None:
+        tell(
+            f"The upstream is vLLM with {model}, whose tokenizer was not found on this machine. Intervals are wider "
+            "without it: name it with --tokenizer."
+        )
+        return bool(wanted), None
+    tell(f"The upstream is vLLM: it is asked for token ids, and the tokenizer is that in {found}.")
+    return True, found
 
 
 def _application(

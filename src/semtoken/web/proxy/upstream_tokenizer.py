@@ -1,0 +1,56 @@
+"""The tokenizer of a vLLM upstream, by the name under which that lists its model, where this machine has it.
+
+vLLM names tokens by ids if it is asked to, and with the tokenizer an interval is then some twenty times narrower than
+by the tokens' texts. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from semtoken.errors import SemtokenError
+from semtoken.support.http_client import HttpClient, Retries
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+SECONDS = 5.0
+"""How long the upstream may take to list its models."""
+
+
+def vllm_model(base: str) -> str | None:
+    """What the model of a vLLM server was loaded from: a folder of its machine, or a hub id.
+
+    None if the server does not answer, or lists models as no vLLM does. No key is sent.
+    """
+    parts = urlsplit(base)
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    try:
+        with HttpClient(address, timeout=SECONDS, retries=Retries(most=0)) as client:
+            values = client.get(f"{address}/v1/models").values
+    except SemtokenError:
+        return None
+    listed = values.get("data") if isinstance(values, dict) else None
+    first = listed[0] if isinstance(listed, list) and listed else None
+    if not isinstance(first, dict) or first.get("owned_by") != "vllm":
+        return None
+    name = first.get("root") or first.get("id")
+    return name if isinstance(name, str) else None
+
+
+def tokenizer_here(model: str) -> str | None:
+    """The folder with the tokenizer of a model on this machine: the model's, or that of a hub id in the hub's cache."""
+    if importlib.util.find_spec("transformers") is None:
+        return None
+    folder = Path(model)
+    if HUB_ID.fullmatch(model):
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        with suppress(HFValidationError):
+            cached = try_to_load_from_cache(model, "tokenizer.json")
+            folder = Path(cached).parent if isinstance(cached, str) else folder
+    found = folder.is_absolute() and all((folder / name).is_file() for name in ("config.json", "tokenizer.json"))
+    return str(folder) if found else None

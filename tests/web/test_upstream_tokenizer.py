@@ -1,0 +1,117 @@
+"""The proxy in front of vLLM's list of models and its recorded replies, by ids or by texts as the request asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from semtoken import STC
+from semtoken.almanac import almanac_path
+from semtoken.cli.proxy import _ids_and_tokenizer
+from semtoken.tokens.rules import ScoringRules
+from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
+from tests.engines.servers import running as process
+from tests.payloads.recorded import DATA
+from tests.web.servers import running
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+@contextmanager
+def vllm(root: str, owner: str = "vllm") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The address of a server that lists its model as vLLM does and gives vLLM's replies, and what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    async def models(_: Request) -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [{"id": "called", "owned_by": owner, "root": root}]})
+
+    async def chat(request: Request) -> JSONResponse:
+        asked.append(await request.json())
+        ids = "-ids" if asked[-1].get("return_tokens_as_token_ids") else ""
+        return JSONResponse(recorded(f"vllm-chat{ids}")["reply"])
+
+    routes = [Route("/v1/models", models), Route("/v1/chat/completions", chat, methods=["POST"])]
+    with running(Starlette(routes=routes), wait=False, strict=False) as url:
+        yield url, asked
+
+
+@contextmanager
+def proxied(upstream: str, log: Path, *options: str) -> Iterator[tuple[str, str]]:
+    """The address of `semtoken proxy` as people start it, and what it said."""
+    command = ["-m", "semtoken", "proxy", "--upstream", upstream, *options]
+    with process(command, log) as url:
+        yield url, " ".join(log.read_text("utf-8").split())
+
+
+def block_of(url: str) -> dict[str, Any]:
+    body = {"model": "called", "messages": recorded("vllm-chat")["request"]["messages"], "temperature": 0}
+    choice = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]
+    assert choice["logprobs"] is None and choice.get("token_ids") is None  # which nobody asked for
+    block: dict[str, Any] = choice["semtoken"]
+    return block
+
+
+@pytest.fixture(scope="module")
+def exact() -> float:
+    """The uncertainty by the same weights in transformers, of the tokens that vLLM wrote."""
+    saved = recorded("vllm-chat-ids")["reply"]
+    stc = STC.from_pretrained("almanac", dtype="float32")
+    [answer] = stc.score([saved["prompt_token_ids"]], [saved["choices"][0]["token_ids"]])
+    return answer.uncertainty
+
+
+def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(tmp_path: Path, exact: float) -> None:
+    with vllm(str(almanac_path())) as (upstream, asked), proxied(upstream, tmp_path / "here.log") as (url, said):
+        by_ids = block_of(url)
+    assert f"the tokenizer is that in {almanac_path()}" in said
+    assert asked[-1]["return_tokens_as_token_ids"] is True
+    with vllm("some-org/some-model") as (upstream, asked), proxied(upstream, tmp_path / "away.log") as (url, said):
+        by_texts = block_of(url)
+    assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in said
+    assert "return_tokens_as_token_ids" not in asked[-1]
+    for block in (by_ids, by_texts):
+        assert block["lower"] - 1e-4 <= exact <= block["upper"] + 1e-4
+    assert by_ids["upper"] - by_ids["lower"] <= by_texts["upper"] - by_texts["lower"]
+
+
+def test_what_is_typed_is_taken() -> None:
+    rules = ScoringRules()
+    with vllm(str(almanac_path())) as (upstream, _):
+        assert _ids_and_tokenizer(None, upstream, None, None, rules) == (True, str(almanac_path()))
+        assert _ids_and_tokenizer(None, upstream, None, None, ScoringRules("paper")) == (False, None)
+        assert _ids_and_tokenizer(None, upstream, "mine", None, rules) == (True, "mine")
+        assert _ids_and_tokenizer(None, upstream, None, "clusters", rules) == (True, None)
+        assert _ids_and_tokenizer(False, upstream, None, None, rules) == (False, None)
+    assert _ids_and_tokenizer(True, "http://127.0.0.1:9", "mine", None, rules) == (True, "mine")
+    assert _ids_and_tokenizer(None, "http://127.0.0.1:9", "mine", None, rules) == (False, "mine")
+
+
+def test_what_is_no_vllm_names_nothing() -> None:
+    with vllm(str(almanac_path()), owner="llamacpp") as (upstream, _):
+        assert vllm_model(upstream) is None
+    with vllm(str(almanac_path())) as (upstream, _):
+        assert (
+            vllm_model(upstream) == vllm_model(f"{upstream}".replace("//", "//user:password@")) == str(almanac_path())
+        )
+        assert vllm_model(f"{upstream}/elsewhere") is None
+    assert vllm_model("http://127.0.0.1:9") is None
+
+
+def test_only_what_is_on_this_machine_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tokenizer_here(str(almanac_path())) == str(almanac_path())
+    monkeypatch.chdir(almanac_path().parent)
+    for name in (almanac_path().name, f"./{almanac_path().name}", "../../etc/passwd", "no-org/no-model", str(tmp_path)):
+        assert tokenizer_here(name) is None
