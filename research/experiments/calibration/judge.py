@@ -3,6 +3,7 @@
     python judge.py power      # -> judge_power.csv: how often a promise comes, its coverage, how often it is broken
     python judge.py levels     # -> judge_levels.csv: false alarms and power of the watch and of one audit
     python judge.py kinds      # -> judge_kinds.csv: missed and joint with confidence beside on average
+    python judge.py lenient    # -> judge_lenient.csv: how often labels that call wrong answers right break a promise
 
 The worlds' chances are known for every score, so that whether a promise is kept is computed and not estimated. MAPIE
 and deferguard are compared where they are installed (`pip install mapie deferguard`, in an environment of their own).
@@ -231,6 +232,22 @@ def kinds(sets: int) -> Iterator[dict[str, Any]]:
                 }
 
 
+def lenient(sets: int) -> Iterator[dict[str, Any]]:
+    """How often a promise from 500 labels is broken if so many of the wrong answers were called right."""
+    for share in (0.0, 0.05, 0.1, 0.2):
+        for world in list(WORLDS.values())[:6]:
+            generator = np.random.default_rng(19)
+            came, broken = 0, 0
+            for _ in range(sets):
+                uncertainty, right = labelled(world, generator, 500)
+                right = right | (generator.random(500) < share)
+                threshold = ours(uncertainty, right)
+                if threshold is not None:
+                    came += 1
+                    broken += world.truth("selective", lambda scores, t=threshold: -scores <= t) > ALPHA
+            yield {"called right": share, "world": world.name, "came": came, "broken": interval(broken, sets)}
+
+
 def levels(sets: int) -> Iterator[dict[str, Any]]:
     """The watch over 2,000 labels and one audit of 1,000, after fits of all kinds: nothing changed, and risks doubled."""
     for promise, n in (("selective", 500), ("missed", 500), ("joint", 200), ("joint", 500)):
@@ -323,7 +340,7 @@ def fitted_side(probabilities: Any, labels: Any, side: int, promise: Any) -> st.
 
 if __name__ == "__main__":
     part, sets = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    rows = list({"power": power, "levels": levels, "kinds": kinds}[part](sets))
+    rows = list({"power": power, "levels": levels, "kinds": kinds, "lenient": lenient}[part](sets))
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with (HERE / f"judge_{part}.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
