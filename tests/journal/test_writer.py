@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from semtoken.journal.database import engine_of, url_of
 from semtoken.journal.spool import Spool, check_spool, lines_of
 from semtoken.journal.store import Journal
-from semtoken.journal.writer import PAUSE, JournalWriter, adopt_left_behind, longer_pause
-from tests.journal.databases import can_run_postgres, postgres
+from semtoken.journal.writer import PAUSE, JournalWriter, adopt_left_behind, can_never_be_written, longer_pause
+from tests.journal.databases import Postgres, can_run_postgres, postgres
 from tests.journal.made_up import entry
 
 WRITES_UNTIL_KILLED = """
@@ -197,7 +198,85 @@ def test_what_a_database_cannot_take_keeps_nothing_else_back(url: str, tmp_path:
     assert writer.flush(30)
     writer.close()
     assert names(writer.journal) == ["entry-1", "entry-3"]
-    assert (writer.figures.dropped, writer.figures.written) == (1, 2)
+    assert (writer.figures.set_aside, writer.figures.written) == (1, 2)
+    [kept] = lines_of(writer.set_aside_file)
+    assert kept["id"] == "entry-2" and kept["refused"] and writer.figures.dropped == 0
+    assert writer.set_aside_file.stat().st_mode & 0o777 == 0o600
+
+
+REFUSING = {
+    "read-only, as a standby": (
+        "ALTER DATABASE {name} SET default_transaction_read_only = on",
+        "SET default_transaction_read_only = off; ALTER DATABASE {name} RESET default_transaction_read_only",
+    ),
+    "the table is being replaced": (
+        "ALTER TABLE entries RENAME TO entries_old",
+        "ALTER TABLE entries_old RENAME TO entries",
+    ),
+    "no right to insert": ("REVOKE INSERT ON entries FROM limited", "GRANT INSERT ON entries TO limited"),
+}
+"""States in which PostgreSQL refuses writes for a while: how each begins and ends."""
+
+
+@pytest.mark.parametrize("state", REFUSING)
+@pytest.mark.parametrize("apart", [False, True])
+def test_entries_wait_while_the_database_refuses_to_write(
+    server: Postgres, tmp_path: Path, state: str, *, apart: bool
+) -> None:
+    import psycopg
+
+    owner = server.database()
+    name = owner.partition("@/")[2].partition("?")[0]
+    Journal.open(owner).close()
+
+    def say(statements: str) -> None:
+        with psycopg.connect(owner, autocommit=True) as connection:
+            for statement in statements.format(name=name).split("; "):
+                connection.execute(statement)  # type: ignore[arg-type]
+
+    say(
+        "DROP ROLE IF EXISTS limited; CREATE ROLE limited LOGIN; "
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO limited; "
+        "GRANT INSERT ON entries TO limited; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO limited"
+    )
+    begins, ends = REFUSING[state]
+    say(begins)
+    limited = owner.replace(f"//{server.user}@", "//limited@")
+    writer = started(Journal(engine_of(url_of(limited))), tmp_path, apart=apart)
+    put(writer, range(3))
+    end = time.monotonic() + 60
+    while writer.figures.problem is None and time.monotonic() < end:
+        time.sleep(0.05)
+    assert writer.figures.problem is not None and writer.figures.waiting_bytes > 0
+    say(ends)
+    assert writer.flush(60), writer.figures
+    writer.close()
+    assert names(Journal.open(owner)) == [f"entry-{i}" for i in range(3)]
+    assert (writer.figures.dropped, writer.figures.set_aside, writer.figures.problem) == (0, 0, None)
+    assert not writer.set_aside_file.exists()
+    say("DROP OWNED BY limited; DROP ROLE limited")
+
+
+def test_what_was_set_aside_is_deleted_with_the_person_it_is_about(tmp_path: Path) -> None:
+    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
+    for i, person in enumerate(("ann", "ben")):
+        assert writer.put(entry(i, person=person, at=None))
+    assert writer.flush(30)
+    writer.close()
+    writer.journal.delete(person="ann", spool=writer.set_aside_file.parent)
+    assert [kept["person"] for kept in lines_of(writer.set_aside_file)] == ["ben"]
+
+
+@pytest.mark.parametrize("value", ["a\0b", 2**80, "x" * 5000, {"a": 1}])
+def test_values_that_no_database_takes_are_told_from_a_database_that_is_away(url: str, value: Any) -> None:
+    journal = Journal.open(url)
+    row = entry(1).values() | {"source": value}
+    try:
+        journal.add([row])
+    except Exception as error:
+        assert can_never_be_written(error), error
+    else:
+        assert "sqlite" in journal.engine.dialect.name  # which has no lengths, and types of values only
 
 
 def test_lines_that_are_damaged_or_cut_off_are_left_out(tmp_path: Path) -> None:
@@ -266,7 +345,7 @@ def test_another_process_goes_on_where_the_one_that_wrote_is_killed(url: str, tm
     put(writer, range(51, 60))
     assert writer.flush(60), writer.figures
     assert writing_process(os.getpid()) != written_by
-    assert writer.figures.problem is None and writer.figures.dropped == 1 and writer.figures.written == 59
+    assert writer.figures.problem is None and writer.figures.set_aside == 1 and writer.figures.written == 59
     writer.close()
     assert names(writer.journal) == [f"entry-{i}" for i in range(60) if i != 50]
 
@@ -334,16 +413,18 @@ def test_every_count_is_told_as_it_grows(tmp_path: Path, caplog: pytest.LogCaptu
     writer = JournalWriter(Journal.open(str(tmp_path / "journal.db")), tmp_path / "spool")
     writer.on_change = lambda what, n: told.update({what: n})
     assert not writer.put(entry(0))  # it is not started
-    assert vars(writer.figures) == {"acknowledged": 0, "written": 0, "dropped": 1, "waiting_bytes": 0, "problem": None}
+    none = {"acknowledged": 0, "written": 0, "set_aside": 0, "waiting_bytes": 0, "problem": None}
+    assert vars(writer.figures) == none | {"dropped": 1}
     writer.start()
     put(writer, range(1, 4))
     assert writer.put(entry(4, source="x" * 30, at=None))  # the database refuses it
     assert writer.flush(30)
     writer.close()
-    assert list((tmp_path / "spool").iterdir()) == []  # nobody has to take anything over
-    assert told == {"acknowledged": 4, "written": 3, "dropped": 2}
-    assert (writer.figures.acknowledged, writer.figures.written, writer.figures.dropped) == (4, 3, 2)
-    assert [one.getMessage() for one in caplog.records] == ["The journal drops entries: closed"]
+    assert [path for path in (tmp_path / "spool").iterdir() if path.is_dir()] == []  # nobody has to take anything over
+    assert told == {"acknowledged": 4, "written": 3, "dropped": 1, "set_aside": 1}
+    assert told == {name: n for name, n in vars(writer.figures).items() if name in told}
+    dropped, aside = [one.getMessage() for one in caplog.records]
+    assert dropped == "The journal drops entries: closed" and str(writer.set_aside_file) in aside
 
 
 def test_pauses_double_up_to_five_seconds_while_the_database_is_away() -> None:

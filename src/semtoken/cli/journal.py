@@ -38,13 +38,18 @@ def open_journal(url: str, spool: Path | None = None) -> Journal:
 
     require("sqlalchemy", extra="journal")
     from semtoken.journal.database import database_errors
+    from semtoken.journal.spool import SET_ASIDE, spool_folder
     from semtoken.journal.store import Journal
     from semtoken.journal.writer import adopt_left_behind
 
     journal = Journal.open(url, create=False)
     with database_errors(journal.engine.url):
-        if n := adopt_left_behind(journal, spool):
+        refused: list[str] = []
+        if n := adopt_left_behind(journal, spool, refused=refused.append):
             tell(f"{n:,} entries of a process that ended early are in the journal now.")
+    if refused:
+        file = (spool or spool_folder(journal.engine.url)) / SET_ASIDE
+        tell(f"{len(refused):,} entries can never be written ({refused[0]}): they are in {file}.", style="yellow")
     return journal
 
 

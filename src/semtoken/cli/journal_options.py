@@ -118,8 +118,12 @@ class JournalChoice:
             figures = writer.figures
             if figures.dropped:
                 tell(f"{figures.dropped:,} answers could not be kept in {journal.name}.", style="yellow")
-            elif figures.problem is not None:
-                tell(f"{journal.name} is away: the next command that opens it brings the answers in.", style="yellow")
+            if figures.set_aside:
+                told = f"{figures.set_aside:,} answers can never be written to {journal.name}: they are in "
+                tell(f"{told}{writer.set_aside_file}.", style="yellow")
+            if figures.problem is not None:
+                told = f"{journal.name} takes nothing now ({figures.problem}): the next command that opens it brings "
+                tell(f"{told}the answers in.", style="yellow")
             journal.close()
 
     def recorder(self, source: str, **about: Any) -> AnswerRecorder | None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -21,9 +21,11 @@ import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from platformdirs import user_state_path
 
-from semtoken.files.safe_files import writing_errors
+from semtoken.files.safe_files import replace_text, writing_errors
 
 SUFFIX = ".jsonl"
+SET_ASIDE = "set-aside.jsonl"
+"""Beside the spools: entries that no database would ever take, each with the reason."""
 PRIVATE = 0o600
 
 
@@ -118,6 +120,34 @@ def check_spool(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryFile(dir=folder):
             pass
+
+
+def set_aside_beside(file: Path) -> Path:
+    """Where the entries of a spool's file go that can never be written."""
+    return file.parent.parent / SET_ASIDE
+
+
+def set_aside(file: Path, entries: Sequence[Mapping[str, Any]], reasons: Sequence[str]) -> None:
+    """Add entries that can never be written to a file, which only its owner may read, with why, under `refused`."""
+    with FileLock(_lock_of(file), timeout=10):
+        taken = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+        with os.fdopen(taken, "wb") as lines:
+            for entry, why in zip(entries, reasons, strict=True):
+                lines.write(json.dumps({**entry, "refused": why}).encode() + b"\n")
+
+
+def forget_set_aside(folder: Path, matches: Callable[[Mapping[str, Any]], bool]) -> int:
+    """Delete the entries that match from those set aside beside a folder's spools; returns how many they were."""
+    file = folder / SET_ASIDE
+    if not file.exists():
+        return 0
+    with FileLock(_lock_of(file), timeout=10):
+        before = list(lines_of(file))
+        kept = [entry for entry in before if not matches(entry)]
+        if len(kept) < len(before):
+            replace_text(file, "".join(json.dumps(entry) + "\n" for entry in kept))
+            file.chmod(PRIVATE)
+    return len(before) - len(kept)
 
 
 def _lock_of(path: Path) -> Path:

@@ -32,7 +32,7 @@ from semtoken.journal.database import (
     without_password,
 )
 from semtoken.journal.entries import COLUMNS, SamplingRule
-from semtoken.journal.spool import SUFFIX, lines_of, spool_folder
+from semtoken.journal.spool import SUFFIX, forget_set_aside, lines_of, spool_folder
 
 SECONDS_FOR_SPOOLS = 10.0
 """How long to wait until running processes have written the entries in their spools to the database."""
@@ -223,6 +223,7 @@ class Journal:
             return (before is None or row.get("at", 0.0) < before) and (person is None or row.get("person") == person)
 
         waiting = why_still_spooled(spool or spool_folder(self.engine.url), matches)
+        forget_set_aside(spool or spool_folder(self.engine.url), matches)
         with database_errors(self.engine.url):
             n = self._delete(*conditions)
             stored = why_still_stored(self.engine)

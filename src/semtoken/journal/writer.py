@@ -1,6 +1,7 @@
 """`JournalWriter`: takes entries at once, and brings them into the database in a thread of its own.
 
-`write_file` brings a file of a spool into the database: each entry once, and one that is refused keeps no other back.
+`write_file` brings a file of a spool into the database, each entry once. While the database takes nothing, whatever
+the reason, entries wait. One that no database would take keeps no other back: it is set aside in a file.
 `WriterProcess` does it in a process of its own, so that a server's threads never wait for the database or with it: it
 takes the names of files, line by line, says what became of each, and ends with the one that started it. Whatever
 happens to it, the entries stay in the spool until it has said that the database has them.
@@ -14,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -23,12 +24,19 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from semtoken.files.safe_files import MEBIBYTE
 from semtoken.journal.database import cause, engine_of, url_of
 from semtoken.journal.entries import JournalEntry
-from semtoken.journal.spool import Spool, left_behind, lines_of, spool_folder
+from semtoken.journal.spool import SET_ASIDE, Spool, left_behind, lines_of, set_aside, set_aside_beside, spool_folder
 from semtoken.journal.store import Journal
 
 TOGETHER = 2_000
@@ -41,32 +49,48 @@ ENDED = "The process that writes it has ended."
 def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
     """Write the entries of a spool file into the journal, each once; returns how many.
 
-    `refused` gets the reason of each that the database refuses. `SQLAlchemyError` if the database is away or full; the
-    next attempt leaves out those that were written.
+    Those that can never be written are set aside (`set_aside_beside`), and `refused` gets the reason of each.
+    `SQLAlchemyError` if the database takes nothing now: it is away, full, read-only, or a table or a right is missing.
+    The next attempt leaves out those that were written.
     """
     n = 0
     lines = lines_of(file)
+    aside: list[tuple[Mapping[str, Any], str]] = []
     while rows := list(islice(lines, TOGETHER)):
-        try:
-            journal.add(rows)
-            n += len(rows)
-        except (OperationalError, InterfaceError):
-            raise
-        except (DBAPIError, SQLAlchemyError, ValueError, TypeError):  # one of them is not to its taste
-            for row in rows:
-                n += _written_alone(journal, row, refused)
+        bad = _refused_rows(journal, rows)
+        n += len(rows) - len(bad)
+        aside += bad
+    if aside:  # once all others are written: an attempt that is broken off here begins with the whole file again
+        entries, reasons = zip(*aside, strict=True)
+        set_aside(set_aside_beside(file), entries, reasons)
+        for why in reasons:
+            refused(why)
     return n
 
 
-def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[str], None]) -> int:
+def _refused_rows(journal: Journal, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+    """Write rows, together if possible; returns those that can never be written, with the reasons."""
     try:
-        journal.add([row])
-    except (OperationalError, InterfaceError):
-        raise
-    except (SQLAlchemyError, ValueError, TypeError) as error:
-        refused(cause(error))
-        return 0
-    return 1
+        journal.add(rows)
+    except Exception as error:
+        if not can_never_be_written(error):
+            journal.engine.dispose()  # a connection may stay with a standby, or read-only, after that has ended
+            raise
+        if len(rows) == 1:
+            return [(rows[0], cause(error))]
+        return [bad for row in rows for bad in _refused_rows(journal, [row])]
+    return []
+
+
+def can_never_be_written(error: Exception) -> bool:
+    """Whether an error is about the values of a row: too long, bad text, a number out of range, one that is missing.
+
+    All else may pass: a database that was made read-only, a grant or a table that is missing for a while.
+    """
+    if isinstance(error, DBAPIError):
+        of_the_driver = isinstance(error, ProgrammingError) and getattr(error.orig, "sqlstate", None) is None
+        return isinstance(error, DataError | IntegrityError) or of_the_driver  # no server has seen the last
+    return isinstance(error, StatementError | ValueError | TypeError | OverflowError)
 
 
 class WriterProcess:
@@ -90,7 +114,7 @@ class WriterProcess:
         return self._process
 
     def write(self, file: Path, refused: Callable[[str], None]) -> int:
-        """As `write_file`; `OSError` if the database is away or full, or the process has ended."""
+        """As `write_file`; `OSError` if the database takes nothing now, or the process has ended."""
         process = self.start()
         assert process.stdout is not None
         self._say(process, str(file))
@@ -164,12 +188,14 @@ def longer_pause(pause: float) -> float:
 
 @dataclass(frozen=True)
 class Figures:
-    """How many entries of this process were acknowledged, written and dropped, and how many bytes are waiting."""
+    """How many entries of this process were acknowledged, written, dropped and set aside, and how many bytes wait."""
 
     acknowledged: int
     written: int
     dropped: int
-    """Entries that were refused since too many wait, the disk is full, or the database does not take them."""
+    """Entries that were lost: too many wait, or the disk is full."""
+    set_aside: int
+    """Entries that no database would take, which are kept in the file `SET_ASIDE` beside the spools."""
     waiting_bytes: int
     problem: str | None
     """Why entries wait, if the last attempt failed."""
@@ -200,10 +226,10 @@ class JournalWriter:
         self._stop, self._thread = Event(), Thread(target=self._run, name="journal", daemon=True)
         self._counting = Lock()
         self._adopted = False
-        self._acknowledged = self._written = self._dropped = 0
+        self._acknowledged = self._written = self._dropped = self._set_aside = 0
         self._problem: str | None = None
         self.on_change: Callable[[str, int], None] = lambda what, n: None
-        """Called with `acknowledged`, `written` or `dropped` and a number of entries whenever one of these grows."""
+        """Called with `acknowledged`, `written`, `dropped` or `set_aside` and by how many entries it has grown."""
 
     def start(self) -> None:
         """Open the spool, and start the thread that writes to the database."""
@@ -227,9 +253,14 @@ class JournalWriter:
 
     @property
     def figures(self) -> Figures:
-        """How many entries were acknowledged, written and dropped so far, and how many bytes are waiting."""
+        """The figures so far."""
         waiting = 0 if self._spool is None else self._spool.waiting_bytes
-        return Figures(self._acknowledged, self._written, self._dropped, waiting, self._problem)
+        return Figures(self._acknowledged, self._written, self._dropped, self._set_aside, waiting, self._problem)
+
+    @property
+    def set_aside_file(self) -> Path:
+        """Where entries go that no database would take."""
+        return self._folder / SET_ASIDE
 
     def flush(self, seconds: float = GRACE) -> bool:
         """Wait until the database has all entries or the time is over; returns whether it has."""
@@ -302,19 +333,30 @@ class JournalWriter:
         self.on_change("written", n)
 
     def _count_refused(self, why: str) -> None:
-        self._drop(1, why)
+        if self._set_aside == 0:
+            logger.warning(
+                "An entry can never be written to the database; it is kept in %s: %s", self.set_aside_file, why
+            )
+        self._set_aside += 1
+        self.on_change("set_aside", 1)
 
 
-def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
+def adopt_left_behind(
+    journal: Journal,
+    folder: Path | None = None,
+    write: Callable[[Path], int] | None = None,
+    refused: Callable[[str], None] = lambda why: None,
+) -> int:
     """Write the entries of processes that ended before they could write them; returns how many.
 
-    `write` writes a file, by default as `write_file`; what it raises if the database does not take them is passed on.
+    `write` writes a file, by default `write_file` with `refused`; what it raises if the database takes nothing now is
+    passed on.
     """
     folder, n = folder or spool_folder(journal.engine.url), 0
     if not folder.is_dir():
         return 0
     with left_behind(folder) as files:
         for file in files:
-            n += write_file(journal, file, lambda why: None) if write is None else write(file)
+            n += write_file(journal, file, refused) if write is None else write(file)
             file.unlink()
     return n

@@ -111,7 +111,7 @@ def add_routes(
         add_exchange(app, "/semtoken/decision-calibrator", of_decisions, chosen)
 
 
-OUTCOMES = ("acknowledged", "written", "dropped")
+OUTCOMES = ("acknowledged", "written", "dropped", "set_aside")
 
 
 class JournalFigures:
@@ -120,7 +120,7 @@ class JournalFigures:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.entries = Counter(
             "semtoken_journal_entries",
-            "Entries of the journal: acknowledged, written to the database, dropped.",
+            "Entries of the journal: acknowledged, written to the database, dropped, set aside in a file.",
             ["outcome"],
             registry=registry,
         )
