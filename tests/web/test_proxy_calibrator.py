@@ -192,3 +192,81 @@ def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:
     with strict(1e9, max_scored_bytes=50) as url:
         large = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60)
     assert large.status_code == 502 and large.json()["error"]["code"] == "held_back"
+
+
+def named_reply(model: str, *, stream: bool = False) -> bytes:
+    """A reply, whole or streamed, in which a model says "Lima"."""
+    token = {"token": "Lima", "logprob": -0.1, "bytes": list(b"Lima")}
+    end = {"token": "<|im_end|>", "logprob": -0.1, "bytes": list(b"<|im_end|>")}
+    numbers = [{**one, "top_logprobs": [one]} for one in (token, end)]
+    body = {"id": "c1", "created": 0, "model": model}
+    if not stream:
+        choice = {"index": 0, "message": {"role": "assistant", "content": "Lima"}, "finish_reason": "stop"}
+        choice["logprobs"] = {"content": numbers}
+        return response(json.dumps({**body, "object": "chat.completion", "choices": [choice]}).encode())
+    chunks = [
+        {"index": 0, "delta": {"role": "assistant", "content": "Lima"}, "logprobs": {"content": numbers[:1]}},
+        {"index": 0, "delta": {}, "logprobs": {"content": numbers[1:]}, "finish_reason": "stop"},
+    ]
+    lines = [json.dumps({**body, "object": "chat.completion.chunk", "choices": [chunk]}) for chunk in chunks]
+    return response("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode(), kind=b"text/event-stream")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("answered", "fits"), [("prod", True), ("other", False)])
+def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_chance(
+    almanac_clusters: TokenClusters, tmp_path: Path, answered: str, *, fits: bool, stream: bool
+) -> None:
+    from semtoken.journal.entries import AnswerOrigin, Recording
+    from semtoken.journal.store import Journal
+    from semtoken.journal.watch import watch
+    from semtoken.journal.writer import JournalWriter
+    from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.proxy.settings import ProxySettings
+    from semtoken.web.recorder import AnswerRecorder
+    from semtoken.web.review import PromiseWatch
+
+    calibrator = CalibratorInUse(made(almanac_clusters, tmp_path, model="prod"))
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    rule, salt = journal.sampling()
+    writer = JournalWriter(journal)
+    recorder = AnswerRecorder(Recording(AnswerOrigin("proxy"), rule, salt), writer, PromiseWatch(journal))
+    with raw_upstream(answering(named_reply(answered, stream=stream))) as upstream:
+        app = proxy_app(ProxySettings(upstream.url), calibrator=calibrator, recorder=recorder)
+        with running(app) as url:
+            asked = CHAT | {"model": "prod", "stream": stream}
+            said = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60).text
+            assert writer.flush(30)
+    lines = [line[6:] for line in said.splitlines() if line.startswith("data: {")] if stream else [said]
+    blocks = [choice["semtoken"] for line in lines for choice in json.loads(line)["choices"] if "semtoken" in choice]
+    block = next(block for block in reversed(blocks) if "headline" in block)
+    assert ("chance" in block, "decision" in block) == (fits, fits)
+    [entry] = journal.entries()
+    assert entry["model"] == answered and (entry["chance"] is not None) == fits
+    report = watch(journal)
+    assert report.models == {answered: 1}
+    if fits:
+        assert "calibrator_refused" not in block and report.models_sentence == ""
+    else:
+        assert "'prod'" in block["calibrator_refused"] and "'other'" in block["calibrator_refused"]
+        assert block["calibrated_elsewhere"] and set(entry["flags"]) >= {"calibrated_elsewhere", "calibrator_refused"}
+        assert "1 from 'other'" in report.models_sentence
+
+
+def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> None:
+    from semtoken.calibration.labels import answer_record
+    from semtoken.errors import CalibratorMismatch, InvalidInput
+
+    generator = np.random.default_rng(0)
+    scores = -generator.exponential(1, 60)
+    correct = generator.random(60) < np.exp(scores)
+    records = [{"log_score": float(s), "question": f"q{i}", "model": "prod"} for i, s in enumerate(scores)]
+    answers = [answer_record(f"line {i}", record) for i, record in enumerate(records)]
+    fitted = st.Calibrator.fit(answers, correct)
+    assert fitted.fingerprint.model == "prod"
+    another = answer_record("line 1", records[0] | {"model": "other"})
+    with pytest.raises(CalibratorMismatch, match="'other' gave this one"):
+        fitted.chance(another)
+    with pytest.raises(InvalidInput, match="--groups model"):
+        st.Calibrator.fit([another, *answers[1:]], correct)
+    assert 0 < fitted.chance(answer_record("line 1", {"log_score": -0.1})) < 1  # it names none

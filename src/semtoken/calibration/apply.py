@@ -19,7 +19,7 @@ from semtoken.calibration.labels import log_score_ends
 from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
-from semtoken.errors import InvalidInput
+from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.files.safe_files import replacing_file
 from semtoken.results import ScoredResponse
 
@@ -52,6 +52,9 @@ def with_decision(
     return answer.with_fields(**fields)
 
 
+REFUSED = "calibrator_refused"
+"""Key of the reason why an answer gets no chance: it was scored in another way, or by another model."""
+ANOTHER_MODEL = "Another model answered than the one that the calibrator was fitted on."
 WIDE = 0.1
 """Width of an interval of the confidence above which the chance is shown for both of its ends."""
 
@@ -135,6 +138,16 @@ class CalibratorInUse:
         if flags:
             fields[ELSEWHERE] = [flag.message for flag in flags]
         return fields
+
+    def block_or_refusal(self, answer: ScoredResponse) -> dict[str, Any]:
+        """The same as `block`; for an answer of another model than the labelled ones only the reason why it gets no
+        chance, under `REFUSED`.
+        """
+        try:
+            self.calibrator.fingerprint.require_model(answer)
+        except CalibratorMismatch as error:
+            return {REFUSED: str(error), ELSEWHERE: [ANOTHER_MODEL]}
+        return self.block(answer)
 
     def withholds(self, block: Mapping[str, Any] | None) -> bool:
         """Whether a server must not show the answer of a block: an abstain text is set and nothing accepted it."""

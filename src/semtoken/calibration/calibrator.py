@@ -27,6 +27,7 @@ from semtoken.calibration.fingerprint import (
     fingerprint_from,
     fingerprint_of,
     known_values,
+    one_model,
     require_clusters,
 )
 from semtoken.calibration.labels import (
@@ -167,6 +168,7 @@ class Calibrator:
         answers = labelled(scored, correct, prompts, method_of_scores)
         require_enough(answers)
         origin = replace(fingerprint_of(scored, fingerprint), method=method_of_scores)
+        origin = replace(origin, model=one_model(scored) or origin.model)
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
         calibrator = fitted(answers, method)
@@ -211,6 +213,7 @@ class Calibrator:
         """Flags that say why the chances may not hold for an answer; empty if nothing speaks against them."""
         other = fingerprint_of(answer, known)
         self.fingerprint.require_same(other)
+        self.fingerprint.require_model(answer)
         return self.fingerprint.flags(other)
 
     def report(
@@ -333,6 +336,7 @@ class Calibrator:
         elif isinstance(answer, Sequence):
             answer = [self.with_learned(scored) for scored in answer]
         self.fingerprint.require_same(fingerprint_of(answer))
+        self.fingerprint.require_model(answer)
         return log_scores([answer] if single else answer, self.fingerprint.method), single
 
     def _chances(self, scores: FloatArray) -> FloatArray:

@@ -86,6 +86,17 @@ class Fingerprint:
             return signature
         return without_question(signature)
 
+    def require_model(self, scored: Any) -> None:
+        """Raise `CalibratorMismatch` for an answer, or several, whose reply names another model than the one that the
+        labelled answers came from, as far as both are known.
+        """
+        others = [name for name in models_named(scored) if self.model not in (None, name)]
+        if others:
+            raise CalibratorMismatch(
+                f"This calibrator was fitted on answers of the model {self.model!r}; {others[0]!r} gave this one. "
+                "Label answers of that model, and make a calibrator of them with `semtoken calibrate`."
+            )
+
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """Flags for answers to which chances and promises may not apply: known differences, then what is unknown."""
         reasons = []
@@ -146,6 +157,24 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
             scores=scores,
         )
     return fingerprint
+
+
+def models_named(scored: Any) -> list[str]:
+    """The models that gave some answers, as their replies or files name them, in order; empty where none is named."""
+    several: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+    names = [getattr(answer, "model", None) for answer in several]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def one_model(scored: Any) -> str | None:
+    """The model that gave all labelled answers, None where it is not known; `InvalidInput` if several did."""
+    names = models_named(scored)
+    if len(names) > 1:
+        raise InvalidInput(
+            f"These answers were given by different models: {names[0]!r} and {names[1]!r}. The chances of one are not "
+            "those of another: fit a calibrator for each, such as with `semtoken calibrate --groups model`."
+        )
+    return names[0] if names else None
 
 
 def clusters_hash(clusters: TokenClusters) -> str:

@@ -326,6 +326,12 @@ class AnswerRecord:
         return (given,) if isinstance(given, str) and given else tuple(given) if isinstance(given, list) else ()
 
     @property
+    def model(self) -> str | None:
+        """The model that answered; None where the file does not say."""
+        name = self.record.get("model")
+        return name if isinstance(name, str) and name else None
+
+    @property
     def can_be_labelled(self) -> bool:
         """Whether it has a label, or answers to judge it by."""
         return self.correct is not None or bool(self.references)

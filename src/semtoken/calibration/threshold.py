@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.calibration import promises
-from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
+from semtoken.calibration.fingerprint import (
+    NOTHING_KNOWN,
+    Fingerprint,
+    fingerprint_from,
+    fingerprint_of,
+    known_values,
+    one_model,
+)
 from semtoken.calibration.fitting import fit
 from semtoken.calibration.judge import KINDS, Claim
 from semtoken.calibration.labels import PRODUCT, chosen_method, labelled, log_scores
@@ -126,6 +133,7 @@ class Threshold:
         method = chosen_method(scored, by)
         answers = labelled(scored, correct, prompts, method)
         origin = replace(fingerprint_of(scored, fingerprint), method=method)
+        origin = replace(origin, model=one_model(scored) or origin.model)
         placing = None
         if unlabelled is not None:
             origin.require_same(fingerprint_of(unlabelled))
@@ -165,6 +173,7 @@ class Threshold:
         The decision holds its calibrated chance of being right, where that is given (`Calibrator.chance`).
         """
         self.fingerprint.require_same(fingerprint_of(answer))
+        self.fingerprint.require_model(answer)
         score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
         if score.size != 1:
             raise InvalidInput(f"Give one answer; here are {score.size}.")
@@ -346,7 +355,7 @@ class GroupThresholds:
         method = chosen_method(scored, by)
         scores, labels = log_scores(scored, method), np.asarray(correct)
         labelled(scored, correct, by=method)
-        origin = replace(fingerprint_of(scored), method=method)
+        origin = replace(fingerprint_of(scored), method=method, model=one_model(scored))
         places = places_of_groups(groups, scores.size)
         share = promises.check_level(delta, "delta") / len(places)
         settings: dict[str, Any] = {"promise": promise, "alpha": alpha, "delta": share, "start": start}

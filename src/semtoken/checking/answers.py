@@ -245,13 +245,13 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
         return [
-            _own_answer(reply, name, choice, blocks.get(choice.index), settings)
+            _own_answer(reply, name, choice, blocks.get(choice.index), settings, payload.model)
             for name, choice in zip(names, payload.choices, strict=True)
         ]
     answers = []
     for name, choice, response in zip(names, payload.choices, scored, strict=True):
         result = response.with_fields(truncated=_cut_off(choice.finish_reason))
-        block = None if calibrator is None or schema is not None else calibrator.block(result)
+        block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(result)
         fields = () if schema is None else tuple(field_records(result, schema, calibrator))
         answer = choice.segment("answer")
         doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
@@ -268,18 +268,19 @@ def _own_answer(
     choice: PayloadChoice,
     block: Mapping[str, Any] | None,
     settings: CheckSettings,
+    model: str | None,
 ) -> CheckedAnswer:
     """An answer with the numbers that one of our servers has put into its reply."""
     calibrator, schema = settings.calibrator, settings.schema
     if block is None:
         raise InvalidInput(f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block.")
-    result = answer_of_block(choice, block)
+    result = answer_of_block(choice, block).with_fields(model=model)
     if schema is not None:
         raise InvalidInput(f"Its fields cannot be scored: {NO_TOKENS}.")
     if calibrator is not None and calibrator.calibrator.fingerprint.method != HEADLINE:
         raise InvalidInput(f"The calibrator reads more than the headline, and {NO_TOKENS}.")
     told = {key: block[key] for key in ("chance", "decision", "promise") if key in block}
-    calibration = told or None if calibrator is None else calibrator.block(result)
+    calibration = told or None if calibrator is None else calibrator.block_or_refusal(result)
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
     return CheckedAnswer(

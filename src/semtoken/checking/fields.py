@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.apply import REFUSED, CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.checking.doubts import LEAST_RIVAL, rivals_of
 from semtoken.errors import InvalidInput, OverBudget
@@ -93,18 +93,20 @@ def _record(
         "confidence_upper": high,
         "rival": rival,
         "rival_probability": share,
-        "note": note,
         "log_score": _log(part.confidence),
         "log_score_lower": _log(low),
         "log_score_upper": _log(high),
         "signature": "|".join(filter(None, (response.rules, SIGNATURE))),
         "distribution": response.distribution,
+        "model": response.model,
     }
     sure = part.confidence is not None and level_of(part.confidence) == ""
     if calibrator is not None and record["log_score"] is not None:
-        block = calibrator.block(_as_answer(record))  # type: ignore[arg-type]
-        record["chance"] = block["chance"]
+        block = calibrator.block_or_refusal(_as_answer(record))  # type: ignore[arg-type]
+        record["chance"] = block.get("chance")
+        note = " ".join(filter(None, (note, block.get(REFUSED))))
         sure = block["decision"] == "answer" if "decision" in block else sure
+    record |= {"note": note}
     return record | {"decision": ACCEPT if sure and not note else CHECK}
 
 
@@ -191,7 +193,7 @@ def fields_of_lines(path: Path) -> list[dict[str, Any]]:
 
 LATER = (
     *("confidence_lower", "confidence_upper", "closing", "kind", "equality", "present", "complete", "chance"),
-    *("log_score", "log_score_lower", "log_score_upper", "signature", "distribution"),
+    *("log_score", "log_score_lower", "log_score_upper", "signature", "distribution", "model"),
 )
 """Columns for other programs, after those for people."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from semtoken.calibration.apply import REFUSED
 from semtoken.checking.answers import CheckedAnswer, CheckedReplies, RefusedReply
 from semtoken.checking.doubts import Doubt
 from semtoken.checking.fields import field_rows, sentence_of_field
@@ -43,12 +44,13 @@ def _row(answer: CheckedAnswer) -> dict[str, Any]:
         "log_score_lower": finite(logs[0]),
         "log_score_upper": finite(logs[1]),
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
+        "model": response.model,
         "flags": " ".join(flag.code for flag in response.flags),
         "numbers_from": "the reply's semtoken block" if answer.from_block else "log-probabilities",
         "where": answer.where,
         "error": None,
     }
-    for name in ("chance", "decision"):
+    for name in ("chance", "decision", REFUSED):
         if answer.calibration is not None and name in answer.calibration:
             row[name] = answer.calibration[name]
     return _valid(row)
@@ -124,7 +126,7 @@ def _stretches(answer: CheckedAnswer) -> dict[str, Any]:
     return {"parts": [_slim({k: v for k, v in field.items() if k not in OF_THE_ANSWER}) for field in answer.fields]}
 
 
-OF_THE_ANSWER = ("signature", "distribution", "kind", "equality", "complete")
+OF_THE_ANSWER = ("signature", "distribution", "model", "kind", "equality", "complete")
 """What is the same for all fields of an answer, or is not shown of a field."""
 
 

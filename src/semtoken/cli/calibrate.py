@@ -330,6 +330,7 @@ def _fitted(
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
     """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
     from semtoken.calibration import Calibrator, Threshold, learn_from
+    from semtoken.calibration.fingerprint import one_model
     from semtoken.calibration.fitting import FEWEST_UNLABELLED
     from semtoken.calibration.learned_number import LEARNED
     from semtoken.calibration.learning import with_learned
@@ -337,6 +338,8 @@ def _fitted(
     labelled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labelled]
     rest = [answer for answer in answers if answer.correct is None] + list(further)
+    if model := one_model(labelled):
+        rest = [answer for answer in rest if answer.model in (None, model)]
     learned, learning = None, ""
     if learn:
         told = learn_from(labelled, correct)

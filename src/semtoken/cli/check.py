@@ -210,14 +210,16 @@ def _show_answers(shown: Sequence[CheckedAnswer], checked: CheckedReplies, *, ca
 
 
 def _print(answer: CheckedAnswer) -> None:
+    from semtoken.calibration.apply import REFUSED
     from semtoken.support.text import shortened
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
     out.print(untrusted(head, style="bold"), soft_wrap=True)
     out.print(untrusted(f"     {shortened(' '.join(answer.text.split()), 300)}"), soft_wrap=True)
     out.print(untrusted(f"     {answer.sentence}", style="yellow"), soft_wrap=True)
-    for flag in answer.response.flags:
-        out.print(untrusted(f"     ! {flag.message}", style="magenta"), soft_wrap=True)
+    refused = (answer.calibration or {}).get(REFUSED)
+    for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
+        out.print(untrusted(f"     ! {message}", style="magenta"), soft_wrap=True)
     number = (
         f"confidence {answer.response.headline.shown}{_decided(answer)}"  # the sentence above says which part is unsure
     )

@@ -88,7 +88,7 @@ def watch(
     out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
     if report.undecided:
         out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
-    for sentence in filter(None, (report.moved_sentence, report.states_sentence)):
+    for sentence in filter(None, (report.models_sentence, report.moved_sentence, report.states_sentence)):
         out.print(untrusted(sentence), soft_wrap=True)
     out.print(agreement(journal).sentence, soft_wrap=True)
     raise typer.Exit(status)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.apply import REFUSED, CalibratorInUse
+from semtoken.calibration.fingerprint import ELSEWHERE
 from semtoken.calibration.labels import AnswerRecord, answer_record
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
@@ -410,7 +411,7 @@ def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
     codes = [flag.code for flag in result.flags]
     if result.neutral_only:
         codes.append("neutral_only")
-    return (*codes, *(name for name in ("calibrated_elsewhere", "calibrator_refused") if name in block))
+    return (*codes, *(name for name in (ELSEWHERE, REFUSED) if name in block))
 
 
 def _name(value: Any) -> str | None:

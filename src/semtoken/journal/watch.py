@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
 
 from semtoken.calibration.betting import LEVEL
 from semtoken.calibration.judge import Claim, watched
 from semtoken.calibration.measures import FEWEST_RECENT, Drift
 from semtoken.errors import SemtokenError
-from semtoken.journal.database import entries
+from semtoken.journal.database import database_errors, entries
 from semtoken.journal.entries import answer_of
 from semtoken.journal.labels import labelled_sample, open_before
 from semtoken.journal.store import InUse, Journal, Row
@@ -55,6 +57,10 @@ class PromiseReport:
     states_moved: Drift | None = None
     """How far the newest hidden states are from those that a number was learned on; None where none was."""
     states_sentence: str = ""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
+    models_sentence: str = ""
+    """What is wrong with these models; "" if nothing is."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -76,6 +82,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
         return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is promised.")
     newest = used[0]
     about: dict[str, Any] = {"calibrator": newest.checksum, "level": level, **_moved(journal, newest)}
+    about |= _models(journal, newest)
     threshold = newest.calibrator.threshold
     if threshold is None or threshold.uncertainty is None:
         return PromiseReport("no_promise", "The calibrator that decides promises nothing.", **about)
@@ -130,6 +137,27 @@ def promise_report(
     if n == 0:
         return PromiseReport("unknown", f"Cannot be told yet: 0 labels. Promised: at most {percent(alpha)}.", **facts)
     return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **facts)
+
+
+def _models(journal: Journal, used: InUse) -> dict[str, Any]:
+    """Fields of a report: which models gave the answers that this calibrator was to decide."""
+    count, column = sa.func.count(), entries.c.model
+    mine = sa.or_(entries.c.calibrator == used.checksum, entries.c.calibrator.is_(None))
+    scored = (entries.c.at >= used.since, entries.c.unscored.is_(None), entries.c.source != "decide", mine)
+    newest = sa.select(column).where(column.is_not(None), *scored).order_by(entries.c.n.desc()).limit(RECENT_SCORES)
+    names = newest.subquery().c.model
+    query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        models = {str(name): int(n) for name, n in connection.execute(query)}
+    fitted, all_of_them = used.calibrator.fingerprint.model, sum(models.values())
+    told = ""
+    if fitted is None and len(models) > 1:
+        told = "The calibrator does not say which model it was fitted on, and answers came from several: "
+        told += ", ".join(f"{n:,} from {name!r}" for name, n in models.items())
+    elif fitted is not None and (others := {name: n for name, n in models.items() if name != fitted}):
+        told = f"{sum(others.values()):,} of the {all_of_them:,} newest answers came from another model than the "
+        told += f"calibrator's, {fitted!r}: " + ", ".join(f"{n:,} from {name!r}" for name, n in others.items())
+    return {"models": models, "models_sentence": f"{told}." if told else ""}
 
 
 def _moved(journal: Journal, used: InUse) -> dict[str, Any]:

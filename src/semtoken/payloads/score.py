@@ -216,7 +216,8 @@ def score_payload(
         try:
             asked = choice if question is None else replace(choice, question=question)
             answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for)
-            scored.append(with_methods(answer, choice, wanted, scorer, segment=segment))
+            answer = with_methods(answer, choice, wanted, scorer, segment=segment)
+            scored.append(answer.with_fields(model=payload.model))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored

@@ -270,6 +270,11 @@ class PayloadStream:
         choice = self._mark_as_cut(self._shape.choice(index))
         return choice, self._shape.distribution_of((choice,))
 
+    @property
+    def model(self) -> str | None:
+        """The model that answers, as the chunks so far name it; None where none does."""
+        return None if self._shape is None else self._shape.model
+
     def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
         if choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice

@@ -176,6 +176,8 @@ class ScoredResponse:
     proxy_for: str | None = None
     """Name of the model that answered, where the vocabulary or the clusters are those of another model with the same
     tokenizer; else None."""
+    model: str | None = None
+    """The model that answered, as its reply names it; None where no reply does."""
     truncated: bool | None = None
     """Whether the answer was cut off by the token limit; None where that is not known."""
     chance: float | None = None
@@ -448,6 +450,7 @@ class ScoredResponse:
             "signature": self.signature,
             "question_known": self.question is not None,
             "proxy_for": self.proxy_for,
+            "model": self.model,
             "flags": [asdict(flag) for flag in self.flags],
         }
         if self.chance is not None or self.decision is not None:

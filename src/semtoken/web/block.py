@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.apply import REFUSED, CalibratorInUse
 from semtoken.choices import PartKind
 from semtoken.core.scorer import Scorer
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
@@ -118,9 +118,9 @@ def score_block(
     block = _summary(result) | _scores(result, options, scores_refused)
     if calibrator is not None:
         try:
-            block |= calibrator.block(result)
+            block |= calibrator.block_or_refusal(result)
         except CalibratorMismatch as error:
-            block["calibrator_refused"] = str(error)
+            block[REFUSED] = str(error)
         if calibrator.withholds(block):
             block.pop("flags", None)  # they quote the answer, as the headline does
             block["headline"]["sentence"] = result.headline.unquoted.sentence

@@ -625,7 +625,8 @@ class Shape:
 
     def note_reply(self, reply: Reply) -> None:
         """Notice the model of a reply, and how many tokens it counts in its answers."""
-        self._model = model if isinstance(model := reply.get("model"), str) and model else self._model
+        named = (reply.get(name) for name in ("model", "modelVersion", "model_version"))  # the last two: Gemini's
+        self._model = next((name for name in named if isinstance(name, str) and name), self._model)
         counts = (written_tokens(reply.get(name)) for name in ("usage", "usageMetadata", "usage_metadata"))
         self.counted = next((count for count in counts if count is not None), self.counted)
 

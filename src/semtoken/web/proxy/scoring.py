@@ -133,9 +133,21 @@ class ReplyScorer:
         self.gave_up = code
         self._scoring.metrics.unscored.labels(code).inc()
 
+    @property
+    def _model(self) -> str | None:
+        """The model that answered, as the reply names it."""
+        if self._payload is not None:
+            return self._payload.model
+        return self._stream.model
+
+    def _about(self, choice: int) -> dict[str, Any]:
+        """What the journal stores beside the score: the model is the one that answered, where the reply names it."""
+        about = self._asked.about(choice)
+        return about | {"model": self._model or about["model"]}
+
     def _record(self, reason: str) -> None:
         if self._scoring.recorder is not None:
-            self._scoring.recorder.unscored(reason, **self._asked.about(0))
+            self._scoring.recorder.unscored(reason, **self._about(0))
 
     def fail(self, code: str, reason: str) -> None:
         """Give no choice of a stream a score, since the stream cannot be understood."""
@@ -310,7 +322,7 @@ class ReplyScorer:
         """The block of a choice with its score, or with the reason why there is none."""
         how, options, applied = self._scoring, self._asked.options, self._applied
         try:
-            result, refused = self._attempt(lambda: self._with_methods(score(), choice))
+            result, refused = self._attempt(lambda: self._with_methods(score().with_fields(model=self._model), choice))
             used = self.seconds + perf_counter() - self._begun
             left = max(0.0, self._scoring.settings.max_scoring_seconds - used)
             block = self._attempt(
@@ -319,7 +331,7 @@ class ReplyScorer:
         except UnscoredChoice as failed:
             return self._unscored(failed)
         if how.recorder is not None:
-            how.recorder.scored(result, block, applied, **self._asked.about(choice.index))
+            how.recorder.scored(result, block, applied, **self._about(choice.index))
         how.metrics.scored.labels(self._asked.endpoint).inc()
         how.metrics.widths.observe(result.uncertainty_width)
         return {**block, **more}
