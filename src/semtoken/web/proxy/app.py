@@ -94,12 +94,29 @@ def shows_answers(path: str) -> bool:
     return any(name in ANSWERING or "completion" in name or "generat" in name for name in names)
 
 
+def is_own(path: str) -> bool:
+    """Whether a path, in any spelling, is below `/semtoken`: requests there may carry the token of this proxy's own
+    routes, which the upstream must not see, whether or not there is such a route.
+
+    >>> is_own("/semtoken/review"), is_own("//%73emtoken;x/%2e"), is_own("/v1/models")
+    (True, True, False)
+    """
+    for _ in range(DECODED):
+        path = unquote(path)
+    segments = filter(None, re.split(r"[/\\]", normalize("NFKC", path).casefold()))
+    return next(segments, "").partition(";")[0].strip() == "semtoken"
+
+
 logger = logging.getLogger("semtoken.proxy")
 
 UPSTREAM_OWN = re.compile(r"^/upstream(/|/health|/metrics)$")  # paths that the proxy answers itself
 REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
 NO_STREAMS = (
     "This proxy shows accepted answers only (--abstain-text), and decides on whole answers: ask without `stream`."
+)
+NO_ROUTE = (
+    "This proxy has no such route: /semtoken/review and /semtoken/watch need --journal, /semtoken/calibrator needs "
+    "--calibrator. Nothing below /semtoken is forwarded."
 )
 NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could not read the request."
 
@@ -172,6 +189,8 @@ class ProxyHandler:
 
     async def _counted_request(self, client: Client) -> None:
         check_target(client.target)
+        if is_own(client.path):
+            raise ApiError(404, NO_ROUTE, code="not_found")
         try:
             with anyio.fail_after(self._settings.body_timeout):
                 body = await client.body(self._settings.max_request_bytes)
