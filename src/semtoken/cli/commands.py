@@ -37,7 +37,7 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
 
 
 ALL = "--help-all"
-_RANGE = re.compile(r"; ([\d.]+<=?)?x([<>]=?[\d.]+)?(?=\])|\s*\[([\d.]+<=?)?x([<>]=?[\d.]+)?\]")
+_RANGE = re.compile(r"; ([\d.]+<=?)?x([<>]=?[\d.]+)?(?=\])|\s{0,9}\[([\d.]+<=?)?x([<>]=?[\d.]+)?\]")
 """What click says of a number's range, such as "x>=1"."""
 
 

@@ -108,7 +108,7 @@ def _ask(entry: CatalogueModel) -> bool:
     from semtoken.models.fetch import package_terms
 
     with err.status("Getting the terms of use"):
-        text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", package_terms(entry)))
+        text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^<>]+>", " ", package_terms(entry)))
     lines = (" ".join(line.split()) for line in text.splitlines())
     with out.pager():
         out.print("\n".join(line for line in lines if line), markup=False)

@@ -22,7 +22,7 @@ from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.tokens.vocabulary import Vocabulary
 
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
-MARKUP = re.compile(r"<[^<>\s]+>|\[/?\w*[A-Z]{3}\w*\]")  # <|im_end|>, </s>, [INST], [gMASK], and no [i] of a program
+MARKUP = re.compile(r"<[^<>\s]+>|\[/?(?=\w*[A-Z]{3})\w+\]")  # <|im_end|>, </s>, [INST], [gMASK]; no [i] of a program
 K = TypeVar("K", bound=Hashable)
 
 

@@ -74,8 +74,10 @@ VERDICTS: Mapping[str, int | None] = {
 ROWS_AT_ONCE = 4096
 ROWS_OF_A_GROUP = 16_384
 """How many rows of a Parquet file are in memory at one time while it is written; smaller groups make files larger."""
-_UNSEEN = r"\x00-\x08\x0e-\x1f\u200b\ufeff'"
-"""Characters besides blanks that may stand before a formula: spreadsheets leave some of them out."""
+_UNSEEN = r"\x00-\x08\x0e-\x1b\u200b\ufeff'"
+"""Characters besides blanks that may stand before a formula: spreadsheets leave some of them out. None of them is a
+blank: if one were, a run of n of them could be read in 2^n ways.
+"""
 _FORMULA = rf"[\s;{_UNSEEN}]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"  # the last four: full-width forms of the first
 _CELL_INSIDE = rf"(?:[^\S\t\r\n]|[{_UNSEEN}])*(?:[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!\s))"
 """A formula for who separates by `;` or tabs, where quotes protect nothing; a list's `- ` is none."""
