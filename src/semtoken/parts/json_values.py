@@ -22,7 +22,7 @@ JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "ke
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _UNFINISHED = re.compile(r"(?:\.|(?:\.\d+)?[eE][-+]?)\Z", re.ASCII)
-_NEARLY = re.compile(r'[^"{}\[\]\r\n]*[^"{}\[\]\r\n ,](?=[ \t]*(?:,[ \t\r\n]*["}]|\r?\n|}))')
+_NEARLY = re.compile(r'[^"{}\[\]\r\n]*[^"{}\[\]\r\n\t ,](?=[ \t]*(?:,[ \t\r\n]*["}]|\r?\n|}))')
 """What stands for the value of a member where no JSON value does, up to the next member or the end of the object."""
 _NEARLY_STRING = re.compile(
     r'"(?:[^"\\\r\n]|\\.|"(?![ \t]*(?:,[ \t\r\n]*"|}|\r?\n)))*"(?=[ \t]*(?:,[ \t\r\n]*"|}|\r?\n))'
@@ -288,7 +288,7 @@ def _member(text: str, position: int, place: JsonPlace, values: list[JsonValue])
         number = values[-1].kind == "number"
     except _BrokenJson:
         end = 0
-    written = (_NEARLY_STRING if quoted else _NEARLY).match(text, position)
+    written = _NEARLY_STRING.match(text, position) if quoted else _NEARLY.match(text, position)
     if written is not None:
         del values[known:]
         start, last = written.start() + quoted, written.end() - quoted

@@ -35,8 +35,8 @@ _ASKING_YES_OR_NO = frozenset(
 )
 _GAP = re.compile(r"\n\s*\n")
 _ASKS = re.compile("[?？؟]")
-_LABEL = re.compile(r"\s*(?:question|q|user|human)\s*:\s*", re.IGNORECASE)
-_ANSWER = re.compile(r"\s*\b(?:answer|a|assistant)\s*:\s*\Z", re.IGNORECASE)
+_LABEL = re.compile(r"(?:(?<!\s)\s+)?(?:question|q|user|human)\s*:\s*", re.IGNORECASE)
+_ANSWER = re.compile(r"(?:(?<!\s)\s+)?\b(?:answer|a|assistant)\s*:\s*\Z", re.IGNORECASE)
 """How texts for models without a chat form mark questions and answers."""
 _PLURALS = (
     ("ies", "y"),

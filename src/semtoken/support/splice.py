@@ -22,8 +22,8 @@ except ImportError:
 
 SPACE = " \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*")
-_BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
-_BEFORE_MEMBER = re.compile(r'[ \t\n\r]*,?[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
+_BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*(?:,[ \t\n\r]*)?")
+_BEFORE_MEMBER = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*)?"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
 if msgspec is not None:
     _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
     _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
@@ -177,11 +177,11 @@ def _members_by_length(text: str, parent: LocatedValue) -> Sequence[tuple[str, i
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
     values = _OBJECT.decode(inside) if is_object else dict(enumerate(_ARRAY.decode(inside)))
-    before = _BEFORE_MEMBER if is_object else _BEFORE_ELEMENT
+    before = _BEFORE_MEMBER.match if is_object else _BEFORE_ELEMENT.match
     spans = []
     at = 1
     for name, raw in values.items():
-        match = before.match(inside, at)
+        match = before(inside, at)
         value = str(raw, "utf-8")
         if match is None or not inside.startswith(value, match.end()):
             raise _Unusual
