@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import log_probs, mean, method
-from semtoken.parts.prose import is_sentence
+from semtoken.parts.json_values import is_json
+from semtoken.parts.prose import is_sentence, without_thinking
 from semtoken.results.headlines import of_phrases
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import text as checked_text
@@ -134,9 +135,10 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 def headline(
     log_score: float, new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike, text: str = ""
 ) -> float:
-    """The number on top of every answer: -log_score of a short one, `new_phrases` of a sentence.
+    """The number on top of every answer: -log_score of a short one, `new_phrases` of a sentence and of JSON.
 
-    exp(-U) is `ScoredResponse.headline.confidence`. A sentence has 12 tokens or more, or a final stop.
+    exp(-U) is `ScoredResponse.headline.confidence`. A sentence has 12 tokens or more, or a final stop. Of JSON the only
+    phrase is its least sure field, so that exp(-U) is the confidence of that field.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ def headline(
     greedy_logprobs : array of shape (T,)
         As in `perplexity`; its length says whether the answer is short.
     text
-        The answer, whose last sign says whether it is a sentence.
+        The answer, which says whether it is a sentence or JSON.
 
     Returns
     -------
@@ -160,7 +162,8 @@ def headline(
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_score], "log_score")[0])
-    if score == -math.inf or not is_sentence(checked_text(text, "text"), len(logs)):
+    has_fields = _any(new_phrase_log_probs) and is_json(without_thinking(checked_text(text, "text")))
+    if not has_fields and (score == -math.inf or not is_sentence(text, len(logs))):
         return -score + 0.0
     return new_phrases(new_phrase_log_probs, logs)
 

@@ -16,6 +16,7 @@ from semtoken.methods.outside import is_outside, load_installed, load_method
 from semtoken.observers.steps import Observer, Step, readings
 from semtoken.observers.table import STATISTICS, LastStates, Statistic
 from semtoken.parts.answers import log_product, tokens_touching
+from semtoken.parts.finding import least_sure_field
 from semtoken.parts.newness import new_phrases, new_words
 from semtoken.parts.prose import phrases
 from semtoken.results import HiddenState, ScoredResponse
@@ -39,6 +40,18 @@ def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
 def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """The log confidence of each phrase of an answer, [phrases], by the answer's own rules."""
     return _of_ranges(answer, phrases(answer.text))
+
+
+def new_phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+    """The log confidence of each phrase that an answer adds to its question, [phrases]; of JSON, [1] that of its least
+    sure field.
+    """
+    field = least_sure_field(answer)
+    if field is None:
+        return _of_ranges(answer, new_phrases(answer.text, question))
+    with np.errstate(divide="ignore"):
+        value, low, high = np.log([[field.confidence or 0.0], *([end] for end in field.bounds or (0.0, 1.0))])
+    return value, low, high
 
 
 def log_score(answer: ScoredResponse, question: str) -> Bounded:
@@ -67,7 +80,7 @@ BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyTy
     {
         "new_word_log_probs": new_word_log_probs,
         "phrase_log_probs": phrase_log_probs,
-        "new_phrase_log_probs": lambda answer, question: _of_ranges(answer, new_phrases(answer.text, question)),
+        "new_phrase_log_probs": new_phrase_log_probs,
         "stc_log_score": log_score,
         "default_log_score": log_score,
     }

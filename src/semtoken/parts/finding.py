@@ -22,7 +22,7 @@ from semtoken.parts.fields import (
     missing_fields,
     subschema,
 )
-from semtoken.parts.json_values import find_json
+from semtoken.parts.json_values import find_json, is_json
 from semtoken.parts.part import (
     MAX_CHARACTERS,
     MAX_PARTS,
@@ -34,7 +34,15 @@ from semtoken.parts.part import (
     PartEquality,
     Parts,
 )
-from semtoken.parts.prose import find_figures, find_phrases, find_references, find_sentences, find_words, negations
+from semtoken.parts.prose import (
+    find_figures,
+    find_phrases,
+    find_references,
+    find_sentences,
+    find_words,
+    negations,
+    without_thinking,
+)
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
 from semtoken.tokens.scored_token import NO_MEANING
@@ -130,6 +138,21 @@ def parts_of(
         parts.append(_with_negations(tokens, part, budget) if part.kind == "sentence" else part)
     parts.extend(_missing(path, subschema(schema, path)) for path in missing)
     return parts
+
+
+def least_sure_field(answer: AnswerWithTokens) -> Part | None:
+    """The field of least confidence of an answer that is JSON, behind its thinking; None where there is no field, and
+    where the JSON is too long to be read (`OverBudget`).
+    """
+    said = without_thinking(answer.text)
+    if not is_json(said):
+        return None
+    try:
+        fields = parts_of(replace(answer_tokens(answer), text=said), "field")
+    except OverBudget:
+        return None
+    known = [field for field in fields if field.confidence is not None]
+    return min(known, key=lambda field: field.confidence or 0.0, default=None)
 
 
 def _check_options(

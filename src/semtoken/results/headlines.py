@@ -2,8 +2,9 @@
 
 Of a short answer it is the probability of what agrees with it. The same product over the tokens of a sentence measures
 how the sentence might have been phrased: there it is the geometric mean of the confidence of its least sure phrase and
-that of a typical one, of the phrases that the question does not hold. docs/results.md, "Which number stands on top?",
-says how this was chosen, and on how little.
+that of a typical one, of the phrases that the question does not hold. Of JSON it is the confidence of the least sure
+field, whatever the question holds: what is taken from a document stands there. docs/results.md, "Which number stands
+on top?", says how this was chosen, and on how little.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.newness import new_phrases
+from semtoken.parts.part import Part
 from semtoken.parts.prose import is_sentence
 from semtoken.support.text import percent, shortened, thinking_end, with_bounds
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
@@ -24,10 +26,11 @@ RANKS = "Confidence ranks answers; not a chance of being right."
 SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."
 LEAST_SURE = "Its least sure part is \u201c{part}\u201d{share}."
+FIELD_SAID = "Its least sure field is {path}, \u201c{text}\u201d."
 HELD_BACK = "Its least sure part is held back with it."
 ECHO_SAID = "It only repeats the question."
-"""What is said of the confidence of a short answer, of none, of a sentence, of a sentence that is not shown, and of an
-answer that adds nothing to its question."""
+"""What is said of the confidence of a short answer, of none, of a sentence, of JSON, of either of these that is not
+shown, and of a sentence that adds nothing to its question."""
 UNASKED = " What was asked is not known."
 """What is said besides where words of the question could not be told from those that the answer adds."""
 QUESTION_UNKNOWN = "question:unknown"
@@ -46,7 +49,7 @@ class Headline:
     """The number by which an answer is ranked unless another one is asked for, with a sentence about it."""
 
     name: str
-    """The method, a key of `semtoken.methods.METHODS`: `stc` or `new_phrases`."""
+    """The method, a key of `semtoken.methods.METHODS`: `stc` or `new_phrases`, which of JSON reads one field alone."""
     value: float
     """The answer's uncertainty by that method, as in `ScoredResponse.scores`; higher is riskier. In [0, 1] for `stc`,
     at least 0 for `new_phrases`."""
@@ -75,7 +78,8 @@ class Headline:
     @property
     def unquoted(self) -> Headline:
         """A copy whose sentence quotes nothing, for an answer that is held back."""
-        return replace(self, sentence=HELD_BACK) if self.name == NEW_PHRASES and self.confidence else self
+        quotes = self.name == NEW_PHRASES and self.sentence != ECHO_SAID
+        return replace(self, sentence=HELD_BACK) if quotes else self
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -122,6 +126,15 @@ def headline_of(
     bounds = None if low == high else (math.exp(low), math.exp(high))
     sentence = LEAST_SURE.format(part=part, share=share)
     return Headline(NEW_PHRASES, -middle + 0.0, math.exp(middle), f"{sentence}{more}", bounds)
+
+
+def headline_of_field(field: Part) -> Headline:
+    """The headline of an answer that is JSON, from its least sure field."""
+    confidence = field.confidence or 0.0
+    low, high = field.bounds or (confidence, confidence)
+    said = FIELD_SAID.format(path=field.path, text=shortened(" ".join(field.text.split()), LONGEST_PART))
+    value = -math.log(confidence) + 0.0 if confidence else math.inf
+    return Headline(NEW_PHRASES, value, confidence, said, None if low == high else (low, high))
 
 
 def of_phrases(logs: Sequence[float]) -> float:

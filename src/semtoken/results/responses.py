@@ -14,11 +14,19 @@ from semtoken.errors import InvalidInput, MissingExtra, OverBudget
 from semtoken.files.safe_files import finite
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.answers import marked_tokens
+from semtoken.parts.finding import least_sure_field
 from semtoken.parts.newness import new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.results import cards
 from semtoken.results.generation import HiddenState
-from semtoken.results.headlines import QUESTION_UNKNOWN, RANKS, Headline, headline_of, without_question
+from semtoken.results.headlines import (
+    QUESTION_UNKNOWN,
+    RANKS,
+    Headline,
+    headline_of,
+    headline_of_field,
+    without_question,
+)
 from semtoken.support.extras import require
 from semtoken.support.inputs import instance, listed, one_of, whole
 from semtoken.support.questions import question_of
@@ -274,6 +282,8 @@ class ScoredResponse:
         tokens = vars(self)["tokens"]
         if isinstance(tokens, TokensLater) and tokens.headline is not None:
             return tokens.headline
+        if (field := least_sure_field(self)) is not None:
+            return headline_of_field(field)
         return headline_of(
             self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds, self.question
         )
