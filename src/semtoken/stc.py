@@ -20,7 +20,7 @@ from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned_number import LEARNED, LearnedFrom, LearnedNumber
 from semtoken.calibration.learning import PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
-from semtoken.choices import BackendName, Preset, Reading
+from semtoken.choices import BackendName, Equality, Preset, Reading
 from semtoken.clusters import TokenClusters
 from semtoken.core import Scorer, ScoringRules, scorer_for
 from semtoken.core.scorer import as_clusters
@@ -58,7 +58,7 @@ class STC:
         Only the preset `paper` reads them: `TokenClusters`, or a directory, a hub id or a model's name. None: those
         cached for this model, or computed (minutes to an hour for a vocabulary of 150k) and cached, when a score is
         first asked for. Given under another preset, they ask for `uncertainty_under("meaning")` beside the score.
-    preset
+    preset, equality
         As in `score_logits`.
     methods
         Further methods of one pass (`semtoken.methods.METHODS`), such as `["mean_new_word", "trace"]`: each answer gets
@@ -91,6 +91,7 @@ class STC:
         clusters: TokenClusters | str | Path | None = None,
         *,
         preset: Preset | ScoringRules = "default",
+        equality: Equality | None = None,
         methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
@@ -98,7 +99,7 @@ class STC:
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
-        self.rules = as_rules(preset)
+        self.rules = as_rules(preset, equality)
         self._progress = progress
         if isinstance(calibrator, str | Path):
             calibrator = Calibrator.load(calibrator)
@@ -174,6 +175,7 @@ class STC:
         revision: str | None = None,
         trust_remote_code: bool = False,
         preset: Preset | ScoringRules = "default",
+        equality: Equality | None = None,
         methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
@@ -193,7 +195,7 @@ class STC:
             A torch device ("cuda:0"). Default: the first CUDA device if there is one.
         dtype
             Precision of the weights; "auto" is that of the checkpoint.
-        clusters, preset, methods, calibrator, threshold, states, progress
+        clusters, preset, equality, methods, calibrator, threshold, states, progress
             As for `STC`.
         revision, trust_remote_code
             As in transformers.
@@ -209,7 +211,7 @@ class STC:
             There is no such model or device, or the model cannot be loaded.
         """
         require_one_pass(methods)  # before minutes are spent on loading
-        rules = as_rules(preset)
+        rules = as_rules(preset, equality)
         loaded = load_backend(
             backend,
             model_or_path,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand
     assert "confidence 0.99 (0.99 to > 0.99): probability of an answer that agrees" in result.stdout
     assert "  uncertainty 0.010 (0.003 to 0.010) · vllm-chat · distribution raw" in result.stdout
     assert "'IND' 0.261 (cluster)" in result.stdout
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_with_equality_exact_the_probability_of_the_very_tokens_counts(semtoken: RunCommand, preset: str) -> None:
+    reply = recording("vllm-chat").reply
+    clusters = ["-c", almanac_clusters_path()] if preset == "paper" else []
+    result = semtoken(
+        *COMMAND, "-", "--equality", "exact", "--preset", preset, "--json", *clusters, stdin=json.dumps(reply)
+    )
+    assert result.exit_code == 0, result.output
+    logs = [item["logprob"] for item in reply["choices"][0]["logprobs"]["content"]]
+    assert json.loads(result.stdout)["uncertainty"] == pytest.approx(1 - math.exp(math.fsum(logs)), abs=1e-9)
 
 
 def test_the_uncertainty_of_a_sentence_says_that_it_is_of_the_wording(semtoken: RunCommand) -> None:

@@ -266,8 +266,9 @@ class _Steps:
 
     @property
     def _rules(self) -> dict[str, Any]:
-        rules = ScoringRules(self.settings.preset, self.settings.function_words)
-        return {"preset": rules.preset, "function_words": rules.function_words}
+        rules = self.settings.rules
+        facts: dict[str, Any] = {"preset": rules.preset, "function_words": rules.function_words}
+        return facts if self.settings.equality is None else facts | {"equality": rules.equality}
 
     def _clustered(
         self, greedy: PlannedStep, model: ModelSettings, clusterings: Sequence[PlannedClustering]
@@ -356,7 +357,7 @@ def planned_clusterings(
     """
     if isinstance(model.clusters, str):
         main = _plan_from_source(model.clusters)
-    elif not ScoringRules(settings.preset, settings.function_words).clustering:
+    elif not settings.rules.clustering:
         return ()
     elif model.clusters is None and (shipped := resolve(model.name).clusters):
         main = _plan_from_source(str(shipped))

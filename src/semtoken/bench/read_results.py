@@ -234,7 +234,7 @@ class _Reader:
         step = self.plan.steps.get("stc")
         if step is None:
             return None
-        rules = ScoringRules(step.facts["preset"], step.facts["function_words"])
+        rules = ScoringRules(step.facts["preset"], step.facts["function_words"], equality=step.facts.get("equality"))
         if not rules.clustering:
             return rules.signature
         try:

@@ -356,7 +356,7 @@ class _Scorers:
     def of(self, name: str) -> Scorer:
         """The scorer of one step."""
         settings, cell = self._context.settings, self._context.cell
-        rules: dict[str, Any] = {"preset": settings.preset, "function_words": settings.function_words}
+        rules: dict[str, Any] = {name: getattr(settings, name) for name in ("preset", "equality", "function_words")}
         if name.startswith(PREFIX) and (chosen := settings.controls):
             counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
             clusters = control_clusters(self._main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)

@@ -18,6 +18,7 @@ from semtoken.choices import (
     BackendName,
     DType,
     Embedding,
+    Equality,
     FunctionWords,
     Linkage,
     Metric,
@@ -32,6 +33,7 @@ from semtoken.observers.table import AnswerState
 from semtoken.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
 from semtoken.support.extras import require
+from semtoken.tokens.rules import ScoringRules
 
 require("pydantic", extra="bench")
 
@@ -174,6 +176,8 @@ class RunSettings(Strict):
     """Methods from files, `path/to/file.py:function`, which `methods` may name in this way; kept to load them again."""
     decoding: DecodingSettings = DecodingSettings()
     preset: Preset = "paper"
+    equality: Equality | None = None
+    """What counts as the same token, if not what the preset says."""
     function_words: FunctionWords | None = None
     """Which function words are neutral, if not those of the preset."""
     p_true_spelling: PTrueSpelling = "bare"
@@ -200,6 +204,11 @@ class RunSettings(Strict):
     sequence probability are among the methods."""
     shard_size: PositiveInt = 256
     """How many questions one file of a stage holds, which is what a killed run loses at most."""
+
+    @property
+    def rules(self) -> ScoringRules:
+        """The rules that preset, equality and function words make."""
+        return ScoringRules(self.preset, self.function_words, equality=self.equality)
 
     @model_validator(mode="before")
     @classmethod
@@ -245,10 +254,11 @@ class RunSettings(Strict):
 
     @model_validator(mode="after")
     def _with_what_others_read(self) -> RunSettings:
-        if self.controls is not None and self.preset != "paper":
-            raise ValueError("controls take the paper's score apart: they need the preset 'paper'")
-        if self.sensitivity.variants() and self.preset != "paper":
-            raise ValueError("sensitivity tries other clusterings: it needs the preset 'paper'")
+        papers = self.preset == "paper" and self.equality is None
+        if self.controls is not None and not papers:
+            raise ValueError("controls take the paper's score apart: they need the preset 'paper', without an equality")
+        if self.sensitivity.variants() and not papers:
+            raise ValueError("sensitivity tries other clusterings: it needs the preset 'paper', without an equality")
         wanted = set(self.methods)
         wanted |= set() if self.controls is None else {"stc", "sequence_probability"}
         wanted |= {HEADLINE} if self.states else set()

@@ -125,6 +125,7 @@ def compare(
         "judges": judge,
         "controls": controls or None,
         "preset": choice.preset,
+        "equality": choice.equality,
         "function_words": choice.function_words,
         "limit": limit or None,
         "seed": seed,
@@ -140,7 +141,7 @@ def compare(
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
     _require_similarity(settings)
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
-    fitted = None if calibrator is None else calibrator_of_rules(calibrator, choice.preset, choice.function_words)
+    fitted = None if calibrator is None else calibrator_of_rules(calibrator, choice.rules)
     made = kept_run(settings, fitted, scores)
     _show(made)
     for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):

@@ -12,6 +12,7 @@ from semtoken.choices import Distribution, SegmentKind
 from semtoken.cli.console import json_line, out, print_scores, untrusted
 from semtoken.cli.options import (
     ClustersOption,
+    EqualityOption,
     FunctionWordsOption,
     JsonOption,
     MethodsOption,
@@ -44,6 +45,7 @@ class ReplyView:
         float | None, typer.Option(min=0, help="Temperature of the request: SGLang's log-probabilities follow it.")
     ] = None
     preset: PresetOption = "default"
+    equality: EqualityOption = None
     function_words: FunctionWordsOption = None
     clusters: ClustersOption = None
     proxy_for: Annotated[
@@ -83,7 +85,7 @@ def show_one_by_one(
     from semtoken.tokens.rules import ScoringRules
 
     wanted = as_methods(how.methods, of_replies=True)
-    rules = ScoringRules(how.preset, how.function_words)
+    rules = ScoringRules(how.preset, how.function_words, equality=how.equality)
     vocabulary = load_tokens(how.tokenizer, how.clusters, rules, how.revision)
     for number, saved in enumerate(saved_replies(sources), start=1):
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hi
 import typer
 
 from semtoken.almanac import ALMANAC
-from semtoken.choices import BackendName, Distribution, DType, FunctionWords, PartKind, Preset
+from semtoken.choices import BackendName, Distribution, DType, Equality, FunctionWords, PartKind, Preset
 from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
@@ -27,11 +27,19 @@ if TYPE_CHECKING:
     from semtoken.clusters import TokenClusters
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.executors import Executor
+    from semtoken.tokens.rules import ScoringRules
     from semtoken.web.calibrators import CalibratorSlot
 
 PresetOption = Annotated[
     Preset,
     typer.Option(help="'paper': the published code's numbers. 'default': counts tokens of the same spelling only."),
+]
+EqualityOption = Annotated[
+    Equality | None,
+    typer.Option(
+        help="What counts as the same token, in place of what the preset says: 'exact' itself only (JSON, numbers, "
+        "code), 'surface' other spellings of it, 'meaning' what clusters and prefixes say."
+    ),
 ]
 FunctionWordsOption = Annotated[
     FunctionWords | None,
@@ -329,13 +337,12 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
     return CalibratorSlot(load(), load, option=option, shared=shared)
 
 
-def calibrator_of_rules(directory: Path, preset: Preset, function_words: FunctionWords | None) -> Calibrator:
+def calibrator_of_rules(directory: Path, rules: ScoringRules) -> Calibrator:
     """Load a calibrator; one that was fitted under other rules is refused."""
     from semtoken.calibration import Calibrator
-    from semtoken.tokens.rules import ScoringRules
 
     calibrator = Calibrator.load(directory)
-    calibrator.fingerprint.require_rules(ScoringRules(preset, function_words).signature)
+    calibrator.fingerprint.require_rules(rules.signature)
     return calibrator
 
 
@@ -377,6 +384,7 @@ class ModelChoice:
         ),
     ] = None
     preset: PresetOption = "default"
+    equality: EqualityOption = None
     function_words: FunctionWordsOption = None
     methods: MethodsOption = None
     device: DeviceOption = None
@@ -398,10 +406,18 @@ class ModelChoice:
             "clusters": self.clusters,
             "preset": self.preset,
             "function_words": self.function_words,
+            **({"equality": self.equality} if self.equality else {}),
             **({"methods": self.methods} if self.methods else {}),
             "device": self.device,
             "dtype": self.dtype,
         }
+
+    @property
+    def rules(self) -> ScoringRules:
+        """The rules that preset, equality and function words make."""
+        from semtoken.tokens.rules import ScoringRules
+
+        return ScoringRules(self.preset, self.function_words, equality=self.equality)
 
     def load(self, *, states: bool = False, calibrator: Path | None = None) -> STC:
         """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
@@ -410,9 +426,9 @@ class ModelChoice:
         """
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:
-            calibrator_of_rules(calibrator, self.preset, self.function_words)
+            calibrator_of_rules(calibrator, self.rules)
         check_there(self.model, self.revision)
-        from semtoken import STC, ScoringRules
+        from semtoken import STC
 
         if self.backend == "transformers" and not self.verbose:
             quiet_libraries()
@@ -426,7 +442,7 @@ class ModelChoice:
                     clusters=self.clusters,
                     revision=self.revision,
                     trust_remote_code=self.trust_remote_code,
-                    preset=ScoringRules(self.preset, self.function_words),
+                    preset=self.rules,
                     methods=as_methods(self.methods),
                     states=states,
                     progress=progress,

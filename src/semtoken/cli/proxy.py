@@ -16,6 +16,7 @@ from semtoken.cli.one_by_one import load_tokens
 from semtoken.cli.options import (
     ClustersOption,
     DistributionOption,
+    EqualityOption,
     FunctionWordsOption,
     MethodsOption,
     ModelChoice,
@@ -110,6 +111,7 @@ def proxy(
         int, typer.Option(min=2, help="Longest prompt with its answer that --read-with reads, in tokens.")
     ] = 8192,
     preset: PresetOption = "default",
+    equality: EqualityOption = None,
     function_words: FunctionWordsOption = None,
     methods: MethodsOption = None,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
@@ -167,7 +169,7 @@ def proxy(
     upstream = upstream or (of_folder.upstream if of_folder.is_of_this_folder else None)
     if upstream is None:
         raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in the semtoken.yaml of this folder.")
-    rules = ScoringRules(preset, function_words)
+    rules = ScoringRules(preset, function_words, equality=equality)
     token_ids, tokenizer = _ids_and_tokenizer(asking.token_ids, upstream, tokenizer, clusters, rules)
     settings = ProxySettings(
         **vars(replace(asking, token_ids=token_ids)),
@@ -286,7 +288,8 @@ def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRu
     """The model that reads what comes without log-probabilities; the clusters must be its own."""
     from semtoken.web.proxy.reading import Reader
 
-    stc = ModelChoice(model, clusters=clusters, preset=rules.preset, function_words=rules.function_words).load()
+    choice = ModelChoice(model, clusters=clusters, preset=rules.preset, equality=rules.equality)
+    stc = replace(choice, function_words=rules.function_words).load()
     return Reader(stc, model, most_tokens)
 
 

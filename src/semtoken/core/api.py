@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from semtoken.choices import Preset
+from semtoken.choices import Equality, Preset
 from semtoken.core.flags import text_flags
 from semtoken.core.growing import GrowingAnswer
 from semtoken.core.rows import normalized_rows
@@ -30,6 +30,7 @@ def score_logits(
     vocabulary: Tokens,
     preset: Preset | ScoringRules = "default",
     *,
+    equality: Equality | None = None,
     distribution: Distribution = "raw",
 ) -> ScoredResponse:
     """Score one answer from the logits of every step.
@@ -48,6 +49,8 @@ def score_logits(
     preset
         What counts as agreeing: `default` (what the evidence supports), `paper` (the published code), or ready rules
         (`ScoringRules`), which have further switches.
+    equality : {"exact", "surface", "meaning"}, optional
+        What counts as the same token, in place of what the preset says; `exact` for JSON, numbers and code.
     distribution
         What the logits are: `raw`, `processed` or `unknown`. Recorded in the result.
 
@@ -68,7 +71,7 @@ def score_logits(
     VocabularyError
         An id outside the vocabulary.
     """
-    rules = as_rules(preset)
+    rules = as_rules(preset, equality)
     one_of("distribution", distribution, get_args(Distribution))
     scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
     rows, ids = as_rows(logits), as_ids(token_ids)
@@ -109,11 +112,13 @@ def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabula
 class LogitsStream:
     """An unfinished answer scored from all logits, the streaming form of `score_logits`.
 
-    It takes the vocabulary and the preset that `score_logits` takes, and raises what that raises.
+    It takes the vocabulary, the preset and the equality that `score_logits` takes, and raises what that raises.
     """
 
-    def __init__(self, vocabulary: Any, preset: Preset | ScoringRules = "default") -> None:
-        rules = as_rules(preset)
+    def __init__(
+        self, vocabulary: Any, preset: Preset | ScoringRules = "default", *, equality: Equality | None = None
+    ) -> None:
+        rules = as_rules(preset, equality)
         self._answer = GrowingAnswer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
 
     def add(self, logits: Any, token: int) -> Running:
@@ -134,6 +139,7 @@ def score_top_logprobs(
     vocabulary: Any = None,
     preset: Preset | ScoringRules = "default",
     *,
+    equality: Equality | None = None,
     distribution: Distribution = "unknown",
     token_ids: Sequence[int] | None = None,
     proxy_for: str | None = None,
@@ -154,6 +160,8 @@ def score_top_logprobs(
     preset
         What counts as agreeing: `default` (what the evidence supports), `paper` (the published code), or ready rules
         (`ScoringRules`), which have further switches.
+    equality : {"exact", "surface", "meaning"}, optional
+        What counts as the same token, in place of what the preset says; `exact` for JSON, numbers and code.
     distribution
         What the log-probabilities are: `raw`, `processed` or `unknown` (an API that does not say).
     token_ids
@@ -185,7 +193,7 @@ def score_top_logprobs(
     BackendError
         A step lacks its log-probability, all of them are zero, or names lack the blanks that tokens begin with.
     """
-    rules = as_rules(preset)
+    rules = as_rules(preset, equality)
     scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
     one_of("distribution", distribution, get_args(Distribution))
     for name, value in (("proxy_for", proxy_for), ("text", text)):
@@ -222,11 +230,13 @@ def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None =
 class TopLogprobsStream:
     """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_top_logprobs`.
 
-    It takes the vocabulary and the preset that `score_top_logprobs` takes, and raises what that raises.
+    It takes the vocabulary, the preset and the equality that `score_top_logprobs` takes, and raises what that raises.
     """
 
-    def __init__(self, vocabulary: Any = None, preset: Preset | ScoringRules = "default") -> None:
-        rules = as_rules(preset)
+    def __init__(
+        self, vocabulary: Any = None, preset: Preset | ScoringRules = "default", *, equality: Equality | None = None
+    ) -> None:
+        rules = as_rules(preset, equality)
         self._answer = GrowingAnswer(scorer_for(tokens_or_none(vocabulary, rules), rules))
         self._names = BorrowedNames()
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from semtoken.choices import Preset
+from semtoken.choices import Equality, Preset
 from semtoken.core.scorer import Tokens, as_tokens
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
@@ -230,7 +230,9 @@ def without_uncertainty() -> Callable[[list[SampleScore]], float]:
 
 
 @scorer(metrics=[accuracy(), auroc(), prr(), risk_coverage(), without_uncertainty()])  # type: ignore[untyped-decorator]
-def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = "default") -> Any:
+def with_uncertainty(
+    base: Any = "match", vocabulary: Any = None, preset: str = "default", equality: Equality | None = None
+) -> Any:
     """Any scorer, with the uncertainty of the answer in `Score.metadata`.
 
     Parameters
@@ -240,17 +242,18 @@ def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = 
     vocabulary
         For models of other providers, as in `semtoken.score_payload`. The task must generate with `logprobs=True,
         top_logprobs=20`; scores are intervals then. Answers of the provider `semtoken` bring exact scores with them.
-    preset
+    preset, equality
         As in `semtoken.score_payload`, for scores from log-probabilities.
     """
     judge = registry_create("scorer", base) if isinstance(base, str) else base
-    loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=as_rules(cast(Preset, preset)).clustering)
+    rules = as_rules(cast(Preset, preset), equality)
+    loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=rules.clustering)
 
     async def score(state: Any, target: Any) -> Any:
         judged = await judge(state, target)
         if judged is None:
             return None
-        uncertainty = uncertainty_of(state.output, loaded, preset, question=_asked(state))
+        uncertainty = uncertainty_of(state.output, loaded, rules, question=_asked(state))
         return judged.model_copy(update={"metadata": {**(judged.metadata or {}), **uncertainty}})
 
     return score

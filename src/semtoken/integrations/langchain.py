@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from semtoken.choices import Equality
 from semtoken.core.scorer import as_tokens
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
@@ -26,7 +27,12 @@ from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 
 def score(
-    message: AIMessage, vocabulary: Any = None, preset: Any = "default", *, question: str | None = None
+    message: AIMessage,
+    vocabulary: Any = None,
+    preset: Any = "default",
+    *,
+    equality: Equality | None = None,
+    question: str | None = None,
 ) -> ScoredResponse:
     """Score a message of a chat model from the log-probabilities in its metadata.
 
@@ -36,7 +42,7 @@ def score(
         What a chat model answered, with its log-probabilities.
     vocabulary
         As in `semtoken.score_payload`.
-    preset
+    preset, equality
         As in `semtoken.score_payload`.
     question
         What was asked, which a message does not say. Without it the headline says that it is not known.
@@ -58,21 +64,25 @@ def score(
         "logprobs": logprobs,
         "finish_reason": reason,
     }
-    return score_payload({"object": "chat.completion", "choices": [choice]}, vocabulary, preset, question=question)[0]
+    reply = {"object": "chat.completion", "choices": [choice]}
+    return score_payload(reply, vocabulary, preset, equality=equality, question=question)[0]
 
 
-def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> RunnableLambda:
+def with_uncertainty(
+    vocabulary: Any = None, preset: Any = "default", *, equality: Equality | None = None
+) -> RunnableLambda:
     """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`; arguments as for `score`.
 
     It has `headline`, `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does
     not fail for want of a score. A chain passes no question on, so that `question_known` is false: give `score` the
     question, or ask through `semtoken proxy`, where the headline must be the same as elsewhere.
     """
-    loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=as_rules(preset).clustering)
+    rules = as_rules(preset, equality)
+    loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=rules.clustering)
 
     def add(message: AIMessage) -> AIMessage:
         try:
-            block = numbers_of(score(message, loaded, preset))
+            block = numbers_of(score(message, loaded, rules))
         except SemtokenError as error:
             block = {"reason": str(error)}
         return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: block}})

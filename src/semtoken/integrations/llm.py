@@ -16,7 +16,7 @@ from contextlib import redirect_stdout, suppress
 from functools import cache
 from typing import Any
 
-from semtoken.choices import Preset
+from semtoken.choices import Equality, Preset
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.results.blocks import KEY, numbers_of
@@ -45,6 +45,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
 
         max_tokens: int = 256
         preset: Preset = "default"
+        equality: Equality | None = None
 
     def __init__(self, name: str) -> None:
         self.model_id = PREFIX + name
@@ -56,7 +57,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
             raise InvalidInput("semtoken answers single questions in llm; leave out -c.")
         from semtoken.models.prompts import how_to_ask
 
-        stc = _loaded(self.name, prompt.options.preset)
+        stc = _loaded(self.name, prompt.options.preset, prompt.options.equality)
         asking = how_to_ask(self.name, stc.tokenizer, raw=False)
         asked = f"{prompt.system}\n\n{prompt.prompt}" if prompt.system else prompt.prompt
         [answer] = stc.generate(
@@ -72,11 +73,11 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
 
 
 @cache
-def _loaded(name: str, preset: Preset) -> Any:
+def _loaded(name: str, preset: Preset, equality: Equality | None) -> Any:
     from semtoken.stc import STC
 
     quiet_libraries()
-    return STC.from_pretrained(name, preset=preset)
+    return STC.from_pretrained(name, preset=preset, equality=equality)
 
 
 @llm.hookimpl  # type: ignore[untyped-decorator]

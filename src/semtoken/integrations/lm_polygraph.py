@@ -19,11 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.backends.prompts import end_ids
+from semtoken.choices import Equality
 from semtoken.clusters import TokenClusters
 from semtoken.core import Preset, score_logits
 from semtoken.core.scorer import as_clusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
+from semtoken.tokens.rules import as_rules
 
 require_host("lm_polygraph")
 
@@ -67,21 +69,26 @@ class SemanticTokenClusteringFromArrays(Estimator):  # type: ignore[misc]
 
     It needs no calculator of ours, at the price of lm-polygraph's memory: answers x tokens x vocabulary. What it scores
     is what was recorded: where newlines are forbidden, or an answer may not end at once, these were masked before.
-    `clusters` are those of the model's tokenizer, or a directory or hub id; `preset` is as in `semtoken.score_logits`.
+    `clusters` are those of the model's tokenizer, or a directory or hub id; `preset` and `equality` are as in
+    `semtoken.score_logits`.
     """
 
-    def __init__(self, clusters: TokenClusters | str | Path, preset: Preset = "paper") -> None:
+    def __init__(
+        self, clusters: TokenClusters | str | Path, preset: Preset = "paper", equality: Equality | None = None
+    ) -> None:
         super().__init__(["greedy_log_probs", "greedy_tokens"], "sequence")
         self.clusters = as_clusters(clusters)
         self.preset = preset
+        self.rules = as_rules(preset, equality)
 
     def __str__(self) -> str:
-        return f"SemanticTokenClusteringFromArrays_{self.preset}"
+        counted = "" if self.rules == as_rules(self.preset) else f"_{self.rules.equality}"
+        return f"SemanticTokenClusteringFromArrays_{self.preset}{counted}"
 
     def __call__(self, stats: dict[str, Any]) -> npt.NDArray[np.float64]:
         """Estimates [n], higher is riskier."""
         scored = [
-            score_logits(np.asarray(rows, dtype=np.float32), ids, self.clusters, self.preset)
+            score_logits(np.asarray(rows, dtype=np.float32), ids, self.clusters, self.rules)
             for rows, ids in zip(stats["greedy_log_probs"], stats["greedy_tokens"], strict=True)
         ]
         return np.array([-answer.log_score for answer in scored])
@@ -91,7 +98,7 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
     """Generates the greedy answers and scores them on the way; see `stc_calculator`.
 
     `clusters` are those of the model's tokenizer, or a directory or hub id; None: those cached for this model, or
-    computed and cached. `preset` is as in `semtoken.STC`; "paper" has the published numbers.
+    computed and cached. `preset` and `equality` are as in `semtoken.STC`; "paper" has the published numbers.
     """
 
     @staticmethod
@@ -99,10 +106,15 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
         """The statistics that it fills, and those that it needs: none."""
         return STATISTICS, []
 
-    def __init__(self, clusters: TokenClusters | str | Path | None = None, preset: Preset = "paper") -> None:
+    def __init__(
+        self,
+        clusters: TokenClusters | str | Path | None = None,
+        preset: Preset = "paper",
+        equality: Equality | None = None,
+    ) -> None:
         super().__init__()
         self._clusters = clusters
-        self._preset: Preset = preset
+        self._rules = as_rules(preset, equality)
         self._stc: Any = None
 
     def __call__(
@@ -136,17 +148,19 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
         from semtoken.stc import STC
 
         if self._stc is None or self._stc.model is not model.model:
-            self._stc = STC(model.model, model.tokenizer, self._clusters, preset=self._preset)
+            self._stc = STC(model.model, model.tokenizer, self._clusters, preset=self._rules)
         return self._stc
 
 
-def stc_calculator(clusters: TokenClusters | str | Path | None = None, preset: Preset = "paper") -> Any:
+def stc_calculator(
+    clusters: TokenClusters | str | Path | None = None, preset: Preset = "paper", equality: Equality | None = None
+) -> Any:
     """`StcCalculator` for the `available_stat_calculators` of `UEManager`. Put it behind lm-polygraph's own."""
     return StatCalculatorContainer(
         name=StcCalculator.__name__,
         obj=StcCalculator,
         builder=__name__,
-        cfg={"clusters": clusters, "preset": preset},
+        cfg={"clusters": clusters, "preset": preset, "equality": equality},
         stats=STATISTICS,
         dependencies=[],
     )
@@ -154,7 +168,7 @@ def stc_calculator(clusters: TokenClusters | str | Path | None = None, preset: P
 
 def load_stat_calculator(config: dict[str, Any], environment: Any) -> StcCalculator:
     """What lm-polygraph calls to build the calculator."""
-    return StcCalculator(config["clusters"], config["preset"])
+    return StcCalculator(config["clusters"], config["preset"], config["equality"])
 
 
 def _options(model: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from semtoken.choices import Preset, SegmentKind
+from semtoken.choices import Equality, Preset, SegmentKind
 from semtoken.core.api import tokens_or_none
 from semtoken.core.growing import GrowingAnswer
 from semtoken.core.scorer import Scorer, scorer_for
@@ -147,6 +147,7 @@ def score_payload(
     vocabulary: Any = None,
     preset: Preset | ScoringRules = "default",
     *,
+    equality: Equality | None = None,
     format: str | None = None,
     segment: SegmentKind = "answer",
     temperature: float | None = None,
@@ -165,7 +166,7 @@ def score_payload(
     vocabulary
         As in `score_top_logprobs`: None is enough for `default`, `surface` and `exact`, since spellings are read from
         the lists.
-    preset
+    preset, equality
         As in `score_top_logprobs`.
     proxy_for
         As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
@@ -195,7 +196,7 @@ def score_payload(
     VocabularyMismatch
         The vocabulary is that of another tokenizer.
     """
-    rules = as_rules(preset)
+    rules = as_rules(preset, equality)
     scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
     one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:

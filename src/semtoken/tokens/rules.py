@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.choices import Equality, FunctionWords, Members, Preset
+from semtoken.errors import InvalidInput
 from semtoken.support.arrays import BoolArray, IdArray
 from semtoken.support.inputs import flag, one_of
 from semtoken.tokens.tokenizers import REPLACEMENT
@@ -252,9 +253,15 @@ def recorded_equality(signature: str) -> Equality:
     return "surface" if any(switch.startswith("spelling:") for switch in switches) else "exact"
 
 
-def as_rules(preset: Preset | ScoringRules) -> ScoringRules:
-    """The rules that the name of a preset stands for (`InvalidInput` if none does), or ready ones as they are."""
-    return preset if isinstance(preset, ScoringRules) else ScoringRules(preset)
+def as_rules(preset: Preset | ScoringRules, equality: Equality | None = None) -> ScoringRules:
+    """The rules that the name of a preset stands for (`InvalidInput` if none does), or those of an equality, which
+    takes the place of the preset's; ready rules stay as they are, and have an equality already.
+    """
+    if not isinstance(preset, ScoringRules):
+        return ScoringRules(preset, equality=equality)
+    if equality is not None:
+        raise InvalidInput("Ready rules have an equality already: ScoringRules(equality=...). Leave out 'equality'.")
+    return preset
 
 
 PAPER_RULES = ScoringRules("paper")

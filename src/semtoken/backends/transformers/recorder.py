@@ -29,7 +29,7 @@ from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.inside import forward_hook, inner_model
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.proof import Proof
-from semtoken.choices import Preset
+from semtoken.choices import Equality, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.core import ScoringRules, scorer_for
 from semtoken.core.rows import KeptRows, readable_rows
@@ -181,7 +181,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
     vocabulary
         The model's tokenizer, a `Vocabulary`, or the name of a model. The preset `paper` needs `TokenClusters`, or a
         directory or hub id of some.
-    preset
+    preset, equality
         As in `score_logits`.
     eos_token_id
         Ids that end an answer, besides those of `generate`. In a loop of your own without them, special tokens at the
@@ -207,6 +207,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         vocabulary: Any,
         preset: Preset | ScoringRules = "default",
         *,
+        equality: Equality | None = None,
         eos_token_id: int | Collection[int] | None = None,
         methods: Sequence[str] = (),
     ) -> None:
@@ -214,7 +215,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         missing = {reading.what for reading in MethodScores(self._methods).reads} - GIVES
         if missing:
             raise BackendError(not_given("recorder", missing))
-        self._rules = rules = as_rules(preset)
+        self._rules = rules = as_rules(preset, equality)
         self._tokens = as_tokens(vocabulary, clustering=rules.clustering)
         self._given_ends = end_token_ids(eos_token_id)
         self._kept: KeptRows | None = None

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken.choices import Preset
+from semtoken.choices import Equality, Preset
 from semtoken.core import GrowingAnswer, scorer_for
 from semtoken.core.api import score_top_logprobs
 from semtoken.core.scorer import Tokens
@@ -38,6 +38,7 @@ def score_outputs(
     vocabulary: Tokens,
     preset: Preset | ScoringRules = "default",
     *,
+    equality: Equality | None = None,
     logprobs_mode: LogprobsMode = "raw_logprobs",
 ) -> list[list[ScoredResponse]]:
     """Score what `LLM.generate` or `LLM.chat` returned.
@@ -49,7 +50,7 @@ def score_outputs(
         log-probabilities.
     vocabulary
         That of the model's tokenizer; the preset `paper` needs `TokenClusters`.
-    preset
+    preset, equality
         As in `score_logits`.
     logprobs_mode
         The engine's setting of this name: what the log-probabilities are. Recorded in the results; logits can be
@@ -68,7 +69,7 @@ def score_outputs(
     InvalidLogits
         A log-probability that is NaN or infinite.
     """
-    rules = as_rules(preset)
+    rules = as_rules(preset, equality)
     return [
         [score_steps(list(answer.token_ids), answer.logprobs, vocabulary, rules, logprobs_mode) for answer in answers]
         for answers in map(completions, outputs)
