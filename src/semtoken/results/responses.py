@@ -282,7 +282,8 @@ class ScoredResponse:
         tokens = vars(self)["tokens"]
         if isinstance(tokens, TokensLater) and tokens.headline is not None:
             return tokens.headline
-        if (field := least_sure_field(self)) is not None:
+        # all JSON with fields ends so, and next to no other text: of that nothing is parsed
+        if self.text.rstrip().endswith(("}", "]")) and (field := least_sure_field(self)) is not None:
             return headline_of_field(field)
         return headline_of(
             self.text, lambda: self.marks, self.n_tokens, self.log_score, self.log_score_bounds, self.question
