@@ -90,6 +90,10 @@ VINSON = "The Vinson Massif is the highest mountain of which continent?"
         ("Which boxes are red?", "The red box is a RED box.", []),
         ("Wo liegt Córdoba?", "Cordoba.", []),
         ("Who is Will Trent?", "Will Trent was made by Karin Slaughter.", ["made", "Karin Slaughter"]),
+        # single letters, which phrases may leave out
+        ("An arrow leads to which letter?", "An arrow leads to the letter 'M'.", ["M"]),
+        ("What is the symbol for iodine?", "The symbol for iodine is I.", ["I"]),
+        ("What is the symbol for iodine?", "I have a symbol for iodine.", []),
         # names as a whole
         ("Which town is it?", "The town is Hoi An in Vietnam.", ["Hoi An", "Vietnam"]),
         ("Which war was it?", "It was World War I.", ["World War I"]),

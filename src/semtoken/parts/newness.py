@@ -35,6 +35,7 @@ _ASKING_YES_OR_NO = frozenset(
 )
 _GAP = re.compile(r"\n\s*\n")
 _ASKS = re.compile("[?？؟]")
+_ENDS_SENTENCE = re.compile(r"[\"'”’)\]]*+\s*+(?:[.!?]|\Z)")
 _LABEL = re.compile(r"(?:(?<!\s)\s+)?(?:question|q|user|human)\s*:\s*", re.IGNORECASE)
 _ANSWER = re.compile(r"(?:(?<!\s)\s+)?\b(?:answer|a|assistant)\s*:\s*\Z", re.IGNORECASE)
 """How texts for models without a chat form mark questions and answers."""
@@ -61,10 +62,12 @@ class _Word(NamedTuple):
     """In lower case, without possessive."""
     repeats: bool
     """Whether it stands in the question, in some form."""
+    ends: bool
+    """Whether it ends a sentence, as an article does not: "The symbol of iodine is I."."""
 
     @property
     def is_content(self) -> bool:
-        return self.plain not in english_stopwords() or (len(self.plain) == 1 and self.plain not in "ai")
+        return self.plain not in english_stopwords() or (len(self.plain) == 1 and (self.ends or self.plain not in "ai"))
 
     @property
     def is_number(self) -> bool:
@@ -102,9 +105,9 @@ def new_phrases(said: str, question: str = "") -> Ranges:
     every, asked = phrases(said), question_in(question)
     for known in dict.fromkeys((question, asked)):
         words = _words_of(said, known)
-        starts = [word.start for word in _new(words)]
-        if found := [(a, b) for a, b in every if any(a <= start < b for start in starts)]:
-            return found
+        new = [(word.start, word.start + len(said[word.start : word.end].rstrip("'’"))) for word in _new(words)]
+        if found := [(a, b) for a, b in every if any(a <= start < b for start, _ in new)] or new:
+            return found  # a single letter may be a word and in no phrase
     if verdicts := [(word.start, word.end) for word in words if _is_verdict(word, words)]:
         return verdicts
     repeats = any(word.is_content for word in words) or (words and all(word.repeats for word in words))
@@ -149,7 +152,7 @@ def _compared(said: str, question: str, known: set[str]) -> Iterator[_Word]:
     for start, end in plain_words(said):
         word, bare = said[start:end], _bare(said[start:end])
         repeats = not known.isdisjoint(_forms(bare)) or (is_unspaced(word) and word in question)
-        yield _Word(start, end, bare, repeats)
+        yield _Word(start, end, bare, repeats, _ENDS_SENTENCE.match(said, end) is not None)
 
 
 def _bare(word: str) -> str:
