@@ -101,8 +101,8 @@ def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that
     (folder / "LABELLED.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run(folder, "calibrate", "LABELLED.jsonl", "-o", "DIR")
     file = folder / "DIR" / "calibrator.json"
-    assert '"headline": "new_phrases"' in file.read_text()
-    earlier = json.loads(file.read_text().replace('"headline": "new_phrases"', '"headline": "phrase_and_mean"'))
+    assert '"headline": "new_phrases_or_field"' in file.read_text()
+    earlier = json.loads(file.read_text().replace('"headline": "new_phrases_or_field"', '"headline": "new_phrases"'))
     del earlier["sha256"]
     file.write_bytes(calibrator._dumped({"sha256": calibrator._digest(earlier), **earlier}))
     [words] = steps(run(folder, "watch", "LABELLED.jsonl", "--calibrator", "DIR", status=2))

@@ -87,7 +87,7 @@ def test_the_uncertainty_of_a_sentence_says_that_it_is_of_the_wording(semtoken: 
     shown = semtoken("check", Path(__file__).parents[2] / "examples" / "replies" / "norway.json").stdout
     assert "confidence 0.96 (0.96 to 0.99): its" in shown.splitlines()[1] and "least sure part" in shown.splitlines()[1]
     assert shown.splitlines()[2].startswith("  exact wording: uncertainty 0.860 (0.697 to 0.860) · ")
-    assert shown.count("Confidence ranks answers; not a chance of being right.") == 1
+    assert shown.count("Confidence ranks answers; it is not a chance of being right.") == 1
 
 
 def test_a_saved_stream_from_stdin(semtoken: RunCommand) -> None:

@@ -113,7 +113,7 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     assert first == answer.text.strip()
     assert second.startswith(f"confidence {answer.headline.confidence:.2f}: ")
     assert len(tokens) == len(answer.tokens)
-    assert last == "Confidence ranks answers; not a chance of being right."
+    assert last == "Confidence ranks answers; it is not a chance of being right."
 
 
 def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:

@@ -237,7 +237,7 @@ def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None
     journal.add(rows_of(entry(i, person="ann") for i in range(5)))
     shown = run("show", url, "-n", "2")
     assert "answer 4" in shown and "%" not in shown and "confidence 0." in shown
-    assert shown.count("Confidence ranks answers; not a chance of being right.") == 1
+    assert shown.count("Confidence ranks answers; it is not a chance of being right.") == 1
     assert json.loads(run("size", url, "--json"))["entries"] == 5
     said = run("delete", url, "--older-than", "1d", "--yes")
     assert "5 entries deleted. Files that were exported before keep their texts." in said

@@ -3,8 +3,8 @@
     python research/experiments/headline/echoes.py            # AUROC with intervals, and how many echoes are right
     python research/experiments/headline/echoes.py --list     # every sentence that only repeats its question, to read by hand
 
-An echo is an answer in which `semtoken.parts.newness.new_phrases` finds nothing. The number is the one in use: the mean of the
-least sure and of a typical new phrase of a sentence, the product of a short answer (`mean_new_phrase_and_weakest_new_phrase/c`).
+An echo is an answer in which `semtoken.parts.newness.new_phrases` finds nothing. The number is the one in use but for echoes: of
+a sentence half the sum of its least sure and of a typical new phrase, of a short answer the product.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import sys
 
 import numpy as np
 import pandas as pd
-from first_tables import FOLDER, judged, risk
+from first_tables import FOLDER, judged
 from tables import aurocs, counts_of_resamples
 
 from semtoken.parts.newness import new_phrases
 
-NUMBER = "mean_new_phrase_and_weakest_new_phrase/c"
+SUM = "mean_new_phrase_and_weakest_new_phrase"
+"""The number in use is half of it; short answers are ranked among sentences, so the half counts."""
 
 
 def echoes(scores: pd.DataFrame) -> np.ndarray:
@@ -27,10 +28,15 @@ def echoes(scores: pd.DataFrame) -> np.ndarray:
     return np.array([bool(text.strip()) and not new_phrases(text, question) for text, question in pairs])
 
 
+def in_use(scores: pd.DataFrame) -> np.ndarray:
+    """The risk of each answer by the number in use, echoes ranked as others are."""
+    return np.where(scores["rule c"], scores[SUM] / 2, scores["default"]).astype(float)
+
+
 def gain(scores: pd.DataFrame, right: np.ndarray, last: np.ndarray) -> str:
     """AUROC with some answers put last, and the difference to AUROC without, with a paired 95 % interval."""
     counts = counts_of_resamples(len(scores))
-    before = risk(scores, NUMBER)
+    before = in_use(scores)
     one, two = (aurocs(each, right, counts) for each in (np.where(last, np.inf, before), before))
     low, high = np.nanpercentile((one - two)[1:], [2.5, 97.5])
     return f"{two[0]:.3f} to {one[0]:.3f}, {one[0] - two[0]:+.3f} [{low:+.3f}, {high:+.3f}]"

@@ -130,8 +130,9 @@ _SHOULD_AGREE = {
 READING_QUESTIONS = ("headline", "new_phrases", "mean_new_word")
 """The methods that are other numbers where it is not known what was asked."""
 NOTHING_KNOWN = Fingerprint()
-HEADLINE_IN_USE = "new_phrases"
-"""What heads sentences: a calibrator of the headline says which number that was when it was fitted."""
+HEADLINE_IN_USE = "new_phrases_or_field"
+"""What heads sentences and JSON, where sentences that only repeat the question come last: a calibrator of the headline
+says which number that was when it was fitted."""
 
 
 def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:

@@ -21,7 +21,7 @@ from semtoken.parts.prose import is_sentence
 from semtoken.support.text import percent, shortened, thinking_end, with_bounds
 from semtoken.tokens.scored_token import ScoredToken, TokenMark
 
-RANKS = "Confidence ranks answers; not a chance of being right."
+RANKS = "Confidence ranks answers; it is not a chance of being right."
 """What a reader has to know where there is no calibrator; a page or an output of a command says it once."""
 SHORT_SAID = "Probability of an answer that agrees with this one."
 EMPTY_SAID = "There is no answer."

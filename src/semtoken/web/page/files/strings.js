@@ -54,7 +54,7 @@ export const S = {
   number: "Number to show",
   headlineChoice: "headline",
   asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier; lists are ranked by the headline."],
-  uncalibrated: "Confidence ranks answers; not a chance of being right. To get a chance, label some answers in the File view and run semtoken calibrate.",
+  uncalibrated: "Confidence ranks answers; it is not a chance of being right. To get a chance, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
   noAnswerScore: (reason) => `This answer has no score: ${reason}`,
