@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken import score_logits, score_payload, score_top_logprobs
@@ -276,3 +277,32 @@ assert not heavy, heavy
 def test_the_first_result_needs_no_heavy_library() -> None:
     done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+SPELLINGS = ("Paris", "paris", "Ġparis", "▁paris", " Paris", "ĠParis", "PARIS", "\n", "Ċ", "<0x0A>", "x", "Ġx")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_the_order_in_which_names_come_does_not_matter(data: st.DataObject) -> None:
+    """What a later step tells of the engine's names holds for the earlier ones, live and in the end."""
+    steps = []
+    for _ in range(3):
+        names = data.draw(st.lists(st.sampled_from(SPELLINGS), min_size=3, max_size=3, unique=True))
+        with_bytes = data.draw(st.booleans())
+        weights = data.draw(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3))
+        entries = tuple(
+            TopToken(math.log(weight / 3.1), text=name, id=k + 1, bytes=name.encode() if with_bytes else None)
+            for k, (name, weight) in enumerate(zip(names, weights, strict=True))
+        )
+        steps.append(TopStep(data.draw(st.sampled_from(entries)), entries))
+    seen = []
+    for order in itertools.permutations(steps):
+        stream = TopLogprobsStream()
+        for step in order:
+            live = stream.add(step)
+        scored = stream.finish()
+        assert live.uncertainty_bounds == pytest.approx(scored.uncertainty_bounds, abs=1e-9) or not scored.text.strip()
+        seen.append(sorted(token.log_agreeing_bounds or () for token in scored.tokens))
+    for bounds in seen[1:]:
+        assert np.array(bounds) == pytest.approx(np.array(seen[0]), abs=1e-9)

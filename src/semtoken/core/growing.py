@@ -28,7 +28,7 @@ from semtoken.core.score import CERTAIN, Agreeing, LogMass
 from semtoken.core.scorer import Scorer, among
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.engine_tokens.checked_list import ListedStep, ListReader, not_in_vocabulary
-from semtoken.engine_tokens.listed_names import ListedNames, NameReader
+from semtoken.engine_tokens.listed_names import ListedNames, NameReader, Naming
 from semtoken.engine_tokens.spellings import without_copied_list
 from semtoken.engine_tokens.top_steps import Precision, Rounding
 from semtoken.errors import InvalidLogits
@@ -41,10 +41,13 @@ NOTHING = NO_IDS, True
 
 
 class ReadLists:
-    """The steps of an answer of which an engine lists the best tokens, read one by one."""
+    """The steps of an answer of which an engine lists the best tokens, read one by one.
 
-    def __init__(self, scorer: Scorer) -> None:
-        self.names = None if scorer.names is None else ListedNames(scorer.rules.spelling)
+    `naming` is what is known of the names before the first one comes, where there is no vocabulary.
+    """
+
+    def __init__(self, scorer: Scorer, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
+        self.names = None if scorer.names is None else ListedNames(scorer.rules.spelling, naming)
         self._vocabulary = scorer.vocabulary
         self._reader = ListReader(scorer.vocabulary) if self.names is None else NameReader(self.names)
         self._precision = Precision()
@@ -52,18 +55,23 @@ class ReadLists:
         self.opening: list[bool] = []
         self.copied: list[int] = []
         """The steps whose lists are copies of the list before, and are not used."""
-        self._last: TopStep | None = None
+        self.given: list[TopStep] = []
+        """The steps as they came."""
+        self._naming = naming
+        """What was known of the names when the first step was read."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
     def add(self, step: TopStep, opening: bool) -> int:
         """Read the next step; returns its chosen token."""
         position = len(self.steps)
-        own_list = without_copied_list(step, self._last)
-        self._last = step
+        own_list = without_copied_list(step, self.given[-1] if self.given else None)
+        self.given.append(step)
         if own_list is not step:
             self.copied.append(position)
         listed = self._reader.read(own_list, position)
+        if self.names is not None and not position:  # a list's texts are seen before it is read
+            self._naming = self._naming._replace(texts=self.names.naming.texts)
         if self._ended_by is not None and not self.is_blank(listed.token):
             raise not_in_vocabulary(*self._ended_by)
         if listed.stands_for and self._ended_by is None:
@@ -72,6 +80,11 @@ class ReadLists:
         self.steps.append(listed)
         self.opening.append(opening)
         return listed.token
+
+    @property
+    def learned(self) -> Naming | None:
+        """What the names tell by now, if earlier steps were read without it; else None."""
+        return None if self.names is None or self.names.naming == self._naming else self.names.naming
 
     def is_blank(self, token: int) -> bool:
         """Whether a token is white space or a special one."""
@@ -187,6 +200,16 @@ class GrowingAnswer:
         self._prefixes.append(NO_IDS)
         if self.scorer.rules.prefix_matching:
             self._open.append(OpenStep(position, position + 2))
+        if self.lists.learned is not None:
+            self._read_again(self.lists.given, self.lists.learned)
+
+    def _read_again(self, steps: Sequence[TopStep], naming: Naming) -> None:
+        """Read all steps with what the last one told of the names, so that the order of the steps does not matter."""
+        again = GrowingAnswer(self.scorer)
+        again.lists = ReadLists(self.scorer, naming)
+        for step in steps:
+            again.add(step)
+        vars(self).update(vars(again))
 
     def add_row(self, rows: Rows, row: int, token: int) -> None:
         """Add the next step: its row of logits, and the token that was chosen from it."""

@@ -1,8 +1,8 @@
 """What lists of the best tokens tell of a vocabulary that nobody has named: the tokens in them, by their spelling.
 
 Tokens are numbered as they come. A name without bytes may be spelled as the tokenizer's own files spell it ("ĠParis",
-"▁Paris", "<0x0A>"). Until some name shows that this is not so, both readings are kept: two tokens surely have one
-spelling if they have it in both, and perhaps if they have it in one.
+"▁Paris", "<0x0A>"). Unless some name of the answer shows that this is not so, both readings are kept: two tokens surely
+have one spelling if they have it in both, and perhaps if they have it in one.
 """
 
 from __future__ import annotations
@@ -93,13 +93,23 @@ _NOBODYS = Spelling("", "", b"", ("", ""), blank=True, alone=True, markup=False)
 _UNKNOWN = Spelling.of(normalize, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(alone=False, nameless=True)
 
 
+class Naming(NamedTuple):
+    """What the names that have come tell of how an engine names tokens; each is seen once and holds for all steps."""
+
+    decoded: bool = False
+    """Some name begins with a blank, as none does in a tokenizer's files."""
+    texts: bool = False
+    """Some entry of a list has a text; then those without one are special tokens or pieces of characters."""
+
+
 class ListedNames:
     """A vocabulary made of the tokens that the lists of one answer name, numbered from 1.
 
     `rule` tells how a token is spelled (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
+    `naming` is what is known of the names before the first one comes.
     """
 
-    def __init__(self, rule: SpellingRule | None = None) -> None:
+    def __init__(self, rule: SpellingRule | None = None, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
         self.rule = rule
         self.plain = rule in (None, normalize)
         """Whether tokens that are spelled alike have the same letters."""
@@ -108,11 +118,7 @@ class ListedNames:
         self.spellings: list[Spelling] = [_NOBODYS]
         self.ids: list[int] = [-1]
         """The ids that the engine gives, -1 where it gives none."""
-        self._decoded = False
-        """Some name begins with a blank, as none does in a tokenizer's files."""
-        self.spelled = False
-        """Whether some entry of a list has a text; then those without one are special tokens or pieces of
-        characters."""
+        self.naming = naming
         self._numbers: dict[Name, int] = {}
         self._others: dict[int, int] = {}
 
@@ -122,7 +128,7 @@ class ListedNames:
     def number(self, name: Name) -> int | None:
         """The number of a token, which is added if it is new; None if its name does not say how it is spelled."""
         token_number = self._numbers.get(name)
-        if token_number is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
+        if token_number is None and (name[1] is not None or name[2] or (self.naming.texts and name[0] is not None)):
             token_number = self._numbers[name] = self._append(self.spelled_by[name], name[0])
         return token_number
 
@@ -141,7 +147,8 @@ class ListedNames:
         number = len(self.spellings)
         self.spellings.append(spelling)
         self.ids.append(-1 if token is None else token)
-        self._decoded = self._decoded or spelling.decoded
+        if spelling.decoded and not self.naming.decoded:
+            self.naming = self.naming._replace(decoded=True)
         return number
 
     def with_others(self, listed: ListedStep, least: float) -> ListedStep:
@@ -162,10 +169,10 @@ class ListedNames:
         if one.nameless or another.nameless:
             return None
         (first, second), (first_other, second_other) = one.read, another.read
-        same, same_in_files = first == first_other, second == second_other and not self._decoded
+        same, same_in_files = first == first_other, second == second_other and not self.naming.decoded
         if not (same or same_in_files):
             return False
-        surely = same and (same_in_files or self._decoded)
+        surely = same and (same_in_files or self.naming.decoded)
         return True if surely and not (one.markup or another.markup) else None
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
@@ -174,7 +181,7 @@ class ListedNames:
         `said`, the answer as the engine gives it, tells whether markup at its end is text.
         """
         texts, pieces = [spelling.text for spelling in self.spellings], [spelling.piece for spelling in self.spellings]
-        if not self._decoded and any(text.startswith(BLANKS) for text in texts):
+        if not self.naming.decoded and any(text.startswith(BLANKS) for text in texts):
             texts = [spelling.in_files for spelling in self.spellings]
             pieces = [
                 spelling.piece
@@ -280,11 +287,12 @@ class NameReader:
         if not max(log_probs) <= 0.0 or not sum(log_probs) <= 0.0:  # or NaN
             for token in (step.chosen, *step.top):
                 check_number(token, position)
-        names.spelled = names.spelled or any(text or spelled for _, text, spelled in step.names[1:])
+        if not names.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
+            names.naming = names.naming._replace(texts=True)
         unnamed = is_unnamed(step.names[0])
         chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
         self._inside = unnamed
-        if chosen is None and not names.spelled and all(name[0] is not None for name in step.names):
+        if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
             chosen = names.without_name(step.names[0][0])  # lists of ids
         if chosen is None:
             raise InvalidInput(

@@ -465,18 +465,19 @@ class BorrowedNames:
         if self._inside:
             step = step.renamed(map(_unborrowed, names))
         elif b"" in map(_THIRD, names):
-            step = step.renamed(map(_without_no_bytes, names))
+            step = step.renamed(map(without_no_bytes, names))
         self._inside = is_unnamed(step.names[0])
         return step
 
 
-def _without_no_bytes(name: Name) -> Name:
+def without_no_bytes(name: Name) -> Name:
+    """The name, if its bytes are an empty list, by its text alone."""
     token_id, text, spelled = name
     return (token_id, text, None) if spelled == b"" else name
 
 
 def _unborrowed(name: Name) -> Name:
-    token_id, text, spelled = _without_no_bytes(name)
+    token_id, text, spelled = without_no_bytes(name)
     said = (spelled or b"").decode("utf-8", "replace") if text is None else text
     if not said or said[0].isascii():
         return token_id, text, spelled

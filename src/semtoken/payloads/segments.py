@@ -27,6 +27,7 @@ from semtoken.engine_tokens.spellings import (
     merged_steps,
     steps_in_files,
     without_doubles,
+    without_no_bytes,
 )
 from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
@@ -194,6 +195,10 @@ def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
         if division.problem is None:
             return division
     division = divide(raw, named)
+    if division.problem and any(name[1] and name[2] == b"" for name in (step.names[0] for step in raw.steps.steps)):
+        spelled = StepList(tuple(step.renamed(map(without_no_bytes, step.names)) for step in raw.steps.steps))
+        by_texts = divide(replace(raw, steps=spelled), named)  # some engines leave the bytes of a text out, as `[]`
+        division = division if by_texts.problem else by_texts
     once = named if division.is_clear else without_doubles(named)
     if len(once) < len(named):
         again = divide(replace(raw, steps=StepList(once)), once)
