@@ -306,3 +306,16 @@ def test_the_order_in_which_names_come_does_not_matter(data: st.DataObject) -> N
         seen.append(sorted(token.log_agreeing_bounds or () for token in scored.tokens))
     for bounds in seen[1:]:
         assert np.array(bounds) == pytest.approx(np.array(seen[0]), abs=1e-9)
+
+
+def test_what_the_model_leaned_to_is_shown_also_beside_a_token_without_a_name() -> None:
+    """Any entry may be spelled as a piece of a character is: it may count, and it is shown."""
+    entries = [
+        TopToken(math.log(chance), id=k, text=text)
+        for k, (text, chance) in enumerate([("caf", 0.9), (None, 0.5), (" is", 0.3), ("\n", 0.05)])
+    ]
+    word, piece, likely, blank = entries
+    scored = score_top_logprobs([TopStep(word, (word,)), TopStep(piece, (piece, likely, blank))] * 2)
+    for token in (scored.tokens[1], scored.tokens[3]):
+        assert [(other.text, other.counted) for other in token.alternatives] == [(" is", False), ("\n", False)]
+        assert [other.probability for other in token.alternatives] == pytest.approx([0.3, 0.05])

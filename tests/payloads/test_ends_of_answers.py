@@ -171,3 +171,14 @@ def seconds(times: int) -> float:
 def test_repeated_tokens_take_time_in_proportion_to_their_number() -> None:
     seconds(1_000)
     assert min(seconds(8_000) for _ in range(2)) < 20 * max(min(seconds(1_000) for _ in range(3)), 0.01)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_token_whose_bytes_are_an_empty_list_has_its_text(ends: bool) -> None:
+    items = [item("Hi", 0.8), item(" you", 0.7), item("<|end|>", 0.6)][: 2 + ends]
+    plain = [{**one, "bytes": None} for one in items]
+    [wanted] = score_payload(reply("Hi you", plain))
+    for k in range(len(items)):
+        listed = [{**one, "bytes": []} if i == k else one for i, one in enumerate(items)]
+        [scored] = score_payload(reply("Hi you", listed))
+        assert scored.n_tokens == len(items) and scored.log_score == pytest.approx(wanted.log_score, abs=1e-9)

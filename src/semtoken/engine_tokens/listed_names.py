@@ -339,7 +339,7 @@ class NameReader:
 
     def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:
         entries = self._sorted(step, chosen)
-        unclear = [p for _, p in entries.ambiguous] + ([entries.perhaps] if self._names.rule is not None else [])
+        unclear = [p for _, p in entries.ambiguous]
         probabilities = [*entries.found.values(), *unclear, entries.unmapped, entries.alike]
         return _listed_step(
             step,
@@ -411,8 +411,6 @@ class NameReader:
         same = names.same(chosen, number)
         if same is None:
             entries.perhaps += probability
-            if names.rule is not None:
-                return
         entries.found[number] = entries.found.get(number, 0.0) + probability
         if same:
             entries.spelled += (number,)
