@@ -189,7 +189,9 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
     first, second = lines(made, "calibrator")[:2]
     assert first == given.threshold.statement
-    assert f"It accepts {accepted.sum()} of 300 answers; {wrong} of these are wrong" in second
+    assert (
+        f"It accepts {accepted.sum()} of 300 answers. Wrong among the accepted {wrong} of {accepted.sum()} (" in second
+    )
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = next(table for table in made.tables if table.name == "surest_wrong")
     assert table.header[-1] == "Decision" and {row[-1].text for row in table.groups[0].rows} <= {"answer", "abstain"}

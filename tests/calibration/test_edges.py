@@ -59,9 +59,13 @@ def test_how_a_calibrator_did_on_new_labels() -> None:
         inside = -scores[:120] <= threshold
         wrong = int((1 - correct[:120][inside]).sum())
         if inside.any():
-            ends = binomtest(wrong, int(inside.sum())).proportion_ci(0.95, method="wilson")
-            share = f"{wrong / inside.sum():.1%} [{ends.low:.1%}, {ends.high:.1%}]"
-            assert judged == f"{told} It accepts {inside.sum()} of 120 answers; {wrong} of these are wrong, {share}."
+            ends = binomtest(wrong, n := int(inside.sum())).proportion_ci(0.95)
+            share = f"{100 * wrong / n:.4g} %, {100 * ends.low:.4g} % to {100 * ends.high:.4g} %"
+            holds = binomtest(wrong, n, 0.3, "less").pvalue <= 0.1
+            assert judged == (
+                f"{told} It accepts {n} of 120 answers. Wrong among the accepted {wrong} of {n} ({share}); promised: "
+                f"at most 30 %: {'holds' if holds else 'cannot be told'}."
+            )
         else:
             assert judged == f"{told} It accepts none of the 120 answers."
 

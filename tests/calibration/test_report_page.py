@@ -53,8 +53,11 @@ def test_risk_is_plotted_with_the_promise_and_where_the_threshold_stands(
     assert np.allclose(base.get_ydata(), 0.25) and np.allclose(promised.get_ydata(), 0.2)
     assert [tuple(one.get_xydata()[0]) for one in chosen] == ([] if point is None else [pytest.approx(point)])
     assert axis.get_xlim() == (0, 1) and axis.get_ylim() == pytest.approx((0, 0.5))
-    for other in (None, replace(threshold, promise="joint", uncertainty=None)):
-        assert len(risk_coverage_plot(ANSWERS, other).axes[0].lines) == 2
+    assert len(risk_coverage_plot(ANSWERS, None).axes[0].lines) == 2
+    for promise, of in (("joint", 1.0), ("missed", 0.25)):  # accepted and wrong ones of all, and of the wrong ones
+        other = replace(threshold, promise=promise, uncertainty=None)
+        coverage, risk = risk_coverage_plot(ANSWERS, other).axes[0].lines[2].get_data()
+        assert np.allclose(np.asarray(risk)[50:] * np.asarray(coverage)[50:], 0.2 * of) and np.max(risk) <= 1
     [right] = risk_coverage_plot(labelled([-0.1, -0.2], [1, 1]), None).axes
     assert right.get_ylim() == pytest.approx((0, 0.05))
     [some] = risk_coverage_plot(labelled(-np.arange(1, 26) / 10, [1] * 24 + [0]), None).axes

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from semtoken.calibration.calibrator import NAME, Calibrator, read_calibrator, to_bytes
 from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint, require_clusters
+from semtoken.calibration.judge import judge
 from semtoken.calibration.labels import log_score_ends
-from semtoken.calibration.measures import wilson
+from semtoken.calibration.promises import percent
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch, InvalidInput
@@ -188,13 +189,16 @@ class CalibratorInUse:
         threshold = self.calibrator.threshold
         if threshold is None:
             return told
-        inside = threshold.accepts(logs)
-        n, wrong = int(inside.sum()), int(inside.sum() - labels[inside].sum())
-        if n == 0:
+        accepted = threshold.accepts(logs)
+        if not accepted.any():
             return f"{told} It accepts none of the {labels.size:,} answers."
-        low, high = wilson(wrong, n)
-        share = f"{wrong / n:.1%} [{low:.1%}, {high:.1%}]"
-        return f"{told} It accepts {n:,} of {labels.size:,} answers; {wrong:,} of these are wrong, {share}."
+        claim = threshold.claim
+        seen = claim.kind.count(accepted, labels == 1)
+        [verdict] = judge([(claim, seen)])
+        return (
+            f"{told} It accepts {int(accepted.sum()):,} of {labels.size:,} answers. {claim.kind.among} {seen}; "
+            f"promised: at most {percent(claim.alpha)}: {verdict}."
+        )
 
 
 def _number(value: float) -> float | None:

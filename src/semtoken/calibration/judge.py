@@ -28,6 +28,7 @@ import numpy.typing as npt
 from semtoken.calibration.betting import LEVEL, Change, find_change, wrong_share
 from semtoken.calibration.promises import binomial_p_value, check_level, percent
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 SAME = "as long as model, prompts, questions and judging stay the same"
@@ -73,6 +74,15 @@ class Kind:
         """How many of the answers that the promise is about count against it."""
         about, against = self.counted(accepted, right)
         return Share(int(against.sum()), int(about.sum()))
+
+    def allowed_risk(self, coverage: FloatArray, alpha: float, wrong_share: float) -> FloatArray:
+        """The largest share of wrong answers among the accepted that a promise allows, by coverage in (0, 1].
+
+        `wrong_share` is that of all answers. `selective`: alpha; `missed`: alpha wrong_share / coverage; `joint`: alpha
+        / coverage.
+        """
+        of = {"selective": coverage, "missed": np.full_like(coverage, wrong_share), "joint": np.ones_like(coverage)}
+        return np.minimum(1.0, alpha * of[self.name] / coverage)
 
     def promised(self, alpha: float) -> str:
         """The claim at a level, such as "at most 10 % of the accepted answers are wrong"."""

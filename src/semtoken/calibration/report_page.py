@@ -113,7 +113,7 @@ def reliability_plot(report: Report) -> Figure:
 
 
 def risk_coverage_plot(answers: LabelledScores, threshold: Threshold | None) -> Figure:
-    """Plot the share of wrong answers among the accepted at every coverage, with the promise and the threshold."""
+    """Plot the share of wrong answers among the accepted by coverage, what the promise allows, and the threshold."""
     from matplotlib.figure import Figure
 
     curve = risk_coverage(answers.uncertainty, answers.correct)
@@ -121,8 +121,10 @@ def risk_coverage_plot(answers: LabelledScores, threshold: Threshold | None) -> 
     axis = figure.subplots()
     axis.step(curve.coverage, curve.risk, where="post", color=OURS, linewidth=1.5)
     axis.axhline(1 - answers.correct.mean(), color=OTHERS, linewidth=1, linestyle=":")
-    if threshold is not None and threshold.promise == "selective":
-        axis.axhline(threshold.alpha, color=CHOSEN, linewidth=1, linestyle="--")
+    if threshold is not None:
+        shares = np.linspace(0.005, 1, 200)
+        allowed = threshold.claim.kind.allowed_risk(shares, threshold.alpha, 1 - float(answers.correct.mean()))
+        axis.plot(shares, allowed, color=CHOSEN, linewidth=1, linestyle="--")
     accepted = None if threshold is None else threshold.accepts(answers.log_score)
     if accepted is not None and accepted.any():
         axis.plot(accepted.mean(), 1 - answers.correct[accepted].mean(), "o", color=CHOSEN, markersize=8)
