@@ -72,12 +72,12 @@ def made_up(folder: Path, vocabulary: int, layers: int, width: int) -> tuple[Pat
 
 
 def ways(
-    llm: Any, vocabulary: st.TokenClusters | st.Vocabulary, channel: Path, tokens: int
+    llm: Any, vocabulary: st.TokenClusters | st.Vocabulary, processor: Any, tokens: int
 ) -> dict[str, Callable[[list[str]], object]]:
     """How to answer prompts, from without a score to the exact one."""
     from vllm import SamplingParams
 
-    from semtoken.backends.vllm import VLLMBackend, read_channels, sampling_params, score_outputs
+    from semtoken.backends.vllm import VLLMBackend, sampling_params, score_outputs
 
     options: dict[str, Any] = {"temperature": 0, "max_tokens": tokens, "ignore_eos": True}
     stc = st.STC(VLLMBackend(llm), clusters=vocabulary if isinstance(vocabulary, st.TokenClusters) else None)
@@ -89,8 +89,7 @@ def ways(
         names = [uuid.uuid4().hex for _ in prompts]
         params = [SamplingParams(**options, extra_args={"semtoken_id": name}) for name in names]
         outputs = llm.generate(prompts, params, use_tqdm=False)
-        answers = [(name, list(one.outputs[0].token_ids)) for name, one in zip(names, outputs, strict=True)]
-        return read_channels(channel, answers, vocabulary)
+        return [processor.take(name, one.outputs[0].token_ids) for name, one in zip(names, outputs, strict=True)]
 
     return {
         "vLLM alone": lambda prompts: llm.generate(prompts, SamplingParams(**options), use_tqdm=False),
@@ -117,12 +116,13 @@ def main(
         model, labels = (
             made_up(folder, vocabulary, layers, width) if vocabulary else (almanac_path(), almanac_clusters_path())
         )
-        channel = folder / "channel"
-        os.environ.update(SEMTOKEN_VLLM_CHANNEL=str(channel))
-        if meanings:
-            os.environ.update(SEMTOKEN_VLLM_CLUSTERS=str(labels))
         from vllm import LLM
 
+        from semtoken.backends.vllm.processor import scoring_processor
+
+        clusters = st.TokenClusters.from_pretrained(labels)
+        vocabulary_or_clusters = clusters if meanings else clusters.vocabulary
+        processor = scoring_processor(vocabulary_or_clusters)
         llm = LLM(
             model=str(model),
             dtype="float32",
@@ -131,11 +131,10 @@ def main(
             enforce_eager=True,
             distributed_executor_backend="uni",
             enable_prefix_caching=False,
-            logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
+            logits_processors=[processor],
         )
         questions = [f"Question:\nWhat is number {i}?\nAnswer:\n" for i in range(prompts)]
-        clusters = st.TokenClusters.from_pretrained(labels)
-        found = ways(llm, clusters if meanings else clusters.vocabulary, channel, tokens)
+        found = ways(llm, vocabulary_or_clusters, processor, tokens)
         if not whole:
             del found["whole vocabulary"]
         seconds: dict[str, list[float]] = {way: [] for way in found}

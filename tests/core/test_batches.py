@@ -49,19 +49,6 @@ def test_under_the_number_of_a_forgotten_answer_nothing_comes_before() -> None:
     assert [scored.tokens[0].value_ends for scored in found] == [None, None]
 
 
-def test_an_answer_under_a_new_number_goes_on_from_its_last_token() -> None:
-    """The number that stands there may end at the next token."""
-    vocabulary, (digit, word) = worked.vocabulary(("7", "8", "x", "9")), (0, 2)
-    rows, tokens = np.log([[0.4, 0.2, 0.3, 0.1]] * 4), [word, word, digit, word]
-    batch, answer = (AnswerBatch(scorer_for(vocabulary, ScoringRules())) for _ in range(2))
-    for token in tokens[:-1]:
-        answer.add([([5], [token])], normalized_rows(rows, 4, [0]))
-    batch[7] = answer[5]
-    batch.add([([7], [word])], normalized_rows(rows, 4, [0]))
-    [scored] = batch.finish({7: 4})
-    assert scored == score_logits(rows, tokens, vocabulary) and scored.tokens[-1].value_ends is not None
-
-
 @pytest.mark.parametrize(
     ("numbers", "place", "message"),
     [([0], 0, r"^The logits of step 1 hold"), ([0, 1], 1, r"^Sequence 1 of the batch: The logits of step 1 hold")],

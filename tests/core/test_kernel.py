@@ -231,25 +231,6 @@ def test_a_number_can_be_used_again() -> None:
     assert batch[70].ids == []
 
 
-def test_an_answer_that_is_put_back_under_a_number_goes_on_where_it_was() -> None:
-    kind = small_kind("byte-level")
-    scorer = scorer_for(kind.clusters, ScoringRules())
-    texts = kind.clusters.vocabulary.texts
-    letter, digit, comma = (next(i for i, text in enumerate(texts) if text == one) for one in ("a", "7", ","))
-    for seed in range(6):
-        logits, ids = draw_answer(kind, seed)
-        if len(ids) > 2:
-            ids[:3] = letter, digit, comma  # where a number may end, which the token before the comma says
-        for cut in range(1, len(ids)):
-            first, second = AnswerBatch(scorer), AnswerBatch(scorer)
-            for place, (row, token) in enumerate(zip(logits, ids, strict=True)):
-                if place == cut:
-                    second[3] = first[0]
-                batch, number = (first, 0) if place < cut else (second, 3)
-                batch.add([([number], [token])], normalized_rows(row[None], kind.twin.size))
-            assert second[3].finish() == score_logits(logits, ids, kind.clusters)
-
-
 def test_a_row_without_a_distribution_is_named() -> None:
     kind = small_kind("byte-level")
     batch = AnswerBatch(scorer_for(kind.clusters, ScoringRules()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,16 +51,17 @@ def prompts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("channel")
+def processor(clusters: TokenClusters) -> Any:
+    """The class that scores inside the engine."""
+    from semtoken.backends.vllm.processor import scoring_processor
+
+    return scoring_processor(clusters)
 
 
 @pytest.fixture(scope="session")
-def llm(channel: Path) -> Iterator[Any]:
+def llm(processor: Any) -> Iterator[Any]:
     """vLLM in this process, with the logits processor; small enough that requests wait, come in pieces and give way."""
-    os.environ.update(
-        VLLM_ENABLE_V1_MULTIPROCESSING="0", SEMTOKEN_VLLM_CLUSTERS="almanac", SEMTOKEN_VLLM_CHANNEL=str(channel)
-    )
+    os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0")
     from vllm import LLM
 
     yield LLM(
@@ -74,7 +74,7 @@ def llm(channel: Path) -> Iterator[Any]:
         num_gpu_blocks_override=12,
         enforce_eager=True,
         distributed_executor_backend="uni",
-        logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
+        logits_processors=[processor],
         seed=0,
         enable_prefix_caching=False,
         disable_log_stats=False,  # preemptions are counted

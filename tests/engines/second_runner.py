@@ -30,7 +30,7 @@ from vllm import LLM, SamplingParams  # noqa: E402
 
 from semtoken import TokenClusters  # noqa: E402
 from semtoken.almanac import almanac_clusters_path, almanac_path, load_questions  # noqa: E402
-from semtoken.backends.vllm.channel import read_channel  # noqa: E402
+from semtoken.backends.vllm.processor import scoring_processor  # noqa: E402
 
 PROMPTS = [question.prompt() for question in load_questions("test")[:20]]
 LONG = ["".join(PROMPTS[4 * i : 4 * i + 4]) for i in range(5)]
@@ -48,9 +48,8 @@ def parameters(i: int) -> SamplingParams:
     )
 
 
-def main(channel: str, result: str) -> None:
-    os.environ.update(SEMTOKEN_VLLM_CLUSTERS="almanac", SEMTOKEN_VLLM_CHANNEL=channel)
-    clusters = TokenClusters.from_pretrained(almanac_clusters_path())
+def main(result: str) -> None:
+    processor = scoring_processor(TokenClusters.from_pretrained(almanac_clusters_path()))
     llm = LLM(
         model=str(almanac_path()),
         dtype="float32",
@@ -62,7 +61,7 @@ def main(channel: str, result: str) -> None:
         distributed_executor_backend="uni",
         enable_prefix_caching=False,
         disable_log_stats=False,
-        logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
+        logits_processors=[processor],
     )
     prompts = PROMPTS + LONG
     outputs = llm.generate(prompts, [parameters(i) for i in range(len(prompts))], use_tqdm=False)
@@ -70,7 +69,7 @@ def main(channel: str, result: str) -> None:
     for i, output in enumerate(outputs):
         ids = list(output.outputs[0].token_ids)
         if i % 4:
-            scored = read_channel(channel, f"second-{i}", ids, clusters)
+            scored = processor.take(f"second-{i}", ids)
             tokens = [token.log_agreeing_probability for token in scored.tokens]
             answers.append(
                 {"prompt": prompts[i], "ids": ids, "tokens": tokens, "distribution": scored.distribution, "number": i}
@@ -78,7 +77,7 @@ def main(channel: str, result: str) -> None:
     facts = {
         "second_runner": llm.llm_engine.vllm_config.use_v2_model_runner,
         "preemptions": sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions"),
-        "left": os.listdir(channel),
+        "left": list(processor.requests._watched),
         "answers": answers,
     }
     Path(result).write_text(json.dumps(facts), encoding="utf-8")

@@ -7,24 +7,24 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semtoken import STC
 
-PROCESSOR = "semtoken.backends.vllm.processor:ClusterProcessor"
 TOLERANCE = 1e-4
 
 
-def test_the_loader_takes_the_processor_and_checks_requests() -> None:
+def test_the_loader_takes_the_processor_and_checks_requests(processor: Any) -> None:
     from vllm import SamplingParams
     from vllm.exceptions import VLLMValidationError
     from vllm.v1.worker.gpu.sample.logits_processor import build_custom_logits_processors_params_validator
 
-    validate = build_custom_logits_processors_params_validator([PROCESSOR])
+    validate = build_custom_logits_processors_params_validator([processor])
     validate(SamplingParams(extra_args={"semtoken_id": "fine"}))
     with pytest.raises(VLLMValidationError, match="semtoken_id must be"):
-        validate(SamplingParams(extra_args={"semtoken_id": "a/b"}))
+        validate(SamplingParams(extra_args={"semtoken_id": 7}))
 
 
 def test_the_processor_is_not_registered() -> None:
@@ -36,10 +36,10 @@ def test_the_processor_is_not_registered() -> None:
 
 def test_answers_of_the_second_runner_are_scored_the_same(tmp_path: Path, stc: STC) -> None:
     pytest.importorskip("triton", reason="vLLM's second model runner needs Triton")
-    channel, result = tmp_path / "channel", tmp_path / "result.json"
+    result = tmp_path / "result.json"
     script = Path(__file__).parent / "second_runner.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(channel), str(result)],
+        [sys.executable, str(script), str(result)],
         env=os.environ | {"VLLM_LOGGING_LEVEL": "ERROR"},
         capture_output=True,
         text=True,

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 
-from semtoken import STC, TokenClusters
+from semtoken import STC
 from semtoken.almanac import load_questions
-from semtoken.backends.vllm import read_channel, read_channels
 from semtoken.errors import BackendError
 
 TOLERANCE = 1e-4
 NEWLINE = 201
 
 
-def check(
-    channel: Path, clusters: TokenClusters, stc: STC, prompts: list[str], outputs: list[Any], names: list[str]
-) -> None:
+def check(processor: Any, stc: STC, prompts: list[str], outputs: list[Any], names: list[str]) -> None:
     ids = [list(output.outputs[0].token_ids) for output in outputs]
     for name, tokens, twin in zip(names, ids, stc.score(prompts, ids), strict=True):
-        scored = read_channel(channel, name, tokens, clusters)
+        scored = processor.take(name, tokens, twin.question)
         assert scored.token_ids == twin.token_ids
         assert scored.signature == twin.signature
         assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
@@ -33,7 +28,7 @@ def check(
             assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
 
 
-def test_a_mixed_batch(llm: Any, channel: Path, clusters: TokenClusters, stc: STC) -> None:
+def test_a_mixed_batch(llm: Any, processor: Any, stc: STC) -> None:
     """Greedy and sampled, short and long, with and without an id, more than fit into one batch."""
     prompts = [question.prompt() for question in load_questions("test")[:40]]
     params = [
@@ -51,13 +46,11 @@ def test_a_mixed_batch(llm: Any, channel: Path, clusters: TokenClusters, stc: ST
     outputs = llm.generate(prompts, params, use_tqdm=False)
     watched = [i for i in range(40) if i % 4]
     names = [f"mixed-{i}" for i in watched]
-    check(channel, clusters, stc, [prompts[i] for i in watched], [outputs[i] for i in watched], names)
-    assert not list(channel.iterdir())
+    check(processor, stc, [prompts[i] for i in watched], [outputs[i] for i in watched], names)
+    assert not processor.requests._watched
 
 
-def test_long_prompts_in_pieces_and_requests_that_give_way(
-    llm: Any, channel: Path, clusters: TokenClusters, stc: STC
-) -> None:
+def test_long_prompts_in_pieces_and_requests_that_give_way(llm: Any, processor: Any, stc: STC) -> None:
     """Prompts longer than a step's tokens; eight long answers need more cache than there is."""
     questions = [question.prompt() for question in load_questions("test")[:32]]
     prompts = ["".join(questions[4 * i : 4 * i + 4]) for i in range(8)]
@@ -69,41 +62,23 @@ def test_long_prompts_in_pieces_and_requests_that_give_way(
     outputs = llm.generate(prompts, params, use_tqdm=False)
     assert preemptions(llm) > preempted, "nothing gave way: the test does not test what it says"
     assert all(len(output.prompt_token_ids) > 48 for output in outputs)
-    check(channel, clusters, stc, prompts, outputs, [f"long-{i}" for i in range(8)])
+    check(processor, stc, prompts, outputs, [f"long-{i}" for i in range(8)])
 
 
 def preemptions(llm: Any) -> int:
     return int(sum(metric.value for metric in llm.get_metrics() if metric.name == "vllm:num_preemptions"))
 
 
-def test_several_answers_read_at_once(
-    llm: Any, channel: Path, clusters: TokenClusters, stc: STC, prompts: list[str]
-) -> None:
-    names = [f"several-{i}" for i in range(len(prompts))]
-    params = [SamplingParams(temperature=0, max_tokens=24, extra_args={"semtoken_id": name}) for name in names]
-    outputs = llm.generate(prompts, params, use_tqdm=False)
-    answers = [(name, list(one.outputs[0].token_ids)) for name, one in zip(names, outputs, strict=True)]
-    for scored, twin in zip(
-        read_channels(channel, answers, clusters), stc.generate(prompts, max_new_tokens=24), strict=True
-    ):
-        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
-        assert scored.text == twin.text
-    assert not list(channel.iterdir())
-
-
-def test_what_the_engine_changed_before_is_told(
-    llm: Any, channel: Path, clusters: TokenClusters, prompts: list[str]
-) -> None:
+def test_what_the_engine_changed_before_is_told(llm: Any, processor: Any, prompts: list[str]) -> None:
     params = SamplingParams(temperature=0, max_tokens=3, logit_bias={300: 1.0}, extra_args={"semtoken_id": "biased"})
     (output,) = llm.generate(prompts[:1], params, use_tqdm=False)
-    scored = read_channel(channel, "biased", list(output.outputs[0].token_ids), clusters)
+    scored = processor.take("biased", output.outputs[0].token_ids)
     assert scored.distribution == "processed"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"extra_args": {"semtoken_id": "../escape"}}, "semtoken_id must be"),
         ({"extra_args": {"semtoken_id": 7}}, "semtoken_id must be"),
         ({"n": 2}, "needs n=1"),
         ({"stop": ["."]}, "stop_token_ids"),
@@ -117,14 +92,13 @@ def test_requests_that_could_not_be_scored_are_refused(
         llm.generate(prompts[:1], params, use_tqdm=False)
 
 
-def test_two_requests_with_one_id(llm: Any, channel: Path, clusters: TokenClusters, prompts: list[str]) -> None:
+def test_two_requests_with_one_id(llm: Any, processor: Any, prompts: list[str]) -> None:
     params = SamplingParams(temperature=0, max_tokens=5, extra_args={"semtoken_id": "twice"})
     outputs = llm.generate(prompts[:2], params, use_tqdm=False)
     with pytest.raises(BackendError, match="two requests had this semtoken_id"):
-        read_channel(channel, "twice", list(outputs[0].outputs[0].token_ids), clusters)
+        processor.take("twice", outputs[0].outputs[0].token_ids)
 
 
-def test_requests_without_an_id_leave_nothing(llm: Any, channel: Path, prompts: list[str]) -> None:
+def test_requests_without_an_id_leave_nothing(llm: Any, processor: Any, prompts: list[str]) -> None:
     llm.generate(prompts, SamplingParams(max_tokens=3), use_tqdm=False)
-    time.sleep(0.5)
-    assert not list(channel.iterdir())
+    assert not processor.requests._watched

@@ -1,18 +1,15 @@
-"""vLLM's OpenAI server with worker processes: the channel, and its payloads."""
+"""vLLM's OpenAI server with worker processes: its payloads."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
 
 from semtoken import STC, TokenClusters, score_top_logprobs
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.vllm.channel import read_channel
 from semtoken.payloads import read_payload
 from tests.engines.servers import examined, proxied, running
 
@@ -21,65 +18,12 @@ NEWLINE = 201
 
 
 @pytest.fixture(scope="module")
-def server(channel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     arguments = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(almanac_path())]
     arguments += ["--served-model-name", "almanac", "--dtype", "float32", "--max-model-len", "256"]
     arguments += ["--max-logprobs", "100", "--enforce-eager", "--generation-config", "vllm"]
-    arguments += ["--logits-processors", "semtoken.backends.vllm.processor:ClusterProcessor"]
-    environment = {
-        "SEMTOKEN_VLLM_CLUSTERS": "almanac",
-        "SEMTOKEN_VLLM_CHANNEL": str(channel),
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
-    }
-    with running(arguments, tmp_path_factory.mktemp("vllm") / "log", **environment) as url:
+    with running(arguments, tmp_path_factory.mktemp("vllm") / "log", VLLM_ENABLE_V1_MULTIPROCESSING="1") as url:
         yield url
-
-
-def ask_all(server: str, prompts: list[str], **options: Any) -> list[Any]:
-    """Completions of all prompts, asked at the same time."""
-
-    async def ask() -> list[Any]:
-        async with openai.AsyncOpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0) as client:
-            return await asyncio.gather(
-                *(
-                    client.completions.create(
-                        model="almanac",
-                        prompt=prompt,
-                        extra_body={
-                            "vllm_xargs": {"semtoken_id": f"http-{i}"},
-                            "return_token_ids": True,
-                            "stop_token_ids": [NEWLINE],
-                        },
-                        **options,
-                    )
-                    for i, prompt in enumerate(prompts)
-                )
-            )
-
-    return asyncio.run(ask())
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.3])
-def test_the_channel_gives_the_scores_of_transformers(
-    server: str, channel: Path, clusters: TokenClusters, stc: STC, prompts: list[str], temperature: float
-) -> None:
-    replies = ask_all(server, prompts, temperature=temperature, max_tokens=20)
-    answers = [reply.choices[0].token_ids for reply in replies]
-    for i, (ids, twin) in enumerate(zip(answers, stc.score(prompts, answers), strict=True)):
-        scored = read_channel(channel, f"http-{i}", ids, clusters)
-        assert scored.token_ids == twin.token_ids
-        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
-        assert scored.distribution == "raw"
-    assert not list(channel.iterdir())
-
-
-@pytest.mark.parametrize(
-    "body", [{"vllm_xargs": {"semtoken_id": "../x"}}, {"vllm_xargs": {"semtoken_id": "x"}, "n": 2}]
-)
-def test_requests_that_could_not_be_scored_are_answered_with_400(server: str, body: dict[str, Any]) -> None:
-    client = openai.OpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0)
-    with pytest.raises(openai.BadRequestError, match="semtoken_id"):
-        client.completions.create(model="almanac", prompt="x", extra_body=body, temperature=1)
 
 
 def test_the_payload_gives_an_interval_around_the_exact_score(

@@ -111,7 +111,7 @@ LEFT_OUT = {
         "steps of `record`, which need a further model",
     ),
     **dict.fromkeys(("load_transformers", "load_llama_cpp", "load_vllm", "check_spelling"), ENGINE),
-    **dict.fromkeys(("read_channel", "read_channels", "sampling_params", "score_outputs"), ENGINE),
+    **dict.fromkeys(("sampling_params", "score_outputs"), ENGINE),
     **dict.fromkeys(("examine", "static_page", "extension_of", "check_shape", "normalized_rows"), STEP),
     **dict.fromkeys(("check_shared_vocabulary", "shapes_at"), STEP),
     **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "STC.results", "use_learned", "fingerprint"), STEP),
@@ -164,7 +164,7 @@ def test_every_public_function_is_attacked_or_left_out_for_a_reason() -> None:
 
     names = {target.name.split()[0] for target in all_targets()}
     attacked = names | {name.rpartition(".")[2] for name in names}
-    not_here = {"load_llama_cpp", "check_spelling", "load_vllm", "read_channel", "read_channels", "sampling_params"}
+    not_here = {"load_llama_cpp", "check_spelling", "load_vllm", "sampling_params"}
     missing = public_functions() - attacked
     assert missing - set(LEFT_OUT) == set()
     assert set(LEFT_OUT) - missing - not_here - {"score_outputs"} == set()

@@ -14,8 +14,7 @@ transformers/    model.py (the backend), loading.py, writing.py (how tokens are 
                  in one as a tree, and what is read once), joining.py (answers that begin and
                  end one by one), recorder.py (`Recorder`)
 vllm/            model.py (the backend), outputs.py (what it asks vLLM for, and vLLM's lists of
-                 log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores
-                 come back)
+                 log-probabilities), processor.py and watched.py (scoring inside the engine)
 one_by_one.py    what backends have in common that answer one prompt after the other
 llama_cpp.py     the backend of llama-cpp-python
 small.py         the embedded model in NumPy, for one answer in a fresh process

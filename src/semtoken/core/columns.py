@@ -7,7 +7,7 @@ logits gives all entries that matter; a list gives those that its engine shows, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any
@@ -170,32 +170,6 @@ def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
         spelled=spelled,
         open=np.zeros(len(ids), dtype=bool),
     )
-
-
-SAVED = ("opening", "log_probs", "neutrals", "ends", "owners", "ids", "logs")
-"""The columns of rows that do not follow from others."""
-
-
-def plain_columns(steps: Columns) -> dict[str, Any]:
-    """Steps of rows as flat arrays of numbers."""
-    flat = {name: getattr(steps, name).ravel() for name in SAVED}
-    return flat | {"opening": flat["opening"].astype(np.int64)}
-
-
-def columns_of(tokens: IdArray, saved: Mapping[str, Any]) -> Columns:
-    """The steps with these tokens that `plain_columns` made plain; `KeyError`, `TypeError` or `ValueError` if not."""
-    like, n = no_steps(), len(tokens)
-    columns: dict[str, Any] = {}
-    for name in SAVED:
-        empty, column = getattr(like, name), np.asarray(saved[name])
-        rows = -1 if name in ("owners", *OF_ENTRIES) else n
-        columns[name] = column.astype(empty.dtype).reshape(rows, *empty.shape[1:])
-    owners = columns["owners"]
-    if len({len(columns[name]) for name in ("owners", "ids", "logs")}) > 1 or (np.diff(owners, prepend=0) < 0).any():
-        raise ValueError("the entries do not fit together")
-    if len(owners) and (owners[-1] >= n or owners[0] < 0):
-        raise ValueError("the entries do not fit the tokens")
-    return of_rows(tokens, columns.pop("opening"), **columns)
 
 
 def no_steps() -> Columns:

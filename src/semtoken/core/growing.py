@@ -15,11 +15,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from semtoken.core.columns import Columns, columns_of, joined, no_steps, of_lists, plain_columns
+from semtoken.core.columns import Columns, joined, no_steps, of_lists
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silent_zeros
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
@@ -276,32 +276,6 @@ class GrowingAnswer:
         kept = self.rows.part(0, length)
         self._has_content = not bool(self.scorer.are_neutral(kept.tokens, kept.opening).all())
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of an answer of rows as plain values and flat arrays of numbers, for `from_state_dict`."""
-        return {
-            "ids": list(self.ids),
-            "leading_blanks": int(self._leading_blanks),
-            "has_content": bool(self._has_content),
-            "steps": plain_columns(self.rows.part(0, len(self.ids))),
-            "prefixes": {str(position): ids for position, ids in enumerate(self._prefixes) if len(ids)},
-            "open": [vars(step) | {"row": step.row and vars(step.row)} for step in self._open],
-        }
-
-    @classmethod
-    def from_state_dict(cls, scorer: Scorer, state: Mapping[str, Any]) -> GrowingAnswer:
-        """The answer that `state_dict` saved; the scorer must have the same clusters and rules.
-
-        `KeyError`, `TypeError`, `ValueError` or `VocabularyError` if `state` is not what it returns.
-        """
-        answer = cls(scorer)
-        answer.ids = [int(token) for token in state["ids"]]
-        scorer.vocabulary.check_ids(answer.ids)
-        answer._leading_blanks, answer._has_content = int(state["leading_blanks"]), bool(state["has_content"])
-        answer.rows.add(columns_of(np.array(answer.ids, dtype=np.int64), state["steps"]), 0)
-        answer._prefixes = [np.asarray(state["prefixes"].get(str(k), NO_IDS)) for k in range(len(answer.ids))]
-        answer._open = [OpenStep(**step | {"row": step["row"] and WholeRow(**step["row"])}) for step in state["open"]]
-        return answer
-
     # --- what is known ---
 
     @property
@@ -451,18 +425,12 @@ class AnswerBatch:
         self._take_in()
         return self._answer(number)
 
-    def __setitem__(self, number: int, answer: GrowingAnswer) -> None:
-        """Put an answer under a number, in place of the one that is there; later steps are added to it."""
-        self._take_in()
-        self._reserve(number)
-        self._answers[number] = answer
-        self._last[number] = answer.ids[-1] if answer.ids else -1
-        self._opens[number] = answer.opens
-
     def __delitem__(self, number: int) -> None:
         """Forget an answer; its number is new again."""
-        self[number] = GrowingAnswer(self.scorer)
-        del self._answers[number]
+        self._take_in()
+        self._reserve(number)
+        self._answers.pop(number, None)
+        self._last[number], self._opens[number] = -1, True
 
     def add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
         """Add one decoding step of some answers, or several.
@@ -517,7 +485,7 @@ class AnswerBatch:
             answer = self._answer(number)
             if length < len(answer.ids):
                 answer.truncate(length)
-                self[number] = answer
+                self._last[number], self._opens[number] = answer.ids[-1] if answer.ids else -1, answer.opens
         return [self._answer(number).finish(distribution) for number in lengths]
 
     def _answer(self, number: int) -> GrowingAnswer:

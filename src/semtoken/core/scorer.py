@@ -113,11 +113,6 @@ class Scorer:
         """Finds the tokens that spell the beginning of a text."""
         return prefix_index(self.vocabulary)
 
-    @cached_property
-    def identity(self) -> str:
-        """Signature and vocabulary together: what two processes must agree on."""
-        return f"vocab:{self.vocabulary.fingerprint[:8]}|{self.signature}"
-
     @property
     def paper(self) -> Scorer | None:
         """The scorer of the same clusters under the paper's rules; None where there are no clusters."""

@@ -1,34 +1,33 @@
 """A vLLM logits processor that scores answers where they are generated, and changes nothing.
 
-It is loaded by class path, never by itself:
+For an `LLM` in this process (VLLM_ENABLE_V1_MULTIPROCESSING=0, one worker):
 
-    export SEMTOKEN_VLLM_CHANNEL=/run/semtoken
-    vllm serve MODEL --logits-processors semtoken.backends.vllm.processor:ClusterProcessor
+    Processor = scoring_processor(vocabulary)
+    llm = LLM(model, logits_processors=[Processor])
+    params = SamplingParams(max_tokens=64, extra_args={"semtoken_id": "first"})
+    [output] = llm.generate([prompt], params)
+    scored = Processor.take("first", output.outputs[0].token_ids)
 
-Requests that carry `vllm_xargs: {"semtoken_id": ID}` (offline: `SamplingParams(extra_args={"semtoken_id": ID})`) are
-scored, others are left alone. The preset `paper` also reads SEMTOKEN_VLLM_CLUSTERS=clusters/.
-`semtoken.backends.vllm.channel.read_channel` picks the score up. docs/engines.md says more.
+Requests without a `semtoken_id` are left alone. docs/engines.md says more.
 
 vLLM has two model runners with two interfaces for such classes; this one has both. Tested with vLLM 0.32.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from semtoken.backends.vllm.channel import check_request_id
-from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, WatchedRow
-from semtoken.core import Scorer, scorer_for
-from semtoken.core.scorer import as_clusters, as_tokens
+from semtoken.backends.vllm.watched import PLACEHOLDER, WatchedRequest, WatchedRequests, WatchedRow
+from semtoken.choices import Preset
+from semtoken.core import scorer_for
+from semtoken.core.scorer import Tokens, as_tokens
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
-from semtoken.results import Distribution
+from semtoken.results import Distribution, ScoredResponse
 from semtoken.support.extras import require
-from semtoken.tokens.rules import ScoringRules
+from semtoken.support.inputs import text
+from semtoken.tokens.rules import ScoringRules, as_rules
 
 TESTED = "0.32"
 
@@ -46,17 +45,22 @@ try:
 except ImportError:  # a vLLM from before the second runner
     SecondRunnerProcessor = object
 
-CLUSTERS, CHANNEL, RULES = "SEMTOKEN_VLLM_CLUSTERS", "SEMTOKEN_VLLM_CHANNEL", "SEMTOKEN_VLLM_RULES"
-"""Environment variables: the clusters' folder or hub id, which the preset `paper` reads, the channel's folder, and
-`ScoringRules` as JSON."""
-
 logger = logging.getLogger("vllm.semtoken")
 
 
+def scoring_processor(vocabulary: Tokens, preset: Preset | ScoringRules = "default") -> type[ScoringProcessor]:
+    """A class for `LLM(logits_processors=[...])` of one engine, which scores answers by a vocabulary or clusters.
+
+    `vocabulary` is that of the model's tokenizer; the preset `paper` needs `TokenClusters`.
+    """
+    scorer = scorer_for(as_tokens(vocabulary), as_rules(preset))
+    return type("ScoringProcessor", (ScoringProcessor,), {"requests": WatchedRequests(scorer)})
+
+
 def request_id_of(params: Any) -> str | None:
-    """The id under which a request's score is handed over, if one is wanted."""
+    """The id under which a request's score can be taken, if one is wanted; `InvalidInput` if it is no text."""
     given = (getattr(params, "extra_args", None) or {}).get("semtoken_id")
-    return None if given is None else check_request_id(given)
+    return None if given is None else text(given, "semtoken_id")
 
 
 def distribution_of(params: Any, *, after_penalties: bool) -> Distribution:
@@ -68,11 +72,18 @@ def distribution_of(params: Any, *, after_penalties: bool) -> Distribution:
     return "processed" if any(changed) else "raw"
 
 
-class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ignore[misc]
-    """Reduces the logits of watched requests to a few numbers a token and hands them over; see the module.
+class ScoringProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ignore[misc]
+    """Reduces the logits of watched requests to a few numbers a token; `scoring_processor` makes the class.
 
     `BackendError` under speculative decoding: rows of rejected drafts would be taken for steps of the answer.
     """
+
+    requests: ClassVar[WatchedRequests]
+
+    @classmethod
+    def take(cls, semtoken_id: str, token_ids: Sequence[int], question: str | None = None) -> ScoredResponse:
+        """The score of a complete answer, given the ids that the engine returned; see `WatchedRequests.take`."""
+        return cls.requests.take(semtoken_id, token_ids, question)
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
@@ -90,17 +101,15 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
         if getattr(vllm_config, "speculative_config", None) is not None:
             raise BackendError("Speculative decoding is not supported by semtoken's logits processor; turn it off.")
-        scorer, folder = _settings(vllm_config.model_config)
-        columns = vllm_config.model_config.get_vocab_size()
-        if columns < scorer.vocabulary.size:
+        columns, size = vllm_config.model_config.get_vocab_size(), self.requests.scorer.vocabulary.size
+        if columns < size:
             raise VocabularyMismatch(
-                f"The model gives {columns:,} logits a step, the vocabulary has {scorer.vocabulary.size:,} "
-                f"tokens: it belongs to another model. Does {CLUSTERS} name the right clusters?"
+                f"The model gives {columns:,} logits a step, the vocabulary has {size:,} tokens: it belongs to another "
+                "model."
             )
         if not str(vllm.__version__).startswith(TESTED):
             logger.warning("semtoken's logits processor was tested with vLLM %s, not %s", TESTED, vllm.__version__)
         self._states: Any = device_or_states if is_pin_memory is None else None
-        self._watch = Watch(scorer, folder) if _is_writer(vllm_config) else None
         self._places: dict[int, WatchedRequest] = {}
 
     # The first runner: rows of a batch that is kept up to date by messages.
@@ -111,12 +120,11 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
 
     def update_state(self, batch_update: Any) -> None:
         """Follow requests as they enter, leave and change their rows."""
-        if batch_update is None or self._watch is None:
+        if batch_update is None:
             return
         for row in batch_update.removed:
-            self._vacate(row)
+            self._places.pop(row, None)
         for row, params, _, output_ids in batch_update.added:
-            self._vacate(row)
             self._occupy(row, params, output_ids)
         for first, second, how in batch_update.moved:
             moved, other = self._places.pop(first, None), self._places.pop(second, None)
@@ -124,40 +132,31 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
                 self._places[second] = moved
             if other is not None and how == MoveDirectionality.SWAP:
                 self._places[first] = other
-            elif other is not None:
-                self._watch.leave(other)
 
     # The second runner: slots that a request keeps; nothing tells when it leaves.
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """Note a request that enters the batch at a slot; returns whether it is to be scored."""
-        if self._watch is None:
-            return False
-        self._vacate(req_idx)
         self._occupy(req_idx, sampling_params, None)
         return req_idx in self._places
 
-    def _vacate(self, place: int) -> None:
-        if self._watch is not None and (watched := self._places.pop(place, None)) is not None:
-            self._watch.leave(watched)
-
     def _occupy(self, place: int, params: Any, output_ids: list[int] | None) -> None:
-        request_id = request_id_of(params)
-        if self._watch is not None and request_id is not None:
+        self._places.pop(place, None)
+        if (request_id := request_id_of(params)) is not None:
             distribution = distribution_of(params, after_penalties=self._states is not None)
-            self._places[place] = self._watch.enter(request_id, distribution, output_ids)
+            self._places[place] = self.requests.enter(request_id, distribution, output_ids)
 
     # Both.
 
     def apply(self, logits: Any, ctx: Any = None) -> Any:
         """Hand the logits [rows, V] of one step to the scores; returns them unchanged."""
-        if self._places and self._watch is not None:
+        if self._places:
             try:
-                self._watch.step(logits, self._rows_of_batch(len(logits)) if ctx is None else self._rows_of(ctx))
+                self.requests.step(logits, self._rows_of_batch(len(logits)) if ctx is None else self._rows_of(ctx))
             except Exception as error:  # an observer must not take the engine and everybody's answers with it
                 logger.exception("semtoken could not score a step")
                 for watched in self._places.values():
-                    self._watch.fail(watched, f"{type(error).__name__}: {error}")
+                    watched.error = f"{type(error).__name__}: {error}"
         return logits
 
     def _rows_of_batch(self, rows: int) -> list[WatchedRow]:
@@ -193,32 +192,3 @@ def _lengths_and_last_tokens(states: Any, slots: Sequence[int]) -> tuple[list[in
     last = states.all_token_ids.gpu[index, lengths - 1].long()
     both = torch.stack([lengths, last]).tolist()
     return both[0], both[1]
-
-
-def _settings(model_config: Any) -> tuple[Scorer, Path]:
-    """The scorer and the channel that the environment names."""
-    named, channel = os.environ.get(CLUSTERS), os.environ.get(CHANNEL)
-    if not channel:
-        raise InvalidInput(
-            f"semtoken's logits processor needs {CHANNEL} (a folder for the scores) in the engine's environment."
-        )
-    try:
-        rules = ScoringRules(**json.loads(os.environ.get(RULES) or "{}"))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f'{RULES} must be JSON such as {{"preset": "paper"}}: {error}') from error
-    folder = Path(channel)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"The channel {folder} cannot be made: {error}") from error
-    tokens = as_clusters(named) if named else as_tokens(model_config.tokenizer, clustering=rules.clustering)
-    return scorer_for(tokens, rules), folder
-
-
-def _is_writer(vllm_config: Any) -> bool:
-    """Whether this worker writes: tensor-parallel ranks all see the same rows, unless they share them out."""
-    if getattr(vllm_config.parallel_config, "enable_batch_sharded_sampling", None):
-        return True
-    from vllm.distributed import get_tensor_model_parallel_rank
-
-    return int(get_tensor_model_parallel_rank()) == 0
