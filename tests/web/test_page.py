@@ -160,7 +160,7 @@ def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str
     opened = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html")
     page = opened.page
     page.get_by_role("region", name="File").focus()
-    for key in ("y", "ArrowDown", "n", "ArrowDown", "ArrowDown", "y", "y"):
+    for key in ("y", "y", "ArrowDown", "n", "ArrowDown", "ArrowDown", "y", "u"):
         page.keyboard.press(key)
     assert [row[-1] for row in rows(page)[:4]] == ["✓ right", "✗ wrong", "", ""]
     with page.expect_download() as download:
@@ -168,6 +168,72 @@ def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str
     saved = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
     assert [record["correct"] for record in saved] == [True, False]
     assert {record["prompt"] for record in saved} == {row[1].split("\n")[0] for row in rows(page)[:2]}
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+def test_200_of_300_answers_are_labelled_by_keyboard_and_none_is_lost_or_out_of_sight(
+    browser: Any, answers: list[dict[str, Any]], tmp_path: Path, width: int
+) -> None:
+    many = [answers[i % len(answers)] | {"prompt": f"Number {i}?"} for i in range(300)]
+    size = {"width": width, "height": 700}
+    page = Opened(browser, static_page({"answers": many}), tmp_path / "page.html", viewport=size).page
+    page.get_by_role("region", name="File").focus()
+    selected = page.locator('tr[aria-current="true"]')
+    given = {}
+    for i in range(200):
+        name = selected.locator(".dim").inner_text()
+        page.keyboard.press("yn"[i % 2])
+        given[name] = i % 2 == 0
+        if i % 10 == 9:
+            box = selected.bounding_box()
+            assert box is not None and box["y"] >= -1 and box["y"] + box["height"] <= size["height"] + 1, (i, box)
+        page.keyboard.press("ArrowDown")
+    assert len(given) == 200
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save labels").click()
+    saved = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
+    assert {record["prompt"]: record["correct"] for record in saved} == given
+
+
+def test_rows_are_found_filtered_and_shuffled(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
+    page = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html").page
+    before = [row[1] for row in rows(page)]
+    page.get_by_role("region", name="File").focus()
+    page.keyboard.press("n")
+    page.get_by_role("combobox", name="Show").select_option("without a label")
+    assert [row[1] for row in rows(page)][:5] == before[1:6]
+    page.get_by_role("combobox", name="Show").select_option("marked wrong")
+    assert [row[1] for row in rows(page)] == before[:1]
+    page.get_by_role("combobox", name="Show").select_option("all")
+    word = before[7].split("\n")[0]
+    page.get_by_role("searchbox", name="Find").fill(word.upper())
+    assert [row[1] for row in rows(page)] == [text for text in before if word.lower() in text.lower()]
+    page.get_by_role("searchbox", name="Find").fill("")
+    page.get_by_role("combobox", name="Order").select_option("random, for a fair sample")
+    places = [int(row[0]) for row in rows(page)]
+    assert len(set(places)) == len(places) and places != sorted(places)
+    n = len(answers)  # a fair order tells nothing of the place: half of any half comes from the doubtful half
+    assert abs(sum(place <= n / 2 for place in places[: n // 2]) - n / 4) < 3 * (n / 16) ** 0.5
+
+
+def test_fields_are_grouped_by_name_or_document(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
+    def part(path: str, text: str, confidence: float) -> dict[str, Any]:
+        return {"kind": "field", "path": path, "text": text, "present": True, "confidence": confidence}
+
+    invoices = [
+        answers[i]
+        | {"id": f"invoice {i}", "parts": [part("/date", "May", 0.9 - i / 10), part("/items/0/sum", "7", 0.5)]}
+        for i in range(3)
+    ]
+    invoices[0]["parts"].append(part("/items/1/sum", "8", 0.2))
+    page = Opened(browser, static_page({"invoices": invoices}), tmp_path / "page.html").page
+    page.get_by_role("tab", name="Fields").click()
+    groups = page.locator("tr.group")
+    assert groups.count() == 0
+    page.get_by_role("combobox", name="Order").select_option("by field")
+    assert groups.all_inner_texts() == ["/date", "/items/*/sum"]
+    page.get_by_role("combobox", name="Order").select_option("by document")
+    assert groups.all_inner_texts() == ["invoice 0", "invoice 1", "invoice 2"]
 
 
 def test_the_keyboard_reaches_what_else_was_considered(

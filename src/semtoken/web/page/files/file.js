@@ -1,5 +1,5 @@
 // A file of scored answers: the most doubtful first, what is doubtful beside each, keys and buttons for labels.
-import { html, useEffect, useMemo, useState } from "./preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend, reasonOf } from "./answer.js";
 import { Chance, chanceOf, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save, unbroken } from "./helpers.js";
@@ -13,6 +13,21 @@ function sortedBy(rows, key) {
   withKeys.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
   return withKeys.map(([, row]) => row);
 }
+
+// Numbers in (0, 1) that look random and are the same each time: a row keeps its place in the random order.
+function* lots() {
+  for (let i = 1; ; i += 1) {
+    const x = Math.sin(12.9898 * i) * 43758.5453;
+    yield x - Math.floor(x);
+  }
+}
+
+// The name of a field, the same in all items of a list: /items/0/total and /items/1/total are one.
+const fieldOf = (row) => String(row.path ?? "").replace(/\/\d+(?=\/|$)/g, "/*");
+const documentOf = (row) => String(row.document ?? "");
+const GROUPS = { field: fieldOf, document: documentOf };
+const FILTERS = { all: () => true, open: (row) => row.label === null, right: (row) => row.label === true, wrong: (row) => row.label === false };
+const searched = (row) => `${promptOf(row)}\n${row.text}\n${row.path ?? ""}\n${row.document ?? ""}`.toLowerCase();
 
 // Whether the window is wide, as it changes.
 function useWide() {
@@ -56,8 +71,8 @@ function Detail({ row, label, promised }) {
   return html`<div class="detail">
     <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} promised=${promised} />
     <div class="row thumbs" role="group" aria-label=${S.columns.label}>
-      <button aria-pressed=${row.label === true} onClick=${() => label(row, true)}>${S.right} <span class="keys">(y)</span></button>
-      <button aria-pressed=${row.label === false} onClick=${() => label(row, false)}>${S.wrong} <span class="keys">(n)</span></button>
+      <button aria-pressed=${row.label === true} onClick=${() => label(row, row.label === true ? null : true)}>${S.right} <span class="keys">(y)</span></button>
+      <button aria-pressed=${row.label === false} onClick=${() => label(row, row.label === false ? null : false)}>${S.wrong} <span class="keys">(n)</span></button>
     </div>
   </div>`;
 }
@@ -81,21 +96,32 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
   const [problem, setProblem] = useState("");
   const [check, setCheck] = useState(Math.min(first, rows.length));
   const [order, setOrder] = useState({ key: "place", down: false });
-  const [page, setPage] = useState(0);
-  const [current, setCurrent] = useState(0);
+  const [find, setFind] = useState("");
+  const [filter, setFilter] = useState("all");
+  const [current, setCurrent] = useState(0); // place in the list, on whatever page that is
+  const list = useRef(null);
+  const byKey = useRef(false);
   const [, redraw] = useState(0);
   const wide = useWide();
   const chance = rows.some((row) => chanceOf(row) !== null);
   const ranked = useMemo(() => {
     const found = sortedBy(rows, (row) => -riskOf(row));
     found.forEach((row, i) => (row.place = i + 1));
+    const drawn = lots();
+    rows.forEach((row) => (row.lot = drawn.next().value));
     return found;
   }, [rows]);
   const sorted = useMemo(() => {
-    const keys = { place: (row) => row.place, chance: (row) => chanceOf(row) ?? -1, text: (row) => `${promptOf(row)}\n${row.text}` };
-    const found = sortedBy(ranked, keys[order.key]);
+    const keys = { place: (row) => row.place, random: (row) => row.lot, chance: (row) => chanceOf(row) ?? -1, text: (row) => `${promptOf(row)}\n${row.text}`, ...GROUPS };
+    const words = find.toLowerCase().trim();
+    const kept = ranked.filter((row) => FILTERS[filter](row) && (!words || searched(row).includes(words)));
+    const found = sortedBy(kept, keys[order.key]);
     return order.down ? found.reverse() : found;
-  }, [ranked, order]);
+  }, [ranked, order, find, filter]); // not the labels: a row stays where it is while it gets one
+  useEffect(() => {
+    if (byKey.current) list.current?.querySelector('tr[aria-current="true"]')?.scrollIntoView({ block: "nearest" });
+    byKey.current = false;
+  }, [current]);
   const open = async (files) => {
     if (!files?.length) return;
     try {
@@ -103,41 +129,57 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
       setRows(found);
       setCheck(Math.min(FIRST_LOOK, found.length));
       setProblem("");
-      setPage(0);
+      setFind("");
+      setFilter("all");
       setCurrent(0);
     } catch (error) {
       setProblem(error.message);
     }
   };
-  const visible = sorted.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS);
+  const page = Math.floor(current / PAGE_ROWS);
+  const start = page * PAGE_ROWS;
+  const visible = sorted.slice(start, start + PAGE_ROWS);
   const label = (row, value) => {
-    row.label = row.label === value ? null : value;
+    row.label = value;
     redraw((n) => n + 1);
   };
   const onKey = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const value = { y: true, n: false }[event.key];
+    const value = { y: true, n: false, u: null }[event.key];
     if (step) {
       event.preventDefault();
-      setCurrent(Math.min(Math.max(current + step, 0), visible.length - 1));
-    } else if (value !== undefined && visible[current] && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      label(visible[current], value);
+      byKey.current = true;
+      setCurrent((now) => Math.min(Math.max(now + step, 0), sorted.length - 1)); // keys may come faster than the page
+    } else if (value !== undefined && sorted[current] && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      label(sorted[current], value);
     }
   };
-  const line = ({ place, marks, risk, label: given, card, fields, doubt, images, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
+  const line = ({ place, lot, marks, risk, label: given, card, fields, doubt, images, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
   const header = (key, text, number) => {
     const active = order.key === key;
     const direction = active ? (order.down ? "descending" : "ascending") : "none";
     return html`<th scope="col" class=${number ? "number" : ""} aria-sort=${direction}>
-      <button onClick=${() => { setOrder({ key, down: active && !order.down }); setPage(0); setCurrent(0); }}>${text}${active ? (order.down ? "\u00a0▼" : "\u00a0▲") : ""}</button>
+      <button onClick=${() => { setOrder({ key, down: active && !order.down }); setCurrent(0); }}>${text}${active ? (order.down ? "\u00a0▼" : "\u00a0▲") : ""}</button>
     </th>`;
   };
   const labelled = rows.filter((row) => row.label !== null).length;
-  const selected = visible[current];
+  const orders = ["place", "random", ...(rows.some((row) => row.path) ? ["field", "document"] : [])];
+  const group = GROUPS[order.key];
+  const selected = sorted[current];
   const detail = selected && html`<${Detail} ...${{ row: selected, label, promised: Boolean(calibrator?.promise) }} />`;
   if (!rows.length) return html`<${Choose} label=${S.drop} onFile=${open} />${problem && html`<p role="alert" class="card">${problem}</p>`}`;
   return html`${problem && html`<p role="alert" class="card">${problem}</p>`}
     <${Cut} ...${{ ranked, check, setCheck, calibrator }} />
+    <div class="row">
+      <label>${S.find} <input type="search" value=${find} onInput=${(event) => { setFind(event.target.value); setCurrent(0); }} /></label>
+      <label>${S.show} <select value=${filter} onChange=${(event) => { setFilter(event.target.value); setCurrent(0); }}>
+        ${Object.keys(FILTERS).map((key) => html`<option value=${key}>${S.filters[key]}</option>`)}
+      </select></label>
+      <label>${S.order} <select value=${orders.includes(order.key) ? order.key : ""} onChange=${(event) => { setOrder({ key: event.target.value, down: false }); setCurrent(0); }}>
+        ${!orders.includes(order.key) && html`<option value="">${S.orders.other}</option>`}
+        ${orders.map((key) => html`<option value=${key}>${S.orders[key]}</option>`)}
+      </select></label>
+    </div>
     <p class="note keys">${S.keys}</p>
     <div class=${wide ? "columns" : ""} onKeyDown=${onKey}>
       <div>
@@ -148,12 +190,12 @@ export function File({ rows, setRows, calibrator, by, unscored = [], first = FIR
               ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", about)}
               <th scope="col">${S.columns.label}</th>
             </tr></thead>
-            <tbody>
-              ${visible.map((row, i) => html`<${Row} ...${{ row, chance, why: row.place <= check, selected: i === current, select: () => setCurrent(i), detail: i === current && !wide && detail }} />`)}
+            <tbody ref=${list}>
+              ${visible.map((row, i) => html`${group && (i === 0 || group(row) !== group(visible[i - 1])) && html`<tr class="group"><th scope="rowgroup" colspan=${chance ? 4 : 3} dir="auto">${group(row)}</th></tr>`}<${Row} ...${{ row, chance, why: row.place <= check, selected: start + i === current, select: () => setCurrent(start + i), detail: start + i === current && !wide && detail }} />`)}
             </tbody>
           </table>
         </div>
-        <${Pages} page=${page} setPage=${(to) => { setPage(to); setCurrent(0); }} count=${sorted.length} />
+        <${Pages} page=${page} setPage=${(to) => setCurrent(to * PAGE_ROWS)} count=${sorted.length} />
       </div>
       ${wide && html`<div class="beside-list">${detail}</div>`}
     </div>
