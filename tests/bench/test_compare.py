@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def test_four_questions_carry_no_conclusion() -> None:
     ("arguments", "words"),
     [
         (["--methods", "perplexity,guess"], "there is no method guess"),
-        (["--csv", "/nowhere/it.csv"], "there is no directory /nowhere"),
+        (["--csv", f"{__file__}/it.csv"], "it.csv cannot be written: Not a directory"),
         (["--judge", "guess"], "guess"),
         (["none.jsonl"], "none.jsonl"),
     ],
@@ -111,6 +112,30 @@ def test_what_is_done_is_kept_when_it_is_stopped(tmp_path: Path, monkeypatch: py
     withdraw("spread")  # other tests list the methods
     assert "greedy: 4" not in done.output  # not asked again
     assert not kept.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_report_that_cannot_be_written_leaves_the_run_and_the_former_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from semtoken.files import safe_files
+
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "it.json").write_text("the former report")
+    made = safe_files.make_locked
+
+    def full_here(working: Path, make: Any, kept: Any) -> Any:
+        full = working.parent == tmp_path
+        return os.open("/dev/full", os.O_WRONLY) if full else made(working, make, kept)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(safe_files, "make_locked", full_here)
+        full = command("--limit", "4", "--methods", "perplexity", "--json", str(tmp_path / "it.json"), "--force")
+    assert full.exit_code == 1, full.output
+    assert "it.json cannot be written: No space left on device." in full.output
+    assert (tmp_path / "it.json").read_text() == "the former report"
+    (kept,) = (tmp_path / "cache" / "compare").iterdir()
+    assert "the same command goes on from there" in full.output and (kept / "manifest.json").exists()
 
 
 def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

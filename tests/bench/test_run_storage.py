@@ -255,3 +255,17 @@ def test_a_clustering_of_the_run_whose_config_is_damaged_is_made_again(tmp_path:
     assert not is_prepared(tmp_path, planned)
     prepare_clustering(tmp_path, None, planned)  # type: ignore[arg-type]
     assert is_prepared(tmp_path, planned)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_log_that_a_full_disk_does_not_take_stops_no_run_and_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from semtoken.bench.run import LOG, run_benchmark
+    from semtoken.bench.settings import check_settings
+
+    (run := tmp_path / "run").mkdir()
+    (run / LOG).symlink_to("/dev/full")
+    settings = {"models": ["almanac"], "datasets": ["almanac"], "methods": ["perplexity"], "limit": 2}
+    assert run_benchmark(check_settings(settings, "the test"), run) == []
+    assert "Traceback" not in capfd.readouterr().err

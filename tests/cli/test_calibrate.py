@@ -270,6 +270,15 @@ def test_labels_are_kept_and_labelling_goes_on(semtoken: RunCommand, tmp_path: P
     assert "5 of 10 answers have a label (4 right, 1 wrong)" in third.stderr
 
 
+@pytest.mark.parametrize("stdin", ["q\n", ""])
+def test_the_file_is_there_if_nobody_labels(semtoken: RunCommand, tmp_path: Path, stdin: str) -> None:
+    given = [row | {"correct": [True, None][i % 2]} for i, row in enumerate(answers(6, correct=None))]
+    done = semtoken("label", write_lines(tmp_path / "answers.jsonl", given), stdin=stdin)
+    assert done.exit_code == 0 and "3 of 6 answers have a label" in done.stderr
+    assert f"Saved in {tmp_path / 'answers.labelled.jsonl'}." in done.stderr
+    assert read_lines((tmp_path / "answers.labelled.jsonl").read_text()) == given
+
+
 def test_the_score_is_not_shown_while_labelling(semtoken: RunCommand, tmp_path: Path) -> None:
     rows = answers(5, correct=None, log_score=-0.123456, response="bad \x1b[31mred\x1b[0m", answers=["blue"])
     result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="q\n")

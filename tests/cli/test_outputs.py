@@ -94,6 +94,32 @@ def test_an_input_is_never_written_over(
     assert (given / "kept.txt" if folder else given).read_text() == "kept"
 
 
+@pytest.mark.parametrize(
+    ("path", "command", "output"),
+    [
+        pytest.param(path, command, output, id=f"{' '.join(path)}-{output}")
+        for path, command in COMMANDS
+        for output in output_names(command)
+    ],
+)
+def test_a_place_that_takes_no_output_is_refused_before_any_work(
+    path: tuple[str, ...], command: TyperCommand, output: str, semtoken: RunCommand, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {str(option.name): option for option in command.params}
+    (given := tmp_path / "mine.jsonl").write_text("nothing that any command can read")
+    (folder := tmp_path / "folder").mkdir()
+    words: list[object] = [*path]
+    for name in [name for name, option in options.items() if option.required and name != output]:
+        value = (
+            tmp_path / "other" if name in output_names(command) else folder if _takes_folder(options[name]) else given
+        )
+        words += [value] if options[name].opts[0] == name else [options[name].opts[0], value]
+    words += [*([] if options[output].opts[0] == output else [options[output].opts[0]]), given / "below" / "it.jsonl"]
+    result = semtoken(*words)
+    assert result.exit_code in (1, 2) and "Traceback" not in result.output
+    assert "it.jsonl cannot be written: " in result.stderr or "Invalid value" in result.stderr, result.output
+
+
 def _takes_folder(option: Any) -> bool:
     found = option.type_descriptor.parameter_info
     return found.dir_okay and not found.file_okay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from semtoken.bench.storage import (
 )
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor, LocalExecutor
+from semtoken.files.safe_files import writing_errors
 from semtoken.files.temporary import WORKING
 from semtoken.models.prompts import prompt_format
 from semtoken.statistics.steps import STEPS
@@ -331,7 +332,8 @@ def _former_sessions(path: Path) -> list[Any]:
 def _logging(path: Path) -> Iterator[None]:
     """What semtoken logs goes to a file of the run, and only there: some libraries print what reaches the root."""
     logger = logging.getLogger("semtoken")
-    handler = logging.FileHandler(path, encoding="utf-8")
+    with writing_errors(path):
+        handler = _RunLog(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     before = logger.level, logger.propagate
     logger.addHandler(handler)
@@ -343,4 +345,12 @@ def _logging(path: Path) -> Iterator[None]:
         logger.setLevel(before[0])
         logger.propagate = before[1]
         logger.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # what the disk had no room for is written once more here
+            handler.close()
+
+
+class _RunLog(logging.FileHandler):
+    """A log without which a run goes on: logging prints a traceback for every line that a full disk does not take."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass

@@ -346,13 +346,11 @@ def lm_eval(
     - `semtoken bench lm-eval --tasks triviaqa --limit 200`
     - `semtoken bench lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
     """
-    from semtoken.files.safe_files import check_writable, finite, replace_text
+    from semtoken.files.safe_files import finite, replace_text
     from semtoken.integrations.lm_eval import SemtokenLM, evaluate
 
     if not choice.verbose:
         quiet_libraries()
-    if json is not None:
-        check_writable(json)
     stc = choice.load(calibrator=calibrator)
     results, figures = evaluate(
         SemtokenLM(stc, batch_size=batch_size),

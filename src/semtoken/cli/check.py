@@ -103,7 +103,6 @@ def check(
     from semtoken.checking.saved_decisions import are_decisions
     from semtoken.checking.shards import check_in_shards
     from semtoken.checking.tables import field_table, markdown, markdown_of_fields, rows_of
-    from semtoken.files.safe_files import check_writable
 
     ranking = (questions, output, schema, calibrator, labels, keeping.journal)
     if how.wanted or (all(option is None for option in ranking) and not strict and is_one_reply(sources)):
@@ -124,8 +123,6 @@ def check(
     if output is not None and output.suffix.lower() == ".parquet":
         require("pyarrow", extra="frames")
     spread.check(keeping.journal, files=output is not None and "-" not in sources)
-    if spread.by_ray and output is not None:
-        check_writable(output)
     distributed = spread.load()
     applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)

@@ -297,12 +297,14 @@ def output_names(command: TyperCommand) -> list[str]:
 
 
 def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> list[Path]:
-    """Refuse what would destroy an input, another output or somebody else's file; returns what the command may write.
+    """Refuse, before any work, outputs that would destroy an input, each other or another file, or cannot be written.
+    Returns what the command may write.
 
     What it writes are its options with `writable=True`; all other files and folders are read. Without --force, where it
     has that, it replaces only files of its own. `values` are its parameters, `path` its name, as in "journal export".
     """
     from semtoken.files.outputs import check_not_read, check_own
+    from semtoken.files.safe_files import check_place
 
     names = output_names(command)
     outputs = [Path(values[name]) for name in names if values.get(name) not in (None, "-", Path("-"))]
@@ -313,6 +315,7 @@ def check_outputs(command: TyperCommand, values: dict[str, Any], path: str) -> l
             raise InvalidInput(f"{output} is named for two outputs. Give each its own name. Nothing was written.")
         if values.get(FORCE) is False:
             check_own(output, path)
+        check_place(output)
     return outputs
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json as jsons
 import math
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,8 +31,8 @@ from semtoken.cli.options import (
     calibrator_of_rules,
     model_options,
 )
-from semtoken.errors import InvalidInput, MissingExtra
-from semtoken.files.safe_files import finite
+from semtoken.errors import MissingExtra
+from semtoken.files.safe_files import finite, replace_text
 from semtoken.support.extras import only_errors, quiet_libraries, require_installed
 from semtoken.support.installation import cache_root
 
@@ -112,9 +114,6 @@ def compare(
 
     if not choice.verbose:
         quiet_libraries()
-    for path in (csv, markdown, json):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InvalidInput(f"{path} cannot be written: there is no directory {path.absolute().parent}.")
     same = ("backend", "clusters", "device", "dtype", "revision", "trust_remote_code")
     of_model = {"name": choice.model, "batch_size": batch_size} | {name: getattr(choice, name) for name in same}
     named = [name.strip() for name in methods.split(",") if name.strip()]
@@ -142,12 +141,12 @@ def compare(
     _require_similarity(settings)
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
     fitted = None if calibrator is None else calibrator_of_rules(calibrator, choice.rules)
-    made = kept_run(settings, fitted, scores)
-    _show(made)
-    for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
-        if path is not None:
-            path.write_text(text, encoding="utf-8")
-            tell(f"Wrote {path}")
+    with kept_run(settings, fitted, scores) as made:
+        _show(made)
+        for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
+            if path is not None:
+                replace_text(path, text)
+                tell(f"Wrote {path}")
 
 
 def _require_similarity(settings: RunSettings) -> None:
@@ -168,8 +167,14 @@ def _require_similarity(settings: RunSettings) -> None:
             raise MissingExtra(f"{error}\nOr leave out the methods that read it: --methods {others}") from error
 
 
-def kept_run(settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None) -> BenchReport:
-    """Do a run in the cache, where one of the same settings that was stopped goes on; returns its report."""
+@contextmanager
+def kept_run(
+    settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None
+) -> Iterator[BenchReport]:
+    """The report of a run in the cache, where one of the same settings that was stopped goes on.
+
+    What was done is deleted once the report has been shown and written, and kept if that fails.
+    """
     from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
@@ -183,12 +188,12 @@ def kept_run(settings: RunSettings, calibrator: Calibrator | None = None, scores
         with only_errors("semtoken.metrics"):  # the table counts what is undefined
             results = collect(run)
             made = build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
+        yield made
     except BaseException:
         if run.exists():
             tell(f"What is done is kept in {run}: the same command goes on from there.", style="yellow")
         raise
     shutil.rmtree(run)
-    return made
 
 
 def _show(made: BenchReport) -> None:

@@ -50,6 +50,7 @@ def label(
     labels = _labels_so_far(answers, target)
     scores = log_scores(answers, chosen_method(answers, by)).tolist()
     order = [i for i in label_order(scores, seed) if answers[i].text.strip()]
+    _save(answers, labels, target)  # it is there whatever you do, and a place that takes no file is refused now
     tell(_progress(labels, len(order)))
     _ask_all(answers, order, labels, target, limit)
     tell(f"{_progress(labels, len(order))} Saved in {target}.")

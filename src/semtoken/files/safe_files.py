@@ -79,6 +79,17 @@ def check_writable(path: Path) -> None:
             pass
 
 
+def check_place(path: Path) -> None:
+    """Raise `InvalidInput` unless a file or a folder can be made there, with the folders around it that are missing.
+    Nothing is changed. Of a device or a pipe nothing is asked.
+    """
+    if path.exists() and not path.is_file():
+        return
+    around = next(folder for folder in path.absolute().parents if folder.exists())
+    with writing_errors(path), tempfile.TemporaryFile(dir=around):
+        pass
+
+
 # --- files of others ----------------------------------------------------------------------------------------------
 
 MEBIBYTE = 2**20
