@@ -77,7 +77,7 @@ def test_flags_alone(settings: Path) -> None:
             ["-m", "almanac", "-d", "almanac", "--judge", "luck", "-o", "x"],
             "judges.1: there is no 'luck', there are 'exact'",
         ),
-        (["missing.yaml", "-o", "x"], "cannot be read from missing.yaml"),
+        (["missing.yaml", "-o", "x"], "missing.yaml cannot be read"),
         (
             ["-m", "almanac", "-d", "almanac", "--methods", "perplexty", "-o", "x"],
             "(did you mean 'perplexity'?); there",

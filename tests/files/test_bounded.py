@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import resource
 import time
@@ -11,17 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from semtoken.bench.settings import read_settings
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
+from semtoken.checking import replies
 from semtoken.checking.fields import read_schema
+from semtoken.checking.replies import saved_replies
 from semtoken.decisions.auditing import DecisionSettings
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import read_questions
-from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.files import artifacts
-from semtoken.files.safe_files import read_file
+from semtoken.errors import InvalidInput, ModelError, SemtokenError
+from semtoken.files import artifacts, record_files, safe_files
+from semtoken.files.record_files import read_cells, read_records
+from semtoken.files.safe_files import MOST_SETTINGS, read_file
 from semtoken.files.texts import read_yaml
+from semtoken.models.prompts import prompt_format
 from semtoken.models.sources import resolve
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices in folders are those of POSIX")
@@ -36,6 +45,8 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "settings": ("semtoken.yaml", DecisionSettings.read),
     "clusters": ("config.json", lambda path: artifacts.load(path.parent)),
     "model": ("config.json", lambda path: resolve(path.parent)),
+    "settings of a benchmark": ("run.yaml", read_settings),
+    "prompt": ("prompt.txt", prompt_format),
     "template": ("chat_template.jinja", lambda path: resolve(path.parent)),
 }
 
@@ -72,9 +83,66 @@ def test_what_is_no_file_of_a_fair_size_is_refused_at_once(
     name, read = READERS[what]
     place(tmp_path / name)
     begun = time.monotonic()
-    with pytest.raises(SemtokenError, match=r"no regular file|larger than|neither a file nor a folder"):
+    with pytest.raises(SemtokenError, match=r"no regular file|larger than|neither a file nor a folder|is no file"):
         read(tmp_path / name)
     assert time.monotonic() - begun < 5
+
+
+LINES: dict[str, Callable[[Path], Any]] = {
+    "records": lambda path: list(read_records(path)),
+    "a table": lambda path: list(read_cells(path)),
+    "replies": lambda path: list(saved_replies([str(path)])),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set from /proc")
+@pytest.mark.parametrize("begin", [b"", b"{", b"\n", b"a,b\n1,", b'a,b\n1,"'])
+@pytest.mark.parametrize("what", LINES)
+def test_a_line_without_an_end_is_refused(
+    what: str, begin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_memory: None
+) -> None:
+    for module in (safe_files, record_files, replies):
+        for name in ("LONGEST_LINE", "LARGEST_REPLIES"):
+            monkeypatch.setattr(module, name, 2**20, raising=False)
+    path = tmp_path / ("many.csv" if what == "a table" else "many.jsonl")
+    with path.open("wb") as file:
+        file.write(begin)
+        file.truncate(2**33)
+    with pytest.raises(SemtokenError, match=r"(longer|larger) than 1 MiB|larger than field limit"):
+        LINES[what](path)
+
+
+def test_a_small_file_that_unpacks_to_one_huge_line_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_memory: None
+) -> None:
+    monkeypatch.setattr(safe_files, "LONGEST_LINE", 2**20)
+    path = tmp_path / "many.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n') + gzip.compress(b"[" * 2**24) * 100)
+    with pytest.raises(InvalidInput, match=r"many.jsonl.gz cannot be read: line 2 is longer than 1 MiB"):
+        list(read_records(path))
+
+
+@given(st.lists(st.text("ab \r", max_size=12), max_size=6), st.booleans())
+def test_lines_up_to_the_limit_are_those_of_the_file(lines: list[str], ended: bool) -> None:
+    text = "\n".join(lines) + "\n" * ended
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(safe_files, "LONGEST_LINE", 10)
+        for file in (io.StringIO(text, newline=""), io.BytesIO(text.encode())):
+            expected = list(file)
+            file.seek(0)
+            if max(map(len, expected), default=0) <= 10:
+                assert list(safe_files.bounded_lines(file)) == expected  # type: ignore[type-var]
+            else:
+                with pytest.raises(OSError, match="is longer than"):
+                    list(safe_files.bounded_lines(file))  # type: ignore[type-var]
+
+
+def test_a_configuration_of_a_model_has_a_bound_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "a": "' + "a" * (MOST_SETTINGS - 32) + '"}')
+    resolve(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "a": "' + "a" * MOST_SETTINGS + '"}')
+    with pytest.raises(ModelError, match=r"config.json cannot be read: it is larger than 16 MiB"):
+        resolve(tmp_path)
 
 
 def test_the_limit_is_the_last_size_that_is_read(tmp_path: Path) -> None:

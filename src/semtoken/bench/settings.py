@@ -26,6 +26,7 @@ from semtoken.choices import (
     PTrueSpelling,
 )
 from semtoken.errors import InvalidInput, one_line_of
+from semtoken.files.safe_files import read_file
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
 from semtoken.observers.steps import NEVER_GIVEN, not_given
@@ -308,8 +309,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     if path.suffix not in (".yaml", ".yml", ".toml"):
         raise InvalidInput(f"Settings are read from .yaml or .toml files, got {path.name!r}.")
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = read_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
         raise InvalidInput(f"The settings cannot be read from {path}: {error}.") from error
     settings = _parse_toml(path, content) if path.suffix == ".toml" else _parse_yaml(path, content)
     if not isinstance(settings, dict):

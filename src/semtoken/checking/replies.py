@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 import sys
@@ -14,7 +15,7 @@ from typing import IO, Any
 from semtoken.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.errors import InvalidInput
 from semtoken.files.outputs import REPLY_SUFFIXES
-from semtoken.files.safe_files import read_file
+from semtoken.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines, read_file, reading_errors
 from semtoken.files.texts import decoded, is_utf8
 from semtoken.payloads import Payload
 from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
@@ -127,7 +128,8 @@ def found_replies(sources: Sequence[str]) -> Iterator[FoundReply]:
     """The same as `saved_replies`, not parsed yet, so that skipping costs little; what cannot be read has a `fault`."""
     for source in sources:
         if source == STANDARD_INPUT:
-            yield from _of_file("standard input", "reply", sys.stdin.buffer)
+            with reading_errors(Path("standard input")):
+                yield from _of_file("standard input", "reply", sys.stdin.buffer)
             continue
         for path in _paths(source):
             name = path.name.partition(".")[0]
@@ -174,20 +176,25 @@ def _paths(source: str) -> list[Path]:
 
 def _of_file(where: str, name: str, file: IO[bytes]) -> Iterator[FoundReply]:
     """The replies of an open file. Lines of JSON are given one by one, whatever the size of the file."""
-    first = file.readline()
+    lines = bounded_lines(file)
+    first = next(lines, b"")
     if first.startswith(b"{") and is_utf8(first) and isinstance(_parsed(first), Mapping):
         begin = [first]
-        for line in file:
+        for line in lines:
             begin.append(line)
             if not line.isspace():
                 break
         else:  # one reply
             yield FoundReply(where, name, first, is_line=True)
             return
-        yield from _of_lines(where, name, chain(begin, file))
+        yield from _of_lines(where, name, chain(begin, lines))
         return
     try:
-        text = decoded(first + file.read())
+        whole = first + file.read(LARGEST_REPLIES)
+        if len(whole) > LARGEST_REPLIES:
+            most = f"{LARGEST_REPLIES // MEBIBYTE:,} MiB"
+            raise OSError(errno.EFBIG, f"it is larger than {most}; save one reply on each line, then any size is read")
+        text = decoded(whole)
     except ValueError as error:
         yield FoundReply(where, name, fault=f"It is {error}.")
         return

@@ -166,9 +166,12 @@ def _loaded(choice: ModelChoice) -> STC:
 
 def _read(questions: Sequence[str] | None) -> list[str]:
     """The questions of the command line; those of stdin for '-' or, in a pipe, for none."""
+    from semtoken.files.safe_files import bounded_lines, reading_errors
+
     given = list(questions or ())
     if given == ["-"] or (not given and not sys.stdin.isatty()):
-        given = [line.strip() for line in sys.stdin if line.strip()]
+        with reading_errors(Path("standard input")):
+            given = [line.strip() for line in bounded_lines(sys.stdin) if line.strip()]
     if not given:
         raise typer.BadParameter("Give at least one question, or '-' to read them from stdin.", param_hint="QUESTION")
     for number, question in enumerate(given, start=1):

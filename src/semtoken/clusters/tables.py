@@ -23,6 +23,7 @@ from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts, to_float32
 from semtoken.errors import InvalidInput, ModelError, first_line_of
 from semtoken.files.artifacts import HUB_ID
+from semtoken.files.safe_files import MOST_SETTINGS, read_bounded
 from semtoken.models.gguf import INPUT, OUTPUT, GgufFile
 from semtoken.models.sources import quantization_of, resolve
 
@@ -390,7 +391,7 @@ class Checkpoint:
     def _config(self) -> dict[str, Any]:
         path = self.file("config.json")
         try:
-            config = json.loads(path.read_text(encoding="utf-8")) if path else {}
+            config = json.loads(read_bounded(path, MOST_SETTINGS)) if path else {}
         except (OSError, ValueError, RecursionError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from error
         return config if isinstance(config, dict) else {}

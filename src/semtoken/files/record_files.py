@@ -24,7 +24,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +34,15 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import dump_json, parse_json, read_json_lines, reading_errors, replacing_file
+from semtoken.files.safe_files import (
+    LONGEST_LINE,
+    bounded_lines,
+    dump_json,
+    parse_json,
+    read_json_lines,
+    reading_errors,
+    replacing_file,
+)
 from semtoken.files.texts import encoding_of
 from semtoken.support.extras import require
 
@@ -116,8 +123,8 @@ def as_file(source: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "standard-input.jsonl"
-        with copy.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+        with copy.open("wb") as file, reading_errors(Path("standard input")):
+            file.writelines(bounded_lines(sys.stdin.buffer))
         yield copy
 
 
@@ -158,13 +165,14 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
     with a byte order mark, as spreadsheets save them. `InvalidInput` if the file is none such, or two columns have one
     name.
     """
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(LONGEST_LINE)
     with reading_errors(path), _opened_text(path) as file:
         number = 0
         try:
-            first = file.readline()
+            lines = bounded_lines(file)
+            first = next(lines, "")
             separator = max(",;\t", key=first.count)
-            reader = csv.reader(chain([first], file), strict=True, delimiter=separator)
+            reader = csv.reader(chain([first], lines), strict=True, delimiter=separator)
             names: list[str] = []
             for row in reader:
                 number = reader.line_num

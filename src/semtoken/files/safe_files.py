@@ -17,6 +17,7 @@ import errno
 import functools
 import gzip
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -30,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, AnyStr, NoReturn, cast
 
 from semtoken.errors import InvalidInput
 from semtoken.files.temporary import make_locked, remove_abandoned, working_name
@@ -97,6 +98,10 @@ MOST_SETTINGS = 16 * MEBIBYTE
 """Largest file of settings, questions or a schema, in bytes."""
 MOST_FITTED = 64 * MEBIBYTE
 """Largest calibrator, in bytes."""
+LONGEST_LINE = 256 * MEBIBYTE
+"""Longest line that is read of records, replies or questions: bytes, or characters of a text file."""
+LARGEST_REPLIES = 1024 * MEBIBYTE
+"""Largest file of replies that are not one on each line, in bytes."""
 MOST_OF_FOLDER = 4096 * MEBIBYTE
 """Largest file of token clusters, in bytes."""
 
@@ -123,6 +128,19 @@ def read_bounded(path: Path, most: int, folder: int | None = None) -> bytes:
     if status.st_size > most or len(data) > most:
         raise InvalidInput(f"{path} cannot be read: it is larger than {most // MEBIBYTE:,} MiB.")
     return data
+
+
+def bounded_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """The lines of an open file; `OSError` at one beyond `LONGEST_LINE`, since few bytes may unpack to many, and a
+    device has no end.
+    """
+    for number in itertools.count(1):
+        line = file.readline(LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise OSError(errno.EFBIG, f"line {number:,} is longer than {LONGEST_LINE // MEBIBYTE:,} MiB")
+        if not line:
+            return
+        yield line
 
 
 # --- files and folders that appear whole -------------------------------------------------------------------------
@@ -338,11 +356,11 @@ class JsonLine:
 def read_json_lines(path: Path) -> Iterator[JsonLine]:
     """Read the lines of a file, `.gz` or not; blank lines are skipped, bad ones carry the reason."""
     with reading_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        yield from json_lines(file)
+        yield from json_lines(bounded_lines(cast(IO[bytes], file)))
 
 
-def json_lines(lines: Iterator[bytes] | IO[bytes]) -> Iterator[JsonLine]:
-    """Read the lines of an open file as `read_json_lines` does."""
+def json_lines(lines: Iterator[bytes]) -> Iterator[JsonLine]:
+    """Read lines as `read_json_lines` does."""
     for number, line in enumerate(lines, start=1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if text.strip():

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from semtoken.almanac import ALMANAC
 from semtoken.almanac import PROMPT as ALMANAC_TEMPLATE
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import MOST_SETTINGS, read_bounded
 
 BLANK = "{question}"
 
@@ -93,7 +94,7 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
     if isinstance(source, str) and BLANK in source:
         return PromptFormat(source, chat=chat, stop_at_newline=stop_at_newline)
     try:
-        template = Path(source).read_bytes().decode("utf-8-sig")
+        template = read_bounded(Path(source), MOST_SETTINGS).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise InvalidInput(
             f"The prompt {str(source)!r} is none of {', '.join(PROMPTS)}, holds no {BLANK}, and is no file of "

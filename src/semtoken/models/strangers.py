@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semtoken.errors import ModelError
+from semtoken.errors import InvalidInput, ModelError
+from semtoken.files.safe_files import MOST_SETTINGS, read_bounded
 from semtoken.models import template_trial
 
 MOST_OF_A_KIND = 10_000
@@ -38,10 +39,12 @@ TRIAL_SECONDS = 60
 def check_config(folder: Path) -> None:
     """Refuse a folder whose config.json asks for more layers, experts or heads than any model has.
 
-    `ModelError` if a number is beyond `MOST_OF_A_KIND`.
+    `ModelError` if a number is beyond `MOST_OF_A_KIND`, or the file beyond `MOST_SETTINGS`.
     """
     try:
-        content = json.loads((folder / "config.json").read_bytes())
+        content = json.loads(read_bounded(folder / "config.json", MOST_SETTINGS))
+    except InvalidInput as error:
+        raise ModelError(f"{error} So {folder} is not loaded.") from error
     except (OSError, ValueError, RecursionError):
         return  # whoever loads it says so
     for name, number in _numbers(content):
