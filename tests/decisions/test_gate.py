@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,3 +151,11 @@ def test_paths_start_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found: Any = DecisionSettings.beside(Path("a/x.jsonl"), None)
     assert (found.calibrator, found.limits) == (Path("a/made"), DecisionLimits(undecided=False))
     assert DecisionSettings.beside(None) == DecisionSettings()
+
+
+def test_the_example_installs_nothing_unpinned_beside_its_key() -> None:
+    text = (EXAMPLE / "workflow.yml").read_text("utf-8")
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    installs = [step["run"] for step in job["steps"] if "pip install" in step.get("run", "")]
+    assert installs and all("--require-hashes" in line for line in installs)
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in job["steps"] if "uses" in step)

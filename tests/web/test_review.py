@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -170,3 +172,34 @@ def test_half_a_character_is_refused(start: Callable[..., str]) -> None:
         headers = {"origin": url, "content-type": "application/json"}
         reply = httpx.post(f"{url}/semtoken/review", content=body, headers=headers, timeout=60)
         assert (reply.status_code, reply.json()["error"]["message"]) == (400, "The body of the request is not JSON.")
+
+
+def sent_by_hand(url: str, body: bytes, *, length: int, closes: bool) -> bytes:
+    """What the server answers to a POST of a body, which need not be as long as its head says."""
+    address = urlsplit(url)
+    head = f"POST /semtoken/review HTTP/1.1\r\nHost: {address.netloc}\r\nOrigin: {url}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    with socket.create_connection((str(address.hostname), address.port or 80), timeout=20) as connection:
+        connection.sendall(head.encode() + body)
+        if closes:
+            connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
+            return connection.recv(65_536)
+    return b""
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(
+    start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semtoken.web.limits.SECONDS_FOR_BODY", 0.3)
+    reply = sent_by_hand(start(), b'{"reviewer": ', length=100, closes=False)
+    assert reply.startswith(b"HTTP/1.1 408") and b"body_timeout" in reply
+
+
+def test_a_client_that_has_said_all_and_closes_its_sending_half_gets_its_answer(start: Callable[..., str]) -> None:
+    body = json.dumps({"id": "entry-0", "reviewer": "ann", "correct": True}).encode()
+    url = start()
+    reply = sent_by_hand(url, body, length=len(body), closes=True)
+    assert reply.startswith(b"HTTP/1.1 200") and reply.endswith(b'{"labelled":"entry-0"}')
+    assert sent_by_hand(url, body[:9], length=len(body), closes=True) == b""  # and one that broke off is forgotten
+    assert asked(url, "ann").json()["labels"] == 1

@@ -51,6 +51,8 @@ class ConnectionLimits:
     """Seconds from the first byte (or from connecting) to the end of a request's head."""
     write_timeout: float = 120.0
     """Seconds in which a client must take some of its answer."""
+    half_closed: float = 2.0
+    """Seconds for the rest of an answer to a client that has closed its sending half: it may have left altogether."""
 
     def within(self, files: int) -> ConnectionLimits:
         """These limits, lowered where the files that a process may open would not suffice: an exchange takes two."""
@@ -87,6 +89,7 @@ class _LimitedConnection(asyncio.Protocol):
     _address: str | None = None
     _head: asyncio.TimerHandle | None = None
     _writes: asyncio.TimerHandle | None = None
+    _half_closed: asyncio.TimerHandle | None = None
     _unsent = 0
     _head_bytes = 0
 
@@ -133,7 +136,7 @@ class _LimitedConnection(asyncio.Protocol):
         if self._address is None:
             return
         self._leave()
-        for timer in (self._head, self._writes):
+        for timer in (self._head, self._writes, self._half_closed):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
@@ -166,8 +169,12 @@ class _LimitedConnection(asyncio.Protocol):
             cycle.disconnected = True
             cycle.message_event.set()
 
-    def eof_received(self) -> Any:
-        return None if self._address is None else super().eof_received()
+    def eof_received(self) -> bool:
+        """Whether the connection stays open: for a while, if the client has asked for something and sent all of it."""
+        if self._address is None or not self._in_request or self.cycle.more_body:
+            return False
+        self._half_closed = self.loop.call_later(self.limits.half_closed, self.transport.close)
+        return True
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -409,6 +416,7 @@ def _check_origin(headers: Mapping[str, str], *, has_token: bool) -> None:
 
 
 LONGEST_BODY = 2**14
+SECONDS_FOR_BODY = 30.0
 NO_STORE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -435,11 +443,14 @@ async def _body(request: Request) -> dict[str, Any]:
         raise ApiError(415, "Send JSON (Content-Type: application/json).")
     raw = b""
     try:
-        async for piece in request.stream():
-            raw += piece
-            if len(raw) > LONGEST_BODY:
-                raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
+        with anyio.fail_after(SECONDS_FOR_BODY):
+            async for piece in request.stream():
+                raw += piece
+                if len(raw) > LONGEST_BODY:
+                    raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
         body = parse_json(raw)
+    except TimeoutError as error:
+        raise ApiError(408, "The body of the request took too long.", code="body_timeout") from error
     except ClientDisconnect as error:
         raise ApiError(499, "The client left.") from error
     except (ValueError, RecursionError) as error:
