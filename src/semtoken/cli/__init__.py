@@ -10,7 +10,9 @@ Enter at `main`. No other package imports this one.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import MutableMapping
+from typing import Any
 
 SPINS = "10000"
 """How often a thread of torch looks whether the others are done before it sleeps (libgomp's own setting: 300,000)."""
@@ -19,9 +21,18 @@ SPINS = "10000"
 def main() -> None:
     """Entry point of the command."""
     wait_briefly(os.environ)
+    replace_unknown(sys.stdout)
     from semtoken.cli.app import app
 
     app(prog_name="semtoken")
+
+
+def replace_unknown(stream: Any) -> None:
+    """Have a stream write ? for characters that its encoding lacks, such as a code page of Windows, where it would stop
+    with an error; a choice in PYTHONIOENCODING stays.
+    """
+    if getattr(stream, "errors", "") == "strict":  # a pipe or a file; None where there is no standard output
+        stream.reconfigure(errors="replace")
 
 
 def wait_briefly(environment: MutableMapping[str, str]) -> None:

@@ -42,9 +42,10 @@ def plain_table(*columns: str, numbers: Collection[str] = (), gap: int = 2) -> T
 
 
 def json_line(value: Any) -> str:
-    """A value as JSON on one line, with no character that a terminal would obey."""
+    """A value as JSON on one line, with no character that a terminal would obey or cannot write."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+    known = line.encode(out.encoding, "ignore").decode(out.encoding)
+    return "".join(c if c.isprintable() and (c.isascii() or c in known) else json.dumps(c)[1:-1] for c in line)
 
 
 def tell(message: str, style: str = "") -> None:

@@ -275,7 +275,8 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write records whole or not at all (`InvalidInput`), in the format of the ending; "-" is standard output."""
     if str(path) == STANDARD:
         for record in records:
-            sys.stdout.write(dump_json(record).decode("utf-8") + "\n")
+            sys.stdout.buffer.write(dump_json(record) + b"\n")  # UTF-8, whatever encoding a terminal has
+        sys.stdout.buffer.flush()
         return
     kind = format_of(path)
     if kind == LINES:
