@@ -176,10 +176,10 @@ def test_yaml_that_multiplies_or_breaks_the_parser_is_refused(
     text: str, read: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     (tmp_path / "a.yaml").write_text(text)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(InvalidInput):
         read(tmp_path / "a.yaml")
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_values_that_are_named_twice_are_read(tmp_path: Path) -> None:
