@@ -35,6 +35,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
 HEAD_BYTES = 65_536
 """Most bytes of a request's head; h11 has a shorter limit of its own."""
+HALF_CLOSED = 2.0
+"""Seconds for the rest of an answer to a client that has closed its sending half: it may have left altogether."""
 SPARE_FILES = 64  # file descriptors for everything but clients and their requests
 
 
@@ -51,8 +53,6 @@ class ConnectionLimits:
     """Seconds from the first byte (or from connecting) to the end of a request's head."""
     write_timeout: float = 120.0
     """Seconds in which a client must take some of its answer."""
-    half_closed: float = 2.0
-    """Seconds for the rest of an answer to a client that has closed its sending half: it may have left altogether."""
 
     def within(self, files: int) -> ConnectionLimits:
         """These limits, lowered where the files that a process may open would not suffice: an exchange takes two."""
@@ -173,7 +173,7 @@ class _LimitedConnection(asyncio.Protocol):
         """Whether the connection stays open: for a while, if the client has asked for something and sent all of it."""
         if self._address is None or not self._in_request or self.cycle.more_body:
             return False
-        self._half_closed = self.loop.call_later(self.limits.half_closed, self.transport.close)
+        self._half_closed = self.loop.call_later(HALF_CLOSED, self.transport.close)
         return True
 
     def pause_writing(self) -> None:
