@@ -98,10 +98,13 @@ class Scorer:
         """The tokens that lists have named, which are those of `vocabulary`; None where the vocabulary is known."""
         self.looks_ahead = rules.prefix_matching or clusters is not None
         """Whether what a step counts depends on the tokens that follow it."""
-        self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(vocabulary))
-        """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
         self.knows_neutral = rules.effective_function_words != "off"
         """Whether some token may be neutral."""
+
+    @cached_property
+    def neutral_masks(self) -> BoolArray:
+        """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
+        return np.stack(self.rules.neutral_masks(self.vocabulary))
 
     @property
     def open_ended(self) -> bool:

@@ -116,7 +116,10 @@ def readable_with(names: Sequence[str]) -> frozenset[str]:
 def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
     """Check that all methods need one pass only; returns their names without repetitions."""
     names = (names,) if isinstance(names, str) else names
-    asked, possible = [_name_in_table(name) for name in listed(names, "methods")], one_pass_methods()
+    asked = [_name_in_table(name) for name in listed(names, "methods")]
+    if not asked:
+        return ()
+    possible = one_pass_methods()
     for name in asked:
         if not isinstance(name, str) or name not in METHODS:
             hint = did_you_mean(str(name), possible)

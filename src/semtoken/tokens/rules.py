@@ -257,6 +257,8 @@ def as_rules(preset: Preset | ScoringRules, equality: Equality | None = None) ->
     """The rules that the name of a preset stands for (`InvalidInput` if none does), or those of an equality, which
     takes the place of the preset's; ready rules stay as they are, and have an equality already.
     """
+    if isinstance(preset, str) and equality is None and preset in READY:
+        return READY[preset]
     if not isinstance(preset, ScoringRules):
         return ScoringRules(preset, equality=equality)
     if equality is not None:
@@ -264,7 +266,9 @@ def as_rules(preset: Preset | ScoringRules, equality: Equality | None = None) ->
     return preset
 
 
-PAPER_RULES = ScoringRules("paper")
+READY: dict[str, ScoringRules] = {preset: ScoringRules(preset) for preset in get_args(Preset)}
+"""The rules of each preset."""
+PAPER_RULES = READY["paper"]
 """The rules by which `ScoredToken.log_meaning_probability` counts."""
 SURFACE_RULES = ScoringRules(equality="surface")
 """The rules by which `ScoredToken.log_surface_probability` counts."""
