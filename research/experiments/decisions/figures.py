@@ -221,7 +221,7 @@ def promises(setting: Setting, own: Sequence[Any], other: Sequence[Any]) -> Iter
             return
         places = [("kept apart", check), *([("other model", there)] if there else [])]
         for where, asked in places:
-            for one in audit(made, asked):
+            for one in (side for question in audit(made, asked).questions for side in question.sides):
                 about = {"alpha": alpha, "side": one.fitted.side, "where": where, "note": one.verdict}
                 yield share_row(setting, "accepted", one.fired, **about)
                 yield share_row(setting, "wrong among accepted", one.wrong, **about)
