@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semtoken.parts.newness import new_phrases
+
 FOLDER = Path(__file__).parents[2] / "research" / "experiments"
 pandas = pytest.importorskip("pandas")
 
@@ -436,22 +438,35 @@ def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
         for row, (number, rule) in FIFTH_ROWS.items():
             risks = np.where(scores[f"rule {rule}"], scores[number], scores["default"]) if rule else scores[number]
             found.setdefault(row, []).append(roc_auc_score(~right, risks))
+        used = np.where(scores["rule c"], scores["mean_new_phrase_and_weakest_new_phrase"] / 2, scores["default"])
+        pairs = zip(scores["text"], scores["question"], strict=True)
+        echoes = np.array([bool(text.strip()) and not new_phrases(text, question) for text, question in pairs])
+        last = np.where(echoes & scores["rule c"], used.max() + 1, used)
+        found.setdefault("in use", []).append(roc_auc_score(~right, used))
+        found.setdefault("echoes last", []).append(roc_auc_score(~right, last))
+        assert not right[echoes & scores["rule c"]].any()
     table = page_table("The first number that somebody sees", "answers, right", FOLDER / "headline" / "README.md")
     assert table[0][1:] == sizes
     for name, *cells in table[1:]:
         aurocs = next(values for row, values in found.items() if name.startswith(row))
         assert [float(cell.split(",")[0]) for cell in cells] == pytest.approx(aurocs, abs=0.00051), name
-    before, chosen, now, product = (
+    before, chosen, now, last, product = (
         np.array(found[row])
-        for row in ("the headline before", "chosen: mean new phrase", "weakest and mean new phrase", "the product")
+        for row in ("the headline before", "chosen: mean new phrase", "in use", "echoes last", "the product")
     )
     page = " ".join((FOLDER.parents[1] / "docs" / "results.md").read_text(encoding="utf-8").split())
     gained = (chosen - before)[chosen > before]
     assert len(gained) == 3
     assert f"gained {gained.min():.3f} to {gained.max():.3f} over `phrase_and_mean` on three of six sets" in page
-    assert f"at most {-(now - before).min():.3f} worse than `phrase_and_mean` on any set" in page
-    over = (now - product)[[0, 1, 3, 4]]
+    chat, bare = [0, 1, 3, 4], [2, 5]
+    for values in (now, last):
+        over = (values - before)[chat]
+        ends = [re.escape(f"{end:+.3f}") + r" \[[^]]*\]" for end in (over.min(), over.max())]
+        assert re.search(f"{ends[0]} to {ends[1]} above `phrase_and_mean`", page)
+    assert all(re.search(rf"{loss:.3f} \[[^]]*\] (below )?on", page) for loss in (before - now)[bare])
+    over, over_last = (now - product)[chat], (last - product)[chat]
     assert f"{over.min():.3f} to {over.max():.3f} above the product on four new chat sets" in page
+    assert f"only repeat the question {over_last.min():.3f} to {over_last.max():.3f}" in page
 
 
 def test_the_readme_says_of_the_default_rule_what_its_scores_say() -> None:
