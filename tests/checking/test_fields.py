@@ -163,3 +163,15 @@ def test_what_is_no_schema_is_refused(tmp_path: Path, content: Any, told: str) -
         path.write_text(content, encoding="utf-8")
     with pytest.raises(InvalidInput, match=told):
         read_schema(path)
+
+
+def test_a_field_that_many_documents_lack_is_one_line_with_their_number(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"d{i}", "response": WRONG}) for i in range(20)]
+    (tmp_path / "replies.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    told = run("check", tmp_path / "replies.jsonl", "--schema", tmp_path / "schema.json", "-n", "30")
+    assert told.count("/paid") == 1 and "/paid is missing in 20 documents" in told
+    assert (
+        "30 of 40 fields in 20 documents" not in told
+    )  # those with a value are listed, up to as many as were asked for
+    assert told.count("/total: lots") + told.count("/currency: CHF") == 30

@@ -267,3 +267,22 @@ def test_bench_report_holds_a_calibrator_against_its_answers(semtoken: RunComman
     assert_told(refused, "preset:paper")
     assert not (tmp_path / "none").exists()
     assert_told(semtoken("bench", "report", table, "--out", tmp_path / "none", "--calibrator", tmp_path), "calibrator")
+
+
+def test_a_calibrator_of_lists_is_refused_before_a_model_that_has_all_logits_is_loaded(
+    semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path / "cal", scores="top-k")
+    monkeypatch.setattr(st.STC, "from_pretrained", None)  # nothing is loaded
+    prompts = write_lines(tmp_path / "prompts.jsonl", [{"prompt": "Where?"}])
+    for words in (["ask", "Where?"], ["score", prompts]):
+        assert_told(semtoken(*words, "--calibrator", tmp_path / "cal"), "'top-k'", "'exact'")
+
+
+def test_a_calibrator_beside_a_journal_is_said_to_be_too_much(semtoken: RunCommand, tmp_path: Path) -> None:
+    from semtoken.journal.store import Journal
+
+    made(tmp_path / "cal")
+    Journal.open(str(tmp_path / "journal.db")).close()
+    for source in (tmp_path / "journal.db", "postgresql://me@db.example/semtoken"):
+        assert_told(semtoken("watch", source, "--calibrator", tmp_path / "cal"), "leave out --calibrator", status=2)

@@ -69,7 +69,7 @@ def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, fo
         "plots": _plots(report, answers, threshold),
         "n": f"{calibrator.n:,} labels ({calibrator.n_correct:,} right, {calibrator.n - calibrator.n_correct:,} wrong)",
         "facts": [
-            ("method", calibrator.method),
+            ("curve", calibrator.method),
             ("made", calibrator.created),
             *[(name, str(value)) for name, value in known_values(calibrator.fingerprint).items()],
         ],

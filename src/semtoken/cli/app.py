@@ -102,5 +102,6 @@ def semtoken(
     semtoken gives each of them a confidence from the log-probabilities of the one generation that you make anyway, and
     from your labels a threshold with a promise that you can check. A small model is built in; --model names any other.
 
-    Begin with `semtoken demo` or `semtoken ask "What is the capital of Japan?"`
+    Begin with `semtoken check replies.jsonl` on replies that you have, or with `semtoken demo` (which needs the extra
+    `demo`).
     """

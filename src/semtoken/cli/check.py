@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
@@ -36,6 +37,8 @@ WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
 OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
 MOST_REASONS = 8
+FEW_MISSING = 3
+"""A field that more documents lack is one line, with their number."""
 LONGEST_REASON = 300
 """So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
 
@@ -304,14 +307,21 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     from semtoken.results.headlines import RANKS
     from semtoken.support.text import shortened
 
-    for row in rows[:top]:
+    missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
+    many = {path for path, count in missing.items() if count > FEW_MISSING}
+    for path in sorted(many, key=lambda path: (-missing[path], path)):
+        out.print(untrusted(f"{path} is missing in {missing[path]:,} documents", style="bold"), soft_wrap=True)
+    listed = [row for row in rows if row["present"] or row["path"] not in many]
+    for row in listed[:top]:
         where = f"{row['rank']:>3}. {row['document']}{row['path']}"
         value = shortened(" ".join(row["value"].split()), 80)
         out.print(untrusted(f"{where}: {value}", style="bold"), soft_wrap=True)
         out.print(untrusted(f"     {sentence_of_field(row)}", style="yellow"), soft_wrap=True)
     documents = {row["document"] for row in rows}
     doubtful = [row for row in rows if row["decision"] == CHECK]
-    told = f"{min(top, len(rows)):,} of {len(rows):,} fields in {len(documents):,} documents, the most doubtful first; "
+    told = (
+        f"{min(top, len(listed)):,} of {len(rows):,} fields in {len(documents):,} documents, the most doubtful first; "
+    )
     tell(f"{told}{len(doubtful):,} are to be checked. {NOTE}")
     if not calibrated:
         tell(

@@ -422,11 +422,16 @@ class ModelChoice:
     def load(self, *, states: bool = False, calibrator: Path | None = None) -> STC:
         """The model with its tokenizer and clusters; with `states` it keeps the hidden state of every answer's end.
 
-        A `calibrator` that cannot be read, or was fitted under other rules, is refused before the model is loaded.
+        A `calibrator` that cannot be read, or was fitted under other rules or on lists of the best tokens where this
+        model has all of them, is refused before the model is loaded.
         """
         as_methods(self.methods)  # before anything is loaded
         if calibrator is not None:
-            calibrator_of_rules(calibrator, self.rules)
+            from semtoken.calibration import Fingerprint
+
+            fitted = calibrator_of_rules(calibrator, self.rules)
+            if self.backend == "transformers":  # all logits are known, not a list of the best
+                fitted.fingerprint.require_same(Fingerprint(scores="exact"))
         check_there(self.model, self.revision)
         from semtoken import STC
 

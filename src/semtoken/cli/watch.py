@@ -14,7 +14,9 @@ from semtoken.cli.journal import open_journal
 from semtoken.cli.journal_options import VARIABLE
 from semtoken.cli.options import JsonOption
 from semtoken.cli.statuses import Status, verdict
+from semtoken.errors import InvalidInput
 
+SQLITE = b"SQLite format 3\0"
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_promise": "bold"}
 
 
@@ -65,6 +67,11 @@ def watch(
 
     most = DecisionSettings.beside(calibrator).limits.distance if distance is None else distance
     if calibrator is not None:
+        if is_journal(source):
+            raise InvalidInput(
+                f"{source} is a journal, which knows its calibrator: leave out --calibrator. With it give a file of "
+                "scored answers."
+            )
         _compare_scores(calibrator, Path(source), as_json=as_json, most=most)
         return
     journal = open_journal(source)
@@ -92,6 +99,17 @@ def watch(
         out.print(untrusted(sentence), soft_wrap=True)
     out.print(agreement(journal).sentence, soft_wrap=True)
     raise typer.Exit(status)
+
+
+def is_journal(source: str) -> bool:
+    """Whether a text names a database: an address, or a file that begins as those of SQLite do."""
+    if "://" in source:
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:
+        return False
 
 
 def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float | None) -> None:
