@@ -173,7 +173,7 @@ def test_a_config_that_is_no_json_is_refused(tmp_path: Path) -> None:
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters")
     rewrite(folder, format_version=99)
-    with pytest.raises(ArtifactError, match=r"format version 99.*reads versions 1 and 2"):
+    with pytest.raises(ArtifactError, match=r"format version 99.*reads version 2"):
         artifacts.load(folder)
 
 
@@ -209,15 +209,6 @@ def test_a_hub_that_cannot_be_reached_is_one_message(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(ArtifactError, match="Cannot upload to 'someone/clusters'"):
         artifacts.push("someone/clusters", ARRAYS, CONFIG, "# Card\n", token="none")
-
-
-def test_a_folder_of_version_1_is_read(tmp_path: Path) -> None:
-    folder = save(tmp_path / "clusters")
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    del config["config_sha256"]
-    file.write_text(json.dumps({**config, "format_version": 1}))
-    assert artifacts.load(folder).config["provenance"] == {"model": "größe"}
 
 
 def test_nothing_changes_in_a_config_unseen(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import semtoken as st
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
-from semtoken.journal.database import NEWEST, JournalError, engine_of, entries, metadata, url_of, without_password
+from semtoken.journal.database import JournalError, engine_of, entries, metadata, url_of, without_password
 from semtoken.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.journal.labels import add_label
 from semtoken.journal.spool import Spool, spool_folder
@@ -59,23 +59,6 @@ def test_large_journals_are_asked_through_indexes(tmp_path: Path) -> None:
             told = str(query.compile(journal.engine, compile_kwargs={"literal_binds": True}))
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {told}").all()
             assert any(f"INDEX {index}" in row[3] for row in plan), (index, plan)
-
-
-def test_a_journal_of_an_earlier_release_is_brought_up(url: str) -> None:
-    """Tables and an entry of the first version, in its own SQL; the next command that opens it loses nothing."""
-    engine = engine_of(url_of(url))
-    first = Path(__file__).with_name(f"version_0001_{engine.dialect.name}.sql").read_text()
-    with engine.begin() as connection:
-        for statement in first.split(";\n"):
-            if statement.strip():
-                connection.exec_driver_sql(statement)
-    engine.dispose()
-    with Journal.open(url).engine.connect() as connection:
-        names = {one["name"] for one in sa.inspect(connection).get_indexes("entries")}
-        assert "entries_calibrator" in names
-        assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() == NEWEST
-    [row] = Journal.open(url).entries()
-    assert (row["id"], row["at"], row["answer"]) == ("entry-1", 1767323045.0, "Lima")
 
 
 def test_the_migrations_make_the_tables_that_the_code_uses(journal: Journal) -> None:

@@ -86,8 +86,7 @@ class RunResults:
 FILE = "answers.parquet"
 METADATA_KEY = b"semtoken.answers"
 VERSION = 2
-READABLE = (1, VERSION)
-"""Versions of the file's form that are read; version 1 had neither log scores nor signatures."""
+"""The version of the file's form."""
 FACTS = ("model", "dataset", "greedy_seconds", "seconds", "steps", "signature")
 """Fields of a cell that are no columns."""
 LOG_SCORE = "stc_log_score"
@@ -152,7 +151,7 @@ def read_answers(path: str | Path) -> RunResults:
         raise InvalidInput(
             f"{file} holds no answers of a benchmark run; name a run or the {FILE} of a report."
         ) from error
-    if facts.get("version") not in READABLE:
+    if facts.get("version") != VERSION:
         raise InvalidInput(f"{file} is of another release of semtoken (version {facts.get('version')} of its format).")
     columns = table.to_pydict()
     place = list(zip(columns["model"], columns["dataset"], strict=True))

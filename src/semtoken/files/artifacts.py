@@ -36,8 +36,6 @@ from semtoken.support.inputs import place, shown
 
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 2
-READABLE_VERSIONS = (1, 2)
-"""Versions of the format that are read; version 1 had no checksum of the config."""
 CONFIG_CHECKSUM = "config_sha256"
 """The entry of the config that holds its checksum; see `semtoken.files.safe_files.seal`."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -114,12 +112,12 @@ def _checked_config(folder: Path, data: bytes) -> dict[str, Any]:
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ArtifactError(f"{folder} does not hold token clusters: its {CONFIG} is of another kind.")
     version = config.get("format_version")
-    if version not in READABLE_VERSIONS or isinstance(version, bool):
+    if version != FORMAT_VERSION or isinstance(version, bool):
         raise ArtifactError(
-            f"{folder} has format version {version!r}; this release reads versions 1 and 2. Use the release that wrote "
-            "it, or make the clusters again."
+            f"{folder} has format version {version!r}; this release reads version {FORMAT_VERSION}. Use the release "
+            "that wrote it, or make the clusters again."
         )
-    if (version > 1 or CONFIG_CHECKSUM in config) and not is_sealed(config, CONFIG_CHECKSUM):
+    if not is_sealed(config, CONFIG_CHECKSUM):
         raise _damaged(path, "its content does not match its own checksum")
     return config
 

@@ -125,7 +125,7 @@ settings = Table(
 )
 
 
-NEWEST = "0002"
+NEWEST = "0001"
 """The version of the tables that this release reads and writes."""
 UPGRADE_LOCK = 0x5E47  # a number of PostgreSQL's, held while tables are changed
 SECONDS_FOR_LOCKS = 30

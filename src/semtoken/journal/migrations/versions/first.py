@@ -59,10 +59,12 @@ def upgrade() -> None:
         sa.Column("answer", sa.Text),
     )
     op.create_index("entries_at", "entries", ["at"])
+    op.create_index("entries_calibrator", "entries", ["calibrator", "n"])
     told = sa.text("person IS NOT NULL")
     op.create_index("entries_person", "entries", ["person"], sqlite_where=told, postgresql_where=told)
-    drawn = sa.text("sampled")
-    op.create_index("entries_sampled", "entries", ["n"], sqlite_where=drawn, postgresql_where=drawn)
+    # SQLite uses a partial index only for queries with the same condition.
+    spelled = sa.text("sampled = 1")
+    op.create_index("entries_sampled", "entries", ["n"], sqlite_where=spelled, postgresql_where=sa.text("sampled"))
     op.create_table(
         "labels",
         sa.Column("n", NUMBER, primary_key=True, autoincrement=True),
