@@ -23,7 +23,7 @@ def test_the_loader_takes_the_processor_and_checks_requests(processor: Any) -> N
 
     validate = build_custom_logits_processors_params_validator([processor])
     validate(SamplingParams(extra_args={"semtoken_id": "fine"}))
-    with pytest.raises(VLLMValidationError, match="semtoken_id must be"):
+    with pytest.raises(VLLMValidationError, match="'semtoken_id' must be a text"):
         validate(SamplingParams(extra_args={"semtoken_id": 7}))
 
 

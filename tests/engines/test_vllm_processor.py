@@ -79,7 +79,7 @@ def test_what_the_engine_changed_before_is_told(llm: Any, processor: Any, prompt
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"extra_args": {"semtoken_id": 7}}, "semtoken_id must be"),
+        ({"extra_args": {"semtoken_id": 7}}, "'semtoken_id' must be a text"),
         ({"n": 2}, "needs n=1"),
         ({"stop": ["."]}, "stop_token_ids"),
     ],
