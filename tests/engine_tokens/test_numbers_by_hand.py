@@ -189,6 +189,19 @@ def test_shared_tokens_are_counted_by_their_bytes() -> None:
     assert set(found.misfits) == {"'xéé'", "'zzzzz qé'"}
     blank = next(piece[1:] for piece in vocabulary.pieces if piece[:1] == b" " and piece[1:] not in vocabulary.pieces)
     assert check_shared_vocabulary([TopStep(TopToken(-1.0, bytes=blank), ())], vocabulary).n_fitting == 0
+    # a character of several tokens, which engines name whole, speaks neither for nor against a vocabulary
+    joined = [
+        character
+        for character in ("\U00020bb7", " \u9f98", "\U0001f600")
+        if character.encode() not in vocabulary.pieces
+    ]
+    assert len(joined) == 3
+    whole = [TopStep(TopToken(-1.0, text=character, bytes=character.encode()), ()) for character in joined]
+    beside = check_shared_vocabulary([*steps, *whole], vocabulary)
+    assert (beside.n_tokens, beside.n_fitting, beside.misfits) == (found.n_tokens, found.n_fitting, found.misfits)
+    assert check_shared_vocabulary(whole, vocabulary).fits and not check_shared_vocabulary(whole, vocabulary).enough
+    two = [TopStep(TopToken(-1.0, text="\u6771\u4eac"), ())]  # two characters that another vocabulary joins
+    assert not check_shared_vocabulary(two, vocabulary).fits
     many = [TopStep(TopToken(-1.0, text=f"zzzzz q{k}"), ()) for k in range(12)]
     assert len(check_shared_vocabulary(many, vocabulary).misfits) == 10
 

@@ -250,7 +250,9 @@ class SharedVocabulary:
     """How many tokens of some replies were found in a vocabulary, by their bytes."""
 
     n_tokens: int
-    """Distinct tokens whose bytes (or clear strings) are known, special ones apart."""
+    """Distinct tokens whose bytes (or clear strings) are known; special ones, and characters that the vocabulary spells
+    with several tokens, apart.
+    """
     n_fitting: int
     """How many of them the vocabulary has."""
     n_long: int
@@ -284,13 +286,23 @@ def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) ->
     """Compare every token that the steps of one reply or of several name, the alternatives too, with a vocabulary."""
     tokens = {spelled: token for step in steps for token in (step.chosen, *step.top) if (spelled := _spelled(token))}
     names = token_names(vocabulary)
-    misfits = {spelled: token.name for spelled, token in tokens.items() if not names.candidates(None, None, spelled)}
+    absent = {spelled for spelled in tokens if not names.candidates(None, None, spelled)}
+    tokens = {spelled: token for spelled, token in tokens.items() if spelled not in absent or not _is_joined(spelled)}
+    misfits = {spelled: token.name for spelled, token in tokens.items() if spelled in absent}
     return SharedVocabulary(
         n_tokens=len(tokens),
         n_fitting=len(tokens) - len(misfits),
         n_long=sum(len(spelled) >= LONG for spelled in tokens.keys() - misfits.keys()),
         misfits=tuple(misfits.values())[:10],
     )
+
+
+def _is_joined(spelled: bytes) -> bool:
+    """Whether a token is one character beyond ASCII, with a blank before it or not, which a vocabulary need not have:
+    where it took several tokens, engines name the last of them by the whole character.
+    """
+    character = spelled.decode("utf-8", "replace").strip()
+    return len(character) == 1 and not character.isascii()
 
 
 def _spelled(token: TopToken) -> bytes | None:
