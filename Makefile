@@ -3,6 +3,7 @@
 # Both need Python 3.11 or newer and nothing else.
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
+# make read-docs   the same, and serve it at http://127.0.0.1:8000, since the search needs a server
 # make paper  check the bibliography and build the paper and the report in build/paper
 # make report  the same, after the report's tables are made again from the score of every answer (ten minutes or so), and
 #              found to be the kept ones
@@ -28,7 +29,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/core/test_rules.py tests/core/test_default_rule.py tests/files/test_files.py \
 	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-llama-cpp-python test-integrations lint types install clean
+.PHONY: demo demo-real docs read-docs paper report keep rehearsal notebooks release-check test pytest test-docs test-nightly test-slow test-hostile test-lowest test-engines test-llama-cpp-python test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -44,7 +45,10 @@ demo-real: $(VENV)/demo.installed
 docs: $(VENV)/docs.installed
 	$(BIN)/python scripts/gather_docs.py
 	$(BIN)/zensical build --strict --clean
-	@echo "Open build/site/index.html"
+	@echo "\`make read-docs\` serves it at http://127.0.0.1:8000. Pages open from build/site/index.html, too, without search."
+
+read-docs: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 paper: $(VENV)/paper.installed
 	$(BIN)/python research/paper/build.py

@@ -20,6 +20,11 @@ Errors about arguments are also `ValueError`, so an ordinary `except` works. The
 
 from __future__ import annotations
 
+HOW_TO_SCORE = (
+    "Score prompts or questions with `semtoken score`, replies of a server with `semtoken check FILE -o scored.jsonl`."
+)
+"""What to do with a file of answers without scores, for messages."""
+
 
 class SemtokenError(Exception):
     """Base class: what was wrong, where, and what to do."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.errors import HOW_TO_SCORE, CalibratorMismatch, InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import state_from
@@ -364,7 +364,7 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 def require_scores(answers: Sequence[AnswerRecord]) -> None:
     """Raise `InvalidInput`, which names the answer, if one has no score."""
     if unscored := [answer for answer in answers if answer.log_score is None]:
-        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
+        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. {HOW_TO_SCORE}")
 
 
 def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from semtoken.calibration.labels import AnswerRecord, chosen_method, given_score, labelled, log_scores
 from semtoken.calibration.learned_number import DISTANCE, LEARNED, LearnedFrom, LearnedNumber, Readings, distances
-from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
+from semtoken.errors import HOW_TO_SCORE, ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics.resampling import Difference, resample
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.extras import require
@@ -437,7 +437,7 @@ def _state_of(answer: Any) -> Any:
 def _field(answer: Any, name: str) -> Any:
     value = answer.record.get(name) if isinstance(answer, AnswerRecord) else getattr(answer, name)
     if value in (None, ""):
-        raise InvalidInput(f"{_where(answer)}: {name!r} is missing. Score the answers with `semtoken score`.")
+        raise InvalidInput(f"{_where(answer)}: {name!r} is missing. {HOW_TO_SCORE}")
     return value
 
 

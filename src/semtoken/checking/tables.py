@@ -8,8 +8,9 @@ from typing import Any
 from semtoken.calibration.apply import REFUSED
 from semtoken.checking.answers import CheckedAnswer, CheckedReplies, RefusedReply
 from semtoken.checking.doubts import Doubt
-from semtoken.checking.fields import field_rows, sentence_of_field
+from semtoken.checking.fields import CHECK, field_rows, sentence_of_field
 from semtoken.files.safe_files import finite
+from semtoken.parts.nested import nested
 from semtoken.support.text import one_line
 
 MARKED = 12
@@ -73,6 +74,24 @@ def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
         for reply in checked.refused
     ]
     return [_valid(row | {"error": None}) for row in rows] + [_valid(row) for row in unread]
+
+
+def nested_fields(checked: CheckedReplies) -> list[dict[str, Any]]:
+    """For each document, the most doubtful first, the confidences of its fields in the shape of its JSON, and the
+    fields that a person should look at; then the replies without a score.
+    """
+    documents = [
+        {
+            "document": answer.id,
+            "where": answer.where,
+            "confidence": nested(answer.text, {field["path"]: field["confidence"] for field in answer.fields}),
+            "check": [field["path"] for field in answer.fields if field["decision"] == CHECK],
+            "error": None,
+        }
+        for answer in checked.answers
+    ]
+    unread = [{"document": reply.id, "where": reply.where, "error": reply.reason} for reply in checked.refused]
+    return list(map(_valid, [*documents, *unread]))
 
 
 def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:

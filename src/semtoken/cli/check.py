@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from semtoken.checking import CheckedAnswer, CheckedReplies
 
 
-WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
+WRITERS = (".html", ".md", ".csv", ".json", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
 OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
 MOST_REASONS = 8
@@ -56,7 +56,12 @@ def check(
         typer.Option("--questions", "-q", help="The questions or request bodies, joined by id or by order."),
     ] = None,
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many answers to show.")] = 20,
-    output: Annotated[Path | None, output_file("A page (.html), a table (.csv, .parquet), .md or .jsonl.")] = None,
+    output: Annotated[
+        Path | None,
+        output_file(
+            "A page (.html), a table (.csv, .parquet), .md or .jsonl; .json has confidences in the shape of the fields."
+        ),
+    ] = None,
     schema: SchemaOption = None,
     calibrator: CalibratorOption = None,
     labels: Annotated[
@@ -123,6 +128,8 @@ def check(
         raise InvalidInput("--labels are for replies to typed questions. For answers in text: `semtoken label`.")
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
+    if output is not None and output.suffix.lower() == ".json" and schema is None:
+        raise InvalidInput(f"{output}: .json holds the fields of each document, which --schema names; give .jsonl.")
     if output is not None and output.suffix.lower() == ".parquet":
         require("pyarrow", extra="frames")
     spread.check(keeping.journal, files=output is not None and "-" not in sources)
@@ -279,10 +286,10 @@ def _write(
     markdown: str,
 ) -> None:
     """Write the rows as a table, or the Markdown, or a page with the images of a file of questions."""
-    from semtoken.checking.tables import page_rows
+    from semtoken.checking.tables import nested_fields, page_rows
     from semtoken.cli.view import tell_lost
     from semtoken.files.record_files import write_records
-    from semtoken.files.safe_files import replace_text
+    from semtoken.files.safe_files import dump_json, replace_text
     from semtoken.web.page import static_page
     from semtoken.web.page.images import rows_with_images_of
 
@@ -295,6 +302,8 @@ def _write(
             tell_lost(lost)
         case ".md":
             replace_text(output, markdown)
+        case ".json":
+            replace_text(output, dump_json(nested_fields(checked), indent=1).decode() + "\n")
         case _:
             write_records(output, rows)
 

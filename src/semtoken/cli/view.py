@@ -10,7 +10,7 @@ import typer
 
 from semtoken.cli.console import tell
 from semtoken.cli.options import ByOption, CalibratorOption, ForceOption, output_file
-from semtoken.errors import InvalidInput
+from semtoken.errors import HOW_TO_SCORE, InvalidInput
 from semtoken.files.record_files import STANDARD, as_file, read_rows
 from semtoken.files.safe_files import replace_text
 from semtoken.support.text import with_noun
@@ -79,9 +79,7 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
         return fields
     score = fields.get("uncertainty")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        raise InvalidInput(
-            f"{where} has no uncertainty between 0 and 1. Score the file first: semtoken score FILE -o scored.jsonl"
-        )
+        raise InvalidInput(f"{where} has no uncertainty between 0 and 1. {HOW_TO_SCORE}")
     return fields
 
 

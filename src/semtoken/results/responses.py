@@ -15,6 +15,7 @@ from semtoken.files.safe_files import finite
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.answers import marked_tokens
 from semtoken.parts.finding import least_sure_field
+from semtoken.parts.nested import nested
 from semtoken.parts.newness import new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.results import cards
@@ -394,6 +395,21 @@ class ScoredResponse:
         if marked and by in OF_PROSE and options.get("constrained") is None:
             return parts_of(marked_tokens(self, self.marks), by, **options)
         return parts_of(self, by, **options)
+
+    def field_confidences(self, schema: Mapping[str, Any] | None = None) -> Any:
+        """The confidence of each JSON field in the shape of the JSON: `{"date": 0.06, "items": [{"total": 0.99}]}`.
+
+        Values are confidences in [0, 1], as those of `parts("field")`, and None where nothing can be said. Code fences
+        and text around the JSON are left out, and JSON that was cut off is read as far as it goes. With a JSON Schema,
+        fields that it asks for and the answer lacks are None, too. None for an answer without JSON.
+
+        Raises
+        ------
+        InvalidInput, OverBudget
+            See `semtoken.parts.parts_of`.
+        """
+        known = {part.path: part.confidence for part in self.parts("field", schema=schema) if part.path is not None}
+        return nested(self.text, known)
 
     def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:
         """The `alternatives` of the tokens at some places, counted from 0; cheaper than `tokens` for a few of them."""

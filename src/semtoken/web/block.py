@@ -15,6 +15,7 @@ from semtoken.files.safe_files import finite
 from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part, call_confidences
 from semtoken.parts.json_values import is_json
+from semtoken.parts.nested import nested
 from semtoken.parts.part import MAX_SECONDS
 from semtoken.probing import Competitor, Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse, ScoredToken
@@ -132,6 +133,9 @@ def score_block(
         try:
             parts = parts_wanted(result, options.parts, part_seconds) if probed.parts is None else probed.parts
             block["parts"] = [_part(part, result, probed) for part in parts]
+            fields = {part.path: part.confidence for part in parts if part.path is not None and part.call is None}
+            if fields:
+                block["fields"] = nested(result.text, fields)
             if calls := call_confidences(parts):
                 block["calls"] = [{"call": c.call, "name": c.name, "confidence": c.confidence} for c in calls]
         except SemtokenError as error:  # a library that is not installed, or a text that takes too long
