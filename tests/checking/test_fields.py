@@ -175,3 +175,14 @@ def test_a_field_that_many_documents_lack_is_one_line_with_their_number(tmp_path
         "30 of 40 fields in 20 documents" not in told
     )  # those with a value are listed, up to as many as were asked for
     assert told.count("/total: lots") + told.count("/currency: CHF") == 30
+
+
+def test_fields_are_written_in_the_shape_of_their_json(folder: Path) -> None:
+    run("check", folder / "replies.jsonl", "--schema", folder / "schema.json", "-o", folder / "fields.json")
+    written = {document["document"]: document for document in json.loads((folder / "fields.json").read_text())}
+    confidence = written["torn"]["confidence"]
+    assert set(confidence) == {"total", "paid", "currency"} and confidence["currency"] is None
+    assert 0 < confidence["total"] < confidence["paid"] < 1
+    assert "/total" in written["wrong"]["check"] and written["talk"]["confidence"] is None
+    done = CliRunner().invoke(app, ["check", str(folder / "replies.jsonl"), "-o", str(folder / "x.json")])
+    assert done.exit_code != 0 and "--schema" in done.output and not (folder / "x.json").exists()
