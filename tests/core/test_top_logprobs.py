@@ -21,7 +21,7 @@ from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.flags import borrowed_flags
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.engine_tokens.checked_list import ListReader
-from semtoken.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, decimals_of, digits_of
+from semtoken.engine_tokens.top_steps import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, written
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.results import TokensLater
 from semtoken.tokens.scored_token import TokenMark
@@ -589,16 +589,16 @@ def test_half_precision_is_known_by_its_bits(numbers: tuple[float, ...], relativ
 
 
 def test_decimals_and_digits_are_counted() -> None:
-    assert decimals_of([-1.25, -0.5, -30.0]) == 2
-    assert decimals_of([-1.0, 0.0]) == decimals_of([]) == 0
-    assert decimals_of(np.log([0.3, 0.2])) == 7
-    assert digits_of([-1.25, -0.5, -30.0]) == 3
-    assert digits_of([-0.0001234, -123400.0]) == 4
-    assert digits_of([]) == 0
-    assert digits_of(np.log([0.3, 0.2])) == 8
+    assert written([-1.25, -0.5, -30.0])[0] == 2
+    assert written([-1.0, 0.0])[0] == written([])[0] == 0
+    assert written(np.log([0.3, 0.2]))[0] == 7
+    assert written([-1.25, -0.5, -30.0])[1] == 3
+    assert written([-0.0001234, -123400.0])[1] == 4
+    assert written([])[1] == 0
+    assert written(np.log([0.3, 0.2]))[1] == 8
     narrow = np.round(np.array([-1.237, -23.456], dtype=np.float32), 2)
-    assert decimals_of(narrow.tolist()) == decimals_of([float(f"{x:.9g}") for x in narrow]) == 2
-    assert digits_of(narrow.tolist()) == 4
+    assert written(narrow.tolist())[0] == written([float(f"{x:.9g}") for x in narrow])[0] == 2
+    assert written(narrow.tolist())[1] == 4
 
 
 # --- names that several tokens share ---------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from semtoken.engine_tokens.top_steps import (
     StepList,
     as_bytes,
     as_id,
-    decimals_of,
     fits_half,
     is_given,
     is_own,
@@ -38,6 +37,7 @@ from semtoken.engine_tokens.top_steps import (
     log_prob_or_none,
     text_or_empty,
     unit_of,
+    written,
 )
 from semtoken.errors import InvalidInput, InvalidLogits
 from tests.core.test_scoring import small_kind
@@ -137,13 +137,13 @@ def test_a_number_has_decimals_up_to_a_millionth_of_them_or_the_error_of_nine_di
     number: float, most: float
 ) -> None:
     for sign in (1, -1):
-        assert decimals_of([number + sign * 0.97 * most]) == 2
-        assert decimals_of([number + sign * 1.03 * most]) == 7
+        assert written([number + sign * 0.97 * most])[0] == 2
+        assert written([number + sign * 1.03 * most])[0] == 7
 
 
 def test_a_number_may_be_off_by_a_quarter_of_its_last_decimal_in_float32() -> None:
     for number, decimals in ((1.234567, 6), (1.244567, 6), (1.264567, 7)):
-        assert decimals_of([float(np.float32(number))]) == decimals
+        assert written([float(np.float32(number))])[0] == decimals
 
 
 def test_numbers_of_some_decimals_have_no_digits_besides() -> None:

@@ -359,8 +359,8 @@ class Precision:
             return
         self._numbers += len(numbers)
         self._largest = max(self._largest, -float(numbers.min()))
-        self._decimals = max(self._decimals, decimals_of(numbers)) if self._decimals < ALL_DECIMALS else ALL_DECIMALS
-        self._digits = max(self._digits, digits_of(numbers)) if self._digits < ALL_DIGITS else ALL_DIGITS
+        decimals, digits = written(numbers)
+        self._decimals, self._digits = max(self._decimals, decimals), max(self._digits, digits)
         for half, fits in self._halves.items():
             self._halves[half] = fits and fits_half(numbers, half)
         written_short = self._decimals < ALL_DECIMALS or self._digits < ALL_DIGITS
@@ -380,17 +380,19 @@ class Precision:
         return Rounding(ROUNDING + unit, digits, relative)
 
 
-def decimals_of(log_probs: npt.ArrayLike) -> int:
-    """The number of decimals that all these numbers can be written with; `ALL_DECIMALS` for more than six."""
+def written(log_probs: npt.ArrayLike) -> tuple[int, int]:
+    """How many decimals, and how many significant digits, all these numbers can be written with.
+
+    `ALL_DECIMALS` for more than six decimals, `ALL_DIGITS` for more than seven digits; 0 of both for no numbers.
+    """
     numbers = np.asarray(log_probs, dtype=np.float64)
-    return _least(_are_multiples(numbers, DECIMALS), 0)
-
-
-def digits_of(log_probs: npt.ArrayLike) -> int:
-    """The significant digits that all these numbers can be written with; `ALL_DIGITS` for more than seven."""
-    sizes = np.abs(np.asarray(log_probs, dtype=np.float64))
-    first = np.floor(np.log10(sizes * EDGE))
-    return _least(_are_multiples(sizes, 10.0 ** (first - np.arange(ALL_DIGITS - 1)[:, None])), 1) if len(sizes) else 0
+    if not len(numbers):
+        return 0, 0
+    first = np.floor(np.log10(np.where(numbers == 0, 1.0, np.abs(numbers)) * EDGE))  # the decade of the first digit
+    by_digits = 10.0 ** (first - np.arange(ALL_DIGITS - 1)[:, None])
+    by_decimals = np.broadcast_to(DECIMALS, (len(DECIMALS), len(numbers)))
+    fits = _are_multiples(numbers, np.concatenate([by_decimals, by_digits]))
+    return _least(fits[: len(DECIMALS)], 0), _least(fits[len(DECIMALS) :], 1)
 
 
 def _least(fits: npt.NDArray[np.bool_], first: int) -> int:
