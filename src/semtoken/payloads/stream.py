@@ -23,7 +23,7 @@ from semtoken.payloads.formats.registry import format_named, shape_of_chunk
 from semtoken.payloads.segments import Payload, PayloadChoice, StreamEvent
 from semtoken.results import Distribution
 from semtoken.support.splice import Document, parse_reply, plain
-from semtoken.support.sse import Event, EventReader
+from semtoken.support.sse import PINGS, Event, EventReader
 from semtoken.support.text import error_text
 
 MOST_FRAMES = 64
@@ -161,6 +161,12 @@ NO_END = "The stream is complete and gave no reason of the answer's end (finish_
 CUT = "The stream ended before the engine said that the answer is complete."
 
 
+def _is_whole(line: str) -> bool:
+    """Whether a line of an event seems to be all of its data."""
+    said = line.strip()
+    return said == DONE or (said.startswith("{") and said.endswith("}"))
+
+
 class PayloadStream:
     """A streamed reply in progress.
 
@@ -284,8 +290,13 @@ class PayloadStream:
 
     def _events_of(self, sent: Event) -> list[StreamEvent]:
         data = sent.data
-        if not data:
+        if not data or sent.is_ping:
             return []
+        if len(sent.lines) > 1 and all(map(_is_whole, lines := data.split("\n"))):  # saved without the lines between
+            return [event for line in lines for event in self._events_of_data(line, sent.kind)]
+        return self._events_of_data(data, sent.kind)
+
+    def _events_of_data(self, data: str, kind: str) -> list[StreamEvent]:
         if (continuation := self.continuation(data)) is not None:
             return self.go_on(continuation)
         if data.strip() == DONE:
@@ -294,7 +305,7 @@ class PayloadStream:
         values = parse_reply(data, "A chunk of the stream, which may have broken off there,")
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
-        if sent.kind == "error":
+        if kind == "error":
             raise BackendError(f"The server reports an error: {error_text(values)}")
         events = self._feed_chunk(values)
         self.learn(data, values)
@@ -302,6 +313,8 @@ class PayloadStream:
 
     def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
         raise_error(chunk)
+        if chunk.get("type") in PINGS and "choices" not in chunk:
+            return []
         if self._shape is None:
             shape = shape_of_chunk(chunk)
             if shape is None:

@@ -16,6 +16,10 @@ LONGEST_EVENT = 64 * 2**20  # bytes; one step of a whole vocabulary takes some 1
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 USUAL = b"data: "
 LONGEST_USUAL = 2**16  # bytes that are searched for the end of a line, so that streams without line feeds cost no more
+PINGS = ("ping", "heartbeat", "keep-alive", "keepalive")
+"""Kinds and types of events that only keep a connection open."""
+_PING = re.compile(rb'data: ?\{\s*"type":\s*"(?:ping|heartbeat|keep-?alive)"[^{}]*\}')
+LONGEST_PING = 256
 FIELDS = (b"data", b"event", b"id", b"retry")
 _LINE_END = re.compile(rb"[\r\n]")
 SHOWN = 40  # bytes of a line in a message
@@ -41,6 +45,11 @@ class Event(NamedTuple):
     """The name in the field `event`; "message" where the event has none."""
     fault: str | None = None
     """Why the event cannot be understood; None if it can."""
+
+    @property
+    def is_ping(self) -> bool:
+        """Whether the event says nothing and only keeps the connection open, by its kind or by the type in its data."""
+        return self.kind in PINGS or (len(self.raw) < LONGEST_PING and _PING.search(self.raw) is not None)
 
     @property
     def data(self) -> str | None:

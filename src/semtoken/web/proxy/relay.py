@@ -87,8 +87,10 @@ class Scoring:
         """
         try:
             data = sent.data
-            if not data or (len(data) < SHORT and data.strip() == DONE):
-                return Piece(sent, done=bool(data))
+            if not data or sent.is_ping:
+                return Piece(sent)
+            if len(data) < SHORT and data.strip() == DONE:
+                return Piece(sent, done=True)
             if sent.kind == "error":
                 raise ValueError("the server reports an error")
             return self.editor.read(data)
