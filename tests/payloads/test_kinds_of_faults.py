@@ -245,14 +245,16 @@ def test_a_reply_within_something_else_is_read(name: str, beside: dict[str, Any]
     within = reply("Oslo.", SAID)
     value = {**beside, name: [within] if listed else within}
     assert log_of(value) == log_of(within)
-    with pytest.raises(SemtokenError):  # which of two is not said
-        score_payload({**value, "other": within})
+    assert log_of({"id": 1, **value, "again": within}) == log_of(within)  # the same twice
+    other = reply("Oslo.", [{**one, "logprob": one["logprob"] - 0.5, "top_logprobs": []} for one in SAID])
+    with pytest.raises(SemtokenError, match=r"'chat' at .*'chat' at other, and nothing says which is meant"):
+        score_payload({"id": 1, **value, "other": other})
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ({"logprobs": {"content": SAID}, "message": {"content": "Oslo."}}, "part of a reply"),
+        ({"logprobs": {"content": SAID}, "message": {"content": "Lima."}}, "part of a reply"),
         ({"content": SAID, "refusal": None}, "part of a reply"),
         (SAID, "part of a reply"),
         ([reply("Oslo.", SAID)] * 2, "several whole replies"),

@@ -18,7 +18,7 @@ from semtoken.checking.replies import FoundReply, SavedReply, found_replies, pas
 from semtoken.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.choices import Distribution
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
-from semtoken.payloads import PayloadChoice, read_payload
+from semtoken.payloads import Payload, PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload
 from semtoken.payloads.segments import is_cut
 from semtoken.results import ScoredResponse
@@ -169,7 +169,7 @@ def check_replies(
     if questions is not None:
         replies = list(replies)
         asked, joined = join_questions([reply.named() for reply in replies], read_questions(_path(questions)))
-    checked: list[Sequence[CheckedAnswer] | RefusedReply] = []
+    checked: list[Sequence[CheckedAnswer | RefusedReply]] = []
     # one after the other: a parsed reply takes five times the memory of its text
     for place, reply in enumerate(replies):
         checked.append(check_found(reply, None if asked is None else asked[place], settings))
@@ -183,12 +183,12 @@ NO_REPLY = "'sources' names no reply: give a file, a folder or a glob."
 
 def check_found(
     found_reply: FoundReply, asked: JoinedQuestion | None, settings: CheckSettings
-) -> Sequence[CheckedAnswer] | RefusedReply:
-    """The answers of one reply, or why it cannot be scored; `asked` is its question in a file, with its id."""
+) -> Sequence[CheckedAnswer | RefusedReply]:
+    """The answers of one reply, and why choices have none; `asked` is its question in a file, with its id."""
     try:
         reply = found_reply.read()
     except SemtokenError as error:
-        return RefusedReply(found_reply.where, str(error), found_reply.name)
+        return [RefusedReply(found_reply.where, str(error), found_reply.name)]
     if asked is not None:
         reply = replace(reply, question=asked.text, id=asked.id or reply.id, line=None)
     try:
@@ -196,28 +196,26 @@ def check_found(
     except CalibratorMismatch:
         raise
     except SemtokenError as error:
-        return RefusedReply(reply.where, str(error), reply.id, reply.question)
+        return [RefusedReply(reply.where, str(error), reply.id, reply.question)]
     except Exception as error:  # a fault of ours; it shall not cost the scores of all other replies
         told = f"This release fails on it, please report it: {type(error).__name__}: {error}"
-        return RefusedReply(reply.where, told, reply.id, reply.question)
+        return [RefusedReply(reply.where, told, reply.id, reply.question)]
     if settings.keep_tokens:
         return answers
-    return [replace(answer, response=answer.response.without_tokens(NOT_KEPT)) for answer in answers]
+    return [
+        replace(one, response=one.response.without_tokens(NOT_KEPT)) if isinstance(one, CheckedAnswer) else one
+        for one in answers
+    ]
 
 
 def ranked(
-    outcomes: Sequence[Sequence[CheckedAnswer] | RefusedReply], joined: str = "", passed_over: Sequence[str] = ()
+    outcomes: Sequence[Sequence[CheckedAnswer | RefusedReply]], joined: str = "", passed_over: Sequence[str] = ()
 ) -> CheckedReplies:
     """The answers that were found, the most doubtful first, and refused replies; `InvalidInput` if none was scored."""
     if not outcomes:
         raise InvalidInput(NO_REPLY)
-    answers: list[CheckedAnswer] = []
-    refused: list[RefusedReply] = []
-    for checked in outcomes:
-        if isinstance(checked, RefusedReply):
-            refused.append(checked)
-        else:
-            answers += checked
+    answers = [one for checked in outcomes for one in checked if isinstance(one, CheckedAnswer)]
+    refused = [one for checked in outcomes for one in checked if isinstance(one, RefusedReply)]
     result = CheckedReplies(_ranked(answers), tuple(refused), joined, tuple(passed_over))
     if not answers:
         told = " ".join(f"{count:,} x {first.where}: {first.reason}" for count, first in result.reasons()[:3])
@@ -234,32 +232,41 @@ def _path(given: Any) -> Path:
     raise InvalidInput(f"'questions' must be the path of a file, got {shown(given)}.")
 
 
-def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer]:
-    calibrator, schema = settings.calibrator, settings.schema
-    payload = read_payload(reply.reply, settings.format, request=reply.request)
-    payload = reply.asked_in(payload)
-    names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
+def _answers(reply: SavedReply, settings: CheckSettings) -> list[CheckedAnswer | RefusedReply]:
+    """The answer of each choice, or why it has none; `SemtokenError` if no choice has one."""
+    payload = reply.asked_in(read_payload(reply.reply, settings.format, request=reply.request))
+    outcomes: list[CheckedAnswer | RefusedReply] = []
+    failed: list[SemtokenError] = []
+    for choice in payload.choices:
+        name = reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}"
+        try:
+            outcomes.append(_answer(reply, name, replace(payload, choices=(choice,)), settings))
+        except CalibratorMismatch:
+            raise
+        except SemtokenError as error:
+            failed.append(error)
+            outcomes.append(RefusedReply(reply.where, str(error), name, choice.question))
+    if len(failed) == len(outcomes):
+        raise failed[0]
+    return outcomes
+
+
+def _answer(reply: SavedReply, name: str, payload: Payload, settings: CheckSettings) -> CheckedAnswer:
+    """The answer of a payload with one choice."""
+    calibrator, schema, choice = settings.calibrator, settings.schema, payload.choices[0]
     try:
-        scored = score_payload(payload, distribution=settings.distribution)
+        [response] = score_payload(payload, distribution=settings.distribution)
     except SemtokenError:
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
-        return [
-            _own_answer(reply, name, choice, blocks.get(choice.index), settings, payload.model)
-            for name, choice in zip(names, payload.choices, strict=True)
-        ]
-    answers = []
-    for name, choice, response in zip(names, payload.choices, scored, strict=True):
-        result = response.with_fields(truncated=_cut_off(choice.finish_reason))
-        block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(result)
-        fields = () if schema is None else tuple(field_records(result, schema, calibrator))
-        answer = choice.segment("answer")
-        doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
-        said = sentence_of(result, worst_of(doubts))
-        answers.append(
-            CheckedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
-        )
-    return answers
+        return _own_answer(reply, name, choice, blocks.get(choice.index), settings, payload.model)
+    result = response.with_fields(truncated=_cut_off(choice.finish_reason))
+    block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(result)
+    fields = () if schema is None else tuple(field_records(result, schema, calibrator))
+    answer = choice.segment("answer")
+    doubts, shown_text = in_message(tuple(doubts_of(result)), result.text, "" if answer is None else answer.text)
+    said = sentence_of(result, worst_of(doubts))
+    return CheckedAnswer(reply.where, name, choice.question, result, doubts, said, block, fields, shown_text)
 
 
 def _own_answer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,8 @@ from semtoken.files.outputs import REPLY_SUFFIXES
 from semtoken.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines, read_file, reading_errors
 from semtoken.files.texts import decoded, is_utf8
 from semtoken.payloads import Payload
-from semtoken.payloads.formats.registry import is_reply, is_whole, reply_within
+from semtoken.payloads.formats.registry import foreign, is_whole
+from semtoken.payloads.formats.within import branches, replies_within
 from semtoken.payloads.score import is_batch, is_stream_text
 from semtoken.support.questions import question_of
 from semtoken.support.splice import load_json
@@ -29,6 +31,7 @@ STANDARD_INPUT = "-"
 REQUEST = ".request.json"
 """Ends the name of the request that lies beside a reply: `a.request.json` beside `a.json` or `a.response.json`."""
 _DECODER = json.JSONDecoder()
+_END_OF_STREAM = re.compile(r"(?<=data: \[DONE\])\s*(?=\S)|(?<=data:\[DONE\])\s*(?=\S)")
 NO_JSON = (
     "It is no JSON: a reply is JSON, one a line, or a saved stream. Of what Python prints, save "
     "`reply.model_dump_json()` or `json.dumps(reply)`."
@@ -184,8 +187,8 @@ def _of_file(where: str, name: str, file: IO[bytes]) -> Iterator[FoundReply]:
             begin.append(line)
             if not line.isspace():
                 break
-        else:  # one reply
-            yield FoundReply(where, name, first, is_line=True)
+        else:
+            yield from _of_text(where, name, decoded(first))
             return
         yield from _of_lines(where, name, chain(begin, lines))
         return
@@ -206,10 +209,18 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         yield FoundReply(where, name, fault="It is empty.")
         return
     if is_stream_text(text) and not text.lstrip().startswith("{"):
-        yield FoundReply(where, name, text)
+        streams = [part for part in _END_OF_STREAM.split(text) if not part.isspace()]
+        for number, part in enumerate(streams, start=1):
+            place, called = (f"{where}[{number}]", f"{name}-{number}") if len(streams) > 1 else (where, name)
+            yield FoundReply(place, called, part, is_alone=len(streams) == 1)
         return
     whole = _parsed(text)
     opening = text.lstrip().partition("\n")[0]
+    if isinstance(whole, Mapping) and (side_by_side := branches(whole)):
+        for number, (key, value) in enumerate(side_by_side, start=1):
+            called = key if isinstance(key, str) else f"{name}-{number}"
+            yield FoundReply(f"{where}[{number}]", called, value, is_alone=isinstance(key, str))
+        return
     listed = _parts_of(whole) if whole is not None else [] if _parsed(opening) else _behind_each_other(text)
     if listed:
         several = len(listed) > 1
@@ -227,14 +238,16 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
 def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:
     """The replies of lines of JSON: one a line, or the chunks of a stream on lines that follow each other."""
     chunks: list[Mapping[str, Any]] = []
+    ended: set[Any] = set()
     first = 0
     for number, line in enumerate(lines, start=1):
         if not line or line.isspace():
             continue
         chunk = _chunk(line)
-        if chunks and (chunks[-1].get("done") or chunk is None or _stream_of(chunk) != _stream_of(chunks[0])):
+        if chunks and (chunk is None or _begins_another(chunk, chunks, ended)):
             yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
-            chunks = []
+            chunks, ended = [], set()
+        ended |= _choices_of(chunk or {}, ended=True)
         if chunk is None:
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
         elif not chunks and chunk.get("done"):  # a whole reply of Ollama's
@@ -244,6 +257,19 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
             chunks.append(chunk)
     if chunks:
         yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
+
+
+def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:
+    """Whether a chunk belongs to another stream than those before it; some servers give all streams one id."""
+    another = _stream_of(chunk) != _stream_of(chunks[0])
+    return bool(another or chunks[-1].get("done") or ended & _choices_of(chunk))
+
+
+def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
+    """The indexes of the choices of a chunk, or of those that end with it."""
+    choices = chunk.get("choices")
+    listed = [choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, Mapping)]
+    return {str(choice.get("index")) for choice in listed if not ended or choice.get("finish_reason")}
 
 
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
@@ -270,9 +296,16 @@ def _parsed(text: str | bytes) -> Any:
 def _parts_of(value: Any) -> list[Any]:
     """The saved lines or whole replies in a list; otherwise the value alone, such as the chunks of a stream."""
     parts = value if isinstance(value, list) and all(isinstance(part, Mapping) for part in value) else []
-    several = all(_inner(part) is not None for part in parts) or (len(parts) > 1 and all(map(is_whole, parts)))
-    several = several and not is_batch(parts)
-    return list(parts) if parts and several else [value]
+    several = any(map(_is_line, parts)) or (len(parts) > 1 and all(map(is_whole, parts)))
+    return list(parts) if several and not is_batch(parts) else [value]
+
+
+def _is_line(value: Mapping[str, Any]) -> bool:
+    """Whether a value holds a reply below its top."""
+    try:
+        return any(one.path for one in replies_within(value))
+    except InvalidInput:
+        return True
 
 
 def _behind_each_other(text: str) -> list[Any]:
@@ -294,17 +327,24 @@ def _saved(found: FoundReply) -> SavedReply:
     if not isinstance(value, Mapping):
         own_ids = _own_ids(value)
         return SavedReply(found.where, value, _called(found, {}, own_ids), name=found.name, own_ids=own_ids)
-    inner = _inner(value)
-    reply = value if inner is None else inner
-    question = question_of(value)
-    ids = {name: said for name, said in identifiers(value, inside=inner).items() if said != question}
-    if inner is None:
+    try:
+        replies = replies_within(value)
+    except InvalidInput:  # which is said once it is read
+        replies = []
+    if len(replies) == 1:
+        reply, line = replies[0].reply, replies[0].line
+    else:
+        reply, line = value if replies else _leading(value), value
+    question = question_of(line)
+    all_ids = identifiers(value, inside=None if reply is value else reply)
+    ids = {name: said for name, said in all_ids.items() if said != question}
+    if reply is value:
         usual = found.is_alone  # then its file names it, rather than what a server may have added
         ids = {name: said for name, said in ids.items() if not _is_of_server(name) and (name in IDS or not usual)}
     own_ids = _own_ids(reply)
-    request = value["request"] if inner is not None and isinstance(value.get("request"), Mapping) else None
+    request = value["request"] if reply is not value and isinstance(value.get("request"), Mapping) else None
     called = _called(found, ids, own_ids)
-    return SavedReply(found.where, reply, called, question, found.name, ids, own_ids, request, value)
+    return SavedReply(found.where, reply, called, question, found.name, ids, own_ids, request, line)
 
 
 def _called(found: FoundReply, ids: Mapping[str, str], own_ids: Mapping[str, str]) -> str:
@@ -331,26 +371,10 @@ def _own_ids(reply: Any) -> dict[str, str]:
     return {name: said for name, said in own.items() if is_id_name(name) and name.partition(".")[0] not in CONTENT}
 
 
-def _inner(value: Mapping[str, Any]) -> Any:
-    """The reply inside a saved line, or None where the line is the reply itself."""
-    for name in REPLY_FIELDS:
-        inner = value.get(name)
-        if isinstance(inner, Mapping):
-            body = inner.get("body")
-            reply = body if isinstance(body, Mapping) else inner
-            if is_reply(reply):
-                return reply
-            is_whole_line = is_reply(value) or value.get("error")  # a reply of its own may have a field `reply`, too
-            return None if is_whole_line else reply
-        if isinstance(inner, str) and is_stream_text(inner):
-            return inner
-        if (
-            isinstance(inner, list)
-            and all(isinstance(part, Mapping) for part in inner)
-            and not all(map(is_whole, inner))
-        ):
-            return inner  # the chunks of a stream
-        if isinstance(inner, str) and isinstance(parsed := _parsed(inner), Mapping) and is_reply(parsed):
-            return parsed
-    reply, _ = reply_within(value)
-    return None if reply is value else reply
+def _leading(value: Mapping[str, Any]) -> Any:
+    """What a line without a known reply keeps in place of one, so that messages speak of it; else the line itself."""
+    if value.get("error") or foreign(value):
+        return value
+    kept = next((value[name] for name in REPLY_FIELDS if isinstance(value.get(name), Mapping)), value)
+    body = kept.get("body")
+    return body if kept is not value and isinstance(body, Mapping) else kept

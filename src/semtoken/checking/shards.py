@@ -34,7 +34,7 @@ from semtoken.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, 
 from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
 
-Check: TypeAlias = Callable[[FoundReply, "JoinedQuestion | None"], "Sequence[CheckedAnswer] | RefusedReply"]
+Check: TypeAlias = Callable[[FoundReply, "JoinedQuestion | None"], "Sequence[CheckedAnswer | RefusedReply]"]
 NO_TOKENS = "another process checked the reply, and sent no tokens"
 
 
@@ -71,7 +71,7 @@ def check_in_shards(
         count = len(asked)
     if not count:
         raise InvalidInput(NO_REPLY)
-    checked: list[Sequence[CheckedAnswer] | RefusedReply] = []
+    checked: list[Sequence[CheckedAnswer | RefusedReply]] = []
     work = CheckingWork(folder, size, partial(checker, settings), tuple(sources), asked)
 
     def take_in(lines: list[bytes]) -> None:
@@ -119,14 +119,13 @@ class CheckingWork(LinesWork):
         return make
 
 
-def _to_line(outcome: Sequence[CheckedAnswer] | RefusedReply) -> bytes:
-    plain: Any = vars(outcome) if isinstance(outcome, RefusedReply) else [_plain(answer) for answer in outcome]
+def _to_line(outcome: Sequence[CheckedAnswer | RefusedReply]) -> bytes:
+    plain = [vars(one) if isinstance(one, RefusedReply) else _plain(one) for one in outcome]
     return json.dumps(plain).encode() + b"\n"  # numbers that are infinite stay what they are
 
 
-def _from_line(line: bytes) -> Sequence[CheckedAnswer] | RefusedReply:
-    plain = json.loads(line)
-    return RefusedReply(**plain) if isinstance(plain, dict) else [_answer(answer) for answer in plain]
+def _from_line(line: bytes) -> Sequence[CheckedAnswer | RefusedReply]:
+    return [RefusedReply(**plain) if "reason" in plain else _answer(plain) for plain in json.loads(line)]
 
 
 def _plain(answer: CheckedAnswer) -> dict[str, Any]:

@@ -54,7 +54,7 @@ BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
 ASCII_END = 0x7F
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 TEXT, ID = ("token", "tok_str", "text", "content"), ("id", "token_id", "tokenId")
-NUMBER = ("logprob", "logProbability", "log_probability")
+NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "likelihood")
 BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs", "top_tokens")
 """The names that engines and clients have for the fields of an item."""
 NOT_CHOSEN = (
@@ -99,6 +99,8 @@ def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> N
     return token_id, text, spelled
 
 
+NAMELESS: Name = (None, REPLACEMENT, None)
+"""A token of which its engine says nothing."""
 _NAMES = KeptByName(names_of)
 
 
@@ -462,12 +464,30 @@ class BorrowedNames:
 
     def _one(self, step: TopStep) -> TopStep:
         names = step.names
+        if NAMELESS in names:
+            step = _without_nameless_copy(step)
+            names = step.names
         if self._inside:
             step = step.renamed(map(_unborrowed, names))
         elif b"" in map(_THIRD, names):
             step = step.renamed(map(without_no_bytes, names))
         self._inside = is_unnamed(step.names[0])
         return step
+
+
+def _without_nameless_copy(step: TopStep) -> TopStep:
+    """The step without an entry that has the chosen token's number and no name, if its list lacks the chosen token.
+
+    Some gateways drop the names of a list. Then the chosen token would count twice.
+    """
+    chosen, own = step.names[0], step.log_probs[0]
+    if chosen == NAMELESS or chosen in step.names[1:]:
+        return step
+    named = zip(step.names, step.log_probs, strict=True)
+    at = next((i for i, (name, number) in enumerate(named) if name == NAMELESS and number == own), 0)
+    if not at:
+        return step
+    return TopStep.of_columns(step.names[:at] + step.names[at + 1 :], step.log_probs[:at] + step.log_probs[at + 1 :])
 
 
 def without_no_bytes(name: Name) -> Name:

@@ -15,7 +15,8 @@ from semtoken.engine_tokens.top_steps import as_object
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.observers.method_scores import require_one_pass, scores_of_steps
 from semtoken.payloads.formats.base import Reply, Shape, Told, raise_error
-from semtoken.payloads.formats.registry import format_named, reply_within, shape_of_reply
+from semtoken.payloads.formats.registry import format_named, shape_of_reply
+from semtoken.payloads.formats.within import Found, opened, replies_within
 from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, Segment
 from semtoken.payloads.stream import PayloadStream
 from semtoken.results import Answers, Distribution, ScoredResponse
@@ -73,7 +74,7 @@ def read_payload(
         text = values if isinstance(values, str) else bytes(values)
         if is_stream_text(text):
             return _read_stream([text], format, temperature, asked)
-        values = parse_reply(text)
+        values = opened(parse_reply(text))  # which may be a text of JSON once more
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
         if is_batch(chunks):
@@ -81,11 +82,30 @@ def read_payload(
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
         raise_error(values)
-        reply, shape = (values, None) if format is not None else reply_within(values)
-        return _read_replies([reply], format, temperature, asked, shape, values)
+        if format is not None:
+            return _read_replies([values], format, temperature, asked, None, values)
+        return _read_export(values, temperature, asked)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
+
+
+def _read_export(value: Reply, temperature: float | None, asked: Reply) -> Payload:
+    """Read the reply that a value is or holds; of several side by side the choices follow each other."""
+    payloads = []
+    for found in replies_within(value) or [Found((), value, None)]:
+        reply = found.reply
+        if isinstance(reply, Mapping):
+            payloads.append(_read_replies([reply], None, temperature, asked, found.shape, found.line))
+        else:
+            payloads.append(_read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked))
+    first = payloads[0]
+    if len(payloads) == 1:
+        return first
+    if len({(payload.format, payload.distribution) for payload in payloads}) > 1:
+        raise InvalidInput("It holds replies of several formats: score them one by one, or give the file to `check`.")
+    every = [choice for payload in payloads for choice in payload.choices]
+    return replace(first, choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
 
 
 def _read_replies(

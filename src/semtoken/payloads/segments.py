@@ -304,7 +304,10 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
         return Lacking(note=f"{said}: the terminator has no log-probability here and does not count.")
     if raw.texts.get("answer", "").isascii():
         return Lacking(note=f"{said}, which is fewer: steps are missing, or a reasoning is hidden.")
-    return Lacking(f"{said}, which is fewer: steps are missing or merged (a character of several tokens).")
+    return Lacking(
+        f"{said}, which is fewer: steps are missing or merged (a character of several tokens), a reasoning is hidden, "
+        "or end marks count."
+    )
 
 
 def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:

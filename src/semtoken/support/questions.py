@@ -16,7 +16,21 @@ _MESSAGES = ("messages", "input", "inputs", "contents", "prompt")
 """Fields with chat messages: OpenAI's and Bedrock's, those of Responses, of MLflow, and of Gemini and Vertex AI."""
 _TEXTS = ("input", "inputs", "contents", "prompt", "inputText")
 """Fields with a text; `prompt` and `inputs` may be one for a model without a chat form, with examples in it."""
-_WRAPPERS = ("request", "request_body", "body", "modelInput", "input", "inputs", "kwargs", "params", "json")
+_WRAPPERS = (
+    "request",
+    "request_body",
+    "body",
+    "modelInput",
+    "input",
+    "inputs",
+    "kwargs",
+    "params",
+    "json",
+    "attributes",
+    "input.value",
+    "postData",
+    "text",
+)
 """Fields that hold a request: of saved lines, batch files, logs of gateways, traces, clients."""
 _USERS = ("user", "human", "HumanMessage", "USER")
 _PARAGRAPHS = re.compile(r"\n\s*\n")

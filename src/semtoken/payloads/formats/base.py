@@ -256,6 +256,8 @@ class Shape:
     """Whether all text is the answer, since the shape does not mark reasoning."""
     is_chat: ClassVar[bool] = False
     """Whether the server renders the prompt as a message of a chat; otherwise it continues the prompt."""
+    is_telling: ClassVar[bool] = True
+    """Whether the marks tell it from everything else that exports hold; otherwise it is known at the top only."""
     divided: ClassVar[bool] = False
     """Whether the engine divides what the model wrote into reasoning, answer and tool calls."""
     ends: ClassVar[tuple[str, str]] = ("stop", "length")

@@ -50,6 +50,10 @@ OBJECT = (
     "This is an object of an engine in Python (vLLM, lmdeploy): give its `logprobs` to `score_top_logprobs` where it "
     "is made, or save the replies of the engine's server."
 )
+COHERE = (
+    "This is Cohere's form, whose log-probabilities are of groups of tokens. Ask through its compatible API, which "
+    "answers in OpenAI's."
+)
 FOREIGN: Mapping[Path, str] = {
     ("logprobs", "content"): LOOSE,
     ("logprobs", 0, "logprob"): LOOSE,
@@ -58,13 +62,18 @@ FOREIGN: Mapping[Path, str] = {
     ("outputs", 0, "token_ids"): OBJECT,
     ("token_ids",): OBJECT,
     ("promptFeedback",): "Gemini refused the prompt: there is no answer to score.",
-    ("generations",): "This is LangChain's LLMResult: save the message, `result.generations[0][0].message`.",
+    ("completion_message",): "This is Llama Stack's form, which lists numbers by token under `logprobs_by_token`: ask "
+    "its endpoint that is compatible with OpenAI's.",
+    ("resps",): "This is a sample of lm-eval (EleutherAI's harness): it holds sums of given options and no tokens.",
+    ("attributes", "gen_ai.system"): "This is an event of OpenTelemetry, which has no log-probabilities.",
     ("segments", 0, "avg_logprob"): "These are Whisper's averages of segments, from which no token can be scored. "
     'Ask gpt-4o-transcribe for "include[]": "logprobs", with "response_format": "json".',
     ("stop_sequence",): "This is Anthropic's form, which has no log-probabilities: ask a model elsewhere for them.",
     ("text_output",): "This is Triton's own form, whose numbers name no tokens: ask its OpenAI frontend.",
-    ("message", "content"): "This is Cohere's form, whose log-probabilities are of groups of tokens. Ask through its "
-    "compatible API, which answers in OpenAI's.",
+    ("logprobs", 0, "token_ids"): COHERE,
+    ("message", "content", 0, "text"): COHERE,
+    ("generations",): "This is LangChain's LLMResult without messages: save the message, "
+    "`result.generations[0][0].message`.",
     ("detail",): "This is a server's report of an error, not a reply: see its 'detail'.",
 }
 """What is no reply that can be read, by a place that it has: what it is, and what to ask for instead."""
@@ -126,43 +135,34 @@ def shapes_at(path: str) -> list[type[Shape]]:
 
 def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     """The shape of a whole reply (several: a batch), by its fields; `InvalidInput` if it has none of the known ones."""
-    shape = _shape_of(replies)
+    shape = shape_of(replies)
     if shape is None:
         raise _unknown("reply", replies[0])
     return shape
 
 
-def _shape_of(replies: Sequence[Reply]) -> type[Shape] | None:
+def shape_of(replies: Sequence[Reply]) -> type[Shape] | None:
+    """The shape of a whole reply (several: a batch), by its fields; None if it has none of the known ones."""
     return next((shape for shape in known_shapes() if shape.detects(replies)), None)
-
-
-def reply_within(value: Reply) -> tuple[Reply, type[Shape] | None]:
-    """The reply in a value, as in `{"data": REPLY}` or a list of it alone, with its shape; else the value itself."""
-    if shape := _shape_of([value]):
-        return value, shape
-    members = (member[0] if isinstance(member, list) and len(member) == 1 else member for member in value.values())
-    replies = [(member, shape) for member in members if isinstance(member, Mapping) and (shape := _shape_of([member]))]
-    return replies[0] if len(replies) == 1 else (value, None)
-
-
-def is_reply(value: Reply) -> bool:
-    """Whether some shape knows it."""
-    return _shape_of([value]) is not None
 
 
 def is_whole(value: Reply) -> bool:
     """Whether it is a reply whose choices have all ended."""
-    shape = _shape_of([value])
+    shape = shape_of([value])
     places = (shape.places(value) if shape is not None else None) or ()
     return bool(places) and all(place.ended for place in places)
 
 
+def foreign(value: Reply) -> str:
+    """What a value is that is no reply, and what to ask for instead; empty if it is not known."""
+    return next((advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING), "")
+
+
 def _unknown(what: str, value: Reply) -> InvalidInput:
-    if what != "reply" and is_reply(value):
+    if what != "reply" and shape_of([value]) is not None:
         return InvalidInput("These are several whole replies, not chunks of a stream: score them one by one.")
-    hints = (advice for path, advice in FOREIGN.items() if value_at(value, path, MISSING) is not MISSING)
     return InvalidInput(
-        next(hints, "")
+        foreign(value)
         or f"This is no {what} that semtoken understands: its fields are {', '.join(map(repr, value)) or 'none'}. "
         f"Understood are replies and streams of: {', '.join(known_formats())}."
     )

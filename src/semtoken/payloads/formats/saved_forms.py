@@ -18,6 +18,8 @@ from semtoken.payloads.formats.openai_choices import steps_of_logprobs
 from semtoken.support.splice import Path, encode
 
 META = "response_metadata"
+AI = (None, "ai", "AIMessageChunk")
+"""Types of messages that a model wrote. Those of others have empty metadata."""
 
 
 class LangChainMessage(Shape):
@@ -41,12 +43,22 @@ class LangChainMessage(Shape):
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
         """Whether the message has metadata of a response."""
-        return any(META in fields for fields in (replies[0], replies[0].get("kwargs") or {}))
+        both = (fields for fields in (replies[0], replies[0].get("kwargs")) if isinstance(fields, Mapping))
+        return any(fields.get(META) or (META in fields and fields.get("type") in AI) for fields in both)
 
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
         """Whether the chunk has metadata of a response."""
         return cls.detects([chunk])
+
+    @classmethod
+    def numbers(cls, choice: Reply) -> Any:
+        """The log-probabilities in the metadata, or in the blocks of the content, as OpenAI's Responses come."""
+        if listed := super().numbers(choice):
+            return listed
+        content = choice.get("content")
+        blocks = [value_at(part, ("logprobs",)) for part in (content if isinstance(content, list) else ())]
+        return [item for block in blocks if isinstance(block, list) for item in block]
 
     def steps(self, choice: Reply) -> StepList:
         """The items, as OpenAI or Gemini gave them."""
@@ -151,6 +163,7 @@ class Transcription(Shape):
     name = "transcription"
     formats: ClassVar[Mapping[Engine, str]] = {"openai": "openai-transcription"}
     ask = '"include[]": "logprobs", "response_format": "json"'
+    is_telling = False
     marks = (("text",), ("logprobs",))
     texts = {"answer": (("text",),)}  # noqa: RUF012
     numbers_at = (("logprobs",),)
