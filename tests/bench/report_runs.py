@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.bench.report.measure import Measured, MeasuredCell, title_of
+from semtoken.bench.report.table import Table
 from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.methods import METHODS
 
@@ -83,3 +85,31 @@ def results(
         "clusterings": tuple(clusterings),
     }
     return RunResults(**(content | changes))
+
+
+def texts(table: Table | None) -> dict[str, dict[str, list[str]]]:
+    """The texts of a table by the heading of their group and by their first column."""
+    assert table is not None
+    found: dict[str, dict[str, list[str]]] = {}
+    for group, (first, *others) in zip(table.frame.index, table.frame.to_numpy().tolist(), strict=True):
+        found.setdefault(group, {})[first] = others
+    return found
+
+
+def figure(made: Measured, name: str, metric: str = "AUROC", cell: MeasuredCell | None = None) -> Any:
+    """The row of a method's figure: on the first cell, unless another is named."""
+    rows = made.of(cell or made.cells[0], setting=title_of(name), metric=metric)
+    return next(rows.itertuples())
+
+
+def paired(made: Measured, name: str, against: str = "stc", metric: str = "AUROC") -> Any:
+    """The row of a test on the first cell; None if there is none."""
+    return made.test(made.cells[0], title_of(name), title_of(against), metric)
+
+
+NUMBERS = ("difference", "low", "high", "p")
+
+
+def equals(row: Any, difference: Any) -> bool:
+    """Whether a row of the tests is a difference that was made with `semtoken.metrics`."""
+    return [row[name] for name in NUMBERS] == [difference.value, difference.low, difference.high, difference.p_value]

@@ -21,15 +21,15 @@ from semtoken.bench.controls import (
     row_means_log_score,
 )
 from semtoken.bench.read_results import collect
-from semtoken.bench.report.cell_figures import CellFigures, measure
 from semtoken.bench.report.comparison import controls, parts_in_words
 from semtoken.bench.report.content import build_report
+from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.overview import headline
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput
 from tests import tiny
-from tests.bench.report_runs import cell, results
+from tests.bench.report_runs import cell, figure, paired, results, texts
 from tests.bench.runs import tiny_settings
 
 
@@ -145,7 +145,7 @@ def test_counts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 NAMES = ("stc", "sequence_probability", "perplexity")
 
 
-def controlled(n: int = 400, **gains: float) -> CellFigures:
+def controlled(n: int = 400, **gains: float) -> Measured:
     """A cell whose controls are STC less well separated by some distance."""
     one = cell(methods=NAMES, n=n)
     correct, rng = one.judgements["exact"], np.random.default_rng(5)
@@ -155,24 +155,22 @@ def controlled(n: int = 400, **gains: float) -> CellFigures:
         for name, count in (("no_clusters", 1), ("no_prefixes", 1), ("shuffled_by_frequency", 3))
     }
     run = results(cell(methods=NAMES, n=n, controls=values))
-    return measure(run, "exact", n_resamples=500)[0]
+    return measure(run, "exact", n_resamples=500)
 
 
 def test_the_report_says_which_part_earns_its_place() -> None:
     found = controlled(no_clusters=1.0, no_prefixes=-1.0)
-    (line,) = parts_in_words([found])
+    (line,) = parts_in_words(found)
     assert "Clusters earn their place (without them -0." in line
     assert "Prefixes do harm (without them +0." in line
     assert "cannot be told from shuffled ones" in line
-    table = controls([found])
-    assert table is not None
-    rows = {row[0].text: row for row in table.groups[0].rows}
+    (rows,) = texts(controls(found)).values()
     assert list(rows)[:2] == ["STC", "Sequence probability"]
-    assert rows["Shuffled within frequency bins (mean of 3)"][2].text == "0.000"
-    assert found.controls["no_clusters"].minus_baseline.difference.value == pytest.approx(
-        found.controls["no_clusters"].estimate.value
-        - found.methods["sequence_probability"].quality["auroc"].estimate.value
-    )
+    assert rows["Shuffled within frequency bins"][1].startswith("0.000")
+    (cell_,) = found.cells
+    test = found.test(cell_, "STC without clusters", "Sequence probability")
+    (control,) = found.of(cell_, setting="STC without clusters").value
+    assert test.difference == pytest.approx(control - figure(found, "sequence_probability").value)
 
 
 def test_of_several_repetitions_the_mean_is_reported() -> None:
@@ -182,7 +180,8 @@ def test_of_several_repetitions_the_mean_is_reported() -> None:
     [rng.normal(size=400) for _ in range(2)]
     drawn = [one.uncertainty["stc"] + 0.6 * (correct + 0.2 * rng.normal(size=400)) for _ in range(3)]
     expected = np.mean([metrics.auroc(values, correct) for values in drawn])
-    assert found.controls["shuffled_by_frequency"].estimate.value == pytest.approx(expected)
+    (value,) = found.of(found.cells[0], setting="Shuffled within frequency bins").value
+    assert value == pytest.approx(expected)
 
 
 def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
@@ -199,11 +198,11 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
             controls={"no_clusters": -stc[None]},
         )
         run = results(one)
-        (found,) = measure(run, "exact", n_resamples=500)
-        tested = found.methods["sequence_probability"].quality["auroc"].to_stc
-        assert tested is not None and tested.p_adjusted < 0.01 and tested.difference.high < 0
-        assert tested.verdict == ("lower" if verdict else "too few answers")
-        said = " ".join(headline([found]))
+        found = measure(run, "exact", n_resamples=500)
+        test = paired(found, "sequence_probability")
+        assert test.p_adjusted < 0.01 and test.high < 0
+        assert test.verdict == ("lower" if verdict else "too few answers")
+        said = " ".join(headline(found))
         assert f"only {right} of 400 answers are right" in said
         assert ("no verdict" in said) is not verdict
         report = build_report(run, n_resamples=100)

@@ -16,11 +16,13 @@ import semtoken as st
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.chances import CellChances, cell_chances, ranks
 from semtoken.bench.report.content import BenchReport, build_report, html_page, markdown_text
+from semtoken.bench.report.measure import ABLATIONS
 from semtoken.bench.results import METADATA_KEY, Cell
 from semtoken.calibration import Calibrator, Threshold
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
-from tests.bench.report_runs import cell, results
+from semtoken.methods import METHODS
+from tests.bench.report_runs import cell, results, texts
 
 SIGNATURE = "k:4|preset:default|words:off"
 HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
@@ -144,15 +146,15 @@ def test_one_kind_of_answers_gives_no_chances() -> None:
 def test_every_method_has_its_curve_and_its_reliability() -> None:
     made = build_report(results(cell(n=80), cell("B", n=80, seed=1)), n_resamples=20)
     tables = {table.name: table for table in made.tables}
-    wanted = {method.title for method in made.cells[0].compared}
+    names = [name for name in made.measured.cells[0].seconds if name not in ABLATIONS]
     for name in ("risk_coverage", "chances"):
-        for group in tables[name].groups:
-            assert {row[0].text for row in group.rows} == wanted, name
-    names = {plot.name for plot in made.plots}
-    assert {"risk_coverage_1_NQ", "reliability_1_Qwen2.5-7B-NQ", "reliability_2_B-NQ"} <= names
+        for rows in texts(tables[name]).values():
+            assert set(rows) == {METHODS[own].title for own in names}, name
+    drawn = {plot.name for plot in made.plots}
+    assert {"risk_coverage_1_NQ", "reliability_1_Qwen2.5-7B-NQ", "reliability_2_B-NQ"} <= drawn
     for file in ("chances", "reliability", "risk_coverage"):
         rows = made.csv[file].splitlines()
-        assert {row.split(",")[2] for row in rows[1:]} == {method.name for method in made.cells[0].compared}
+        assert {row.split(",")[2] for row in rows[1:]} == set(names)
 
 
 def test_the_answers_furthest_off_are_shown() -> None:
@@ -162,8 +164,8 @@ def test_the_answers_furthest_off_are_shown() -> None:
     for name, label, sign in (("surest_wrong", 0, 1), ("doubtful_right", 1, -1)):
         table = next(table for table in made.tables if table.name == name)
         wanted = sorted((i for i in range(50) if correct[i] == label), key=lambda i: sign * stc[i])[:5]
-        assert [row[0].text for row in table.groups[0].rows] == [f"question {i}?" for i in wanted]
-        assert [row[1].text for row in table.groups[0].rows] == [f"answer {i}" for i in wanted]
+        assert list(table.frame["Question"]) == [f"question {i}?" for i in wanted]
+        assert list(table.frame["Answer"]) == [f"answer {i}" for i in wanted]
     assert made.csv["extreme_answers"].count("surest_wrong") == 5
 
 
@@ -194,10 +196,10 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     )
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = next(table for table in made.tables if table.name == "surest_wrong")
-    assert table.header[-1] == "Decision" and {row[-1].text for row in table.groups[0].rows} <= {"answer", "abstain"}
+    assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
     best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_score, -99)))
     assert fresh.log_score is not None
-    assert table.groups[0].rows[0][3].text == f"{100 * given.chance(float(fresh.log_score[best])):.0f} %"
+    assert table.frame["Chance"].iloc[0] == f"{100 * given.chance(float(fresh.log_score[best])):.0f} %"
 
 
 def test_answers_of_the_fit_prove_nothing() -> None:

@@ -11,32 +11,32 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from semtoken import metrics
-from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
 from semtoken.bench.report.comparison import method_tests
 from semtoken.bench.report.content import build_report
-from semtoken.bench.report.figure_list import measured_figures, paired_tests
+from semtoken.bench.report.measure import ABLATIONS, METRICS, Measured, chosen_judge, measure, title_of
 from semtoken.bench.report.overview import headline, notes, overview
 from semtoken.bench.report.table import signed
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from tests.bench.report_runs import cell, clustering, results
+from tests.bench.report_runs import cell, clustering, equals, figure, paired, results, texts
 
 NAMES = ("stc", "stc_no_prefix", "sequence_probability", "perplexity", "sar", "ccp")
 
 
-def measured(one, judge: str = "exact", n_resamples: int = 200, **changes) -> CellFigures:
-    return measure(results(one, **changes), judge, n_resamples=n_resamples)[0]
+def measured(one, judge: str = "exact", n_resamples: int = 200, **changes) -> Measured:
+    return measure(results(one, **changes), judge, n_resamples=n_resamples)
 
 
 def test_values_are_those_of_scikit_learn_and_of_the_metrics() -> None:
     one = cell(methods=NAMES)
     found = measured(one)
     wrong = 1 - one.judgements["exact"]
-    assert list(found.methods) == list(NAMES)
-    for name, method in found.methods.items():
-        assert method.quality["auroc"].estimate.value == pytest.approx(roc_auc_score(wrong, one.uncertainty[name]))
+    assert list(found.cells[0].seconds) == list(NAMES)
+    for name in NAMES:
+        assert figure(found, name).value == pytest.approx(roc_auc_score(wrong, one.uncertainty[name]))
         expected = metrics.bootstrap("prr", one.uncertainty[name], one.judgements["exact"], n_resamples=200)
-        assert method.quality["prr"].estimate == expected
+        row = figure(found, name, "PRR")
+        assert (row.value, row.low, row.high) == (expected.value, expected.low, expected.high)
 
 
 def test_differences_are_paired_and_corrected_within_their_family() -> None:
@@ -51,15 +51,14 @@ def test_differences_are_paired_and_corrected_within_their_family() -> None:
         for name, difference, p in zip(
             family, differences, metrics.holm([d.p_value for d in differences]), strict=True
         ):
-            tested = found.methods[name].quality["auroc"].to_stc
-            assert tested is not None
-            assert (tested.difference, tested.p_adjusted) == (difference, p)
-    assert found.methods["stc"].quality["auroc"].to_stc is None
+            row = paired(found, name)
+            assert equals(row, difference) and row.p_adjusted == p
+    assert paired(found, "stc") is None
 
 
 def test_any_method_can_be_what_the_others_are_set_against() -> None:
     one = cell(methods=NAMES)
-    (found,) = measure(results(one), "exact", n_resamples=200, reference="sar")
+    found = measure(results(one), "exact", n_resamples=200, reference="sar")
     others = ("stc", "sequence_probability", "perplexity", "ccp")
     differences = [
         metrics.paired_difference(
@@ -69,13 +68,14 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
     ]
     adjusted = metrics.holm([difference.p_value for difference in differences])
     for name, difference, p in zip(others, differences, adjusted, strict=True):
-        tested = found.methods[name].quality["prr"].to_reference
-        assert tested is not None and (tested.difference, tested.p_adjusted) == (difference, p)
-    assert found.methods["sar"].quality["prr"].to_reference is None
-    (group,) = method_tests([found], "prr", "sar").groups
-    assert [row[0].text for row in group.rows] == [method.title for method in found.ranked("prr")]
-    against = {(test.setting, test.metric) for test in paired_tests([found]) if test.against == "SAR"}
-    assert against == {(found.methods[name].title, metric) for name in others for metric in ("AUROC", "PRR")}
+        row = paired(found, name, "sar", "PRR")
+        assert equals(row, difference) and row.p_adjusted == p
+    (rows,) = texts(method_tests(found, "PRR", "sar")).values()
+    assert list(rows) == list(found.ranked(found.cells[0], "PRR").setting)
+    against = found.tests[found.tests.against == "SAR"]
+    assert set(zip(against.setting, against.metric, strict=True)) == {
+        (title_of(name), metric) for name in others for metric in METRICS.values()
+    }
     words = r"no scores of 'sra' \(did you mean 'sar'\?\); there are those of stc, stc_no_prefix"
     with pytest.raises(InvalidInput, match=words):
         measure(results(one), "exact", n_resamples=50, reference="sra")
@@ -86,39 +86,37 @@ def test_sequence_probability_competes_and_ablations_do_not() -> None:
     one.uncertainty["sequence_probability"][:] = 1 - one.judgements["exact"]
     one.uncertainty["stc_no_prefix"][:] = 1 - one.judgements["exact"]  # perfect, but an ablation
     found = measured(one)
-    assert found.ranked("auroc")[0].name == "sequence_probability"
-    assert {name for name, method in found.methods.items() if method.quality["auroc"].to_best is not None} == {
-        "stc",
-        "perplexity",
-        "sar",
-        "ccp",
-    }
-    assert "best other method, Sequence probability, 1.000" in " ".join(headline([found]))
-    assert set(ABLATIONS).isdisjoint(method.name for method in found.compared)
+    assert found.ranked(found.cells[0]).setting.iloc[0] == "Sequence probability"
+    beside_the_best = found.tests[found.tests.against == "best: Sequence probability"]
+    assert set(beside_the_best.setting) == {"STC", "Perplexity", "SAR", "CCP"}
+    assert "best other method, Sequence probability, 1.000" in " ".join(headline(found))
+    compared = set(found.figures.setting[found.figures.table == "comparison"])
+    assert compared.isdisjoint(map(title_of, ABLATIONS))
 
 
 def test_what_is_undefined_or_unjudged_is_counted_and_never_a_number() -> None:
     one = cell(methods=("stc", "sar"))
     one.uncertainty["sar"][:4] = [np.nan, np.inf, -np.inf, np.nan]
     found = measured(one, judge="llm")
-    assert (found.methods["stc"].undefined, found.methods["sar"].undefined) == (0, 3)
-    assert (found.n, found.counts.missing) == (120, 12)
-    assert found.methods["stc"].quality["auroc"].estimate.n == 108
+    (counted,) = found.cells
+    assert counted.undefined == {"stc": 0, "sar": 3}
+    assert (counted.n, counted.counts.missing) == (120, 12)
     judged = ~np.isnan(one.judgements["llm"])
     expected = roc_auc_score(1 - one.judgements["llm"][judged], one.uncertainty["stc"][judged])
-    assert found.methods["stc"].quality["auroc"].estimate.value == pytest.approx(expected)
+    assert figure(found, "stc").value == pytest.approx(expected)
 
 
 def test_overhead_is_in_percent_of_the_greedy_generation() -> None:
+    percent = "percent of generation time"
     found = measured(cell(methods=NAMES, greedy_seconds=50.0, seconds={"stc": 0.25, "sar": 125.0}))
-    assert (found.methods["stc"].percent, found.methods["sar"].percent) == (0.5, 250.0)
-    assert np.isnan(found.methods["ccp"].seconds)
-    assert np.isnan(measured(cell(greedy_seconds=0.0, methods=NAMES)).methods["stc"].percent)
+    assert (figure(found, "stc", percent).value, figure(found, "sar", percent).value) == (0.5, 250.0)
+    assert np.isnan(figure(found, "ccp", "seconds").value)
+    assert np.isnan(figure(measured(cell(greedy_seconds=0.0, methods=NAMES)), "stc", percent).value)
 
 
 def test_judges_are_compared() -> None:
     one = cell(methods=("stc",))
-    (pair,) = measured(one).agreements
+    (pair,) = measured(one).cells[0].agreements
     judged = ~np.isnan(one.judgements["llm"])
     expected = cohen_kappa_score(one.judgements["exact"][judged], one.judgements["llm"][judged])
     assert (pair.first, pair.second, pair.n) == ("exact", "llm", 108)
@@ -127,21 +125,21 @@ def test_judges_are_compared() -> None:
 
 def test_clusterings_of_the_study_are_tested_against_the_main_one() -> None:
     one = cell(methods=("stc",), variants=("metric=euclidean", "linkage=single", "linkage=complete"))
-    run = results(one, clusterings=[clustering()])
-    (found,) = measure(run, "exact", n_resamples=200)
-    assert list(found.variants) == ["metric=euclidean", "linkage=single"]  # complete is what the methods use
+    found = measure(results(one, clusterings=[clustering()]), "exact", n_resamples=200)
     expected = metrics.paired_difference(
         "auroc", one.variants["linkage=single"], one.uncertainty["stc"], one.judgements["exact"], n_resamples=200
     )
-    tested = found.variants["linkage=single"].to_stc
-    assert tested is not None
-    assert tested.difference == expected
-    places = {(f.table, f.setting, f.metric): f.value for f in measured_figures([found], run.clusterings)}
-    assert places["linkage", "complete", "AUROC"] == places["distance", "cosine", "AUROC"]
+    assert equals(found.test(found.cells[0], "single", "STC"), expected)
+    places = {(row.table, row.setting, row.metric): row.value for row in found.figures.itertuples()}
+    assert places["linkage", "complete", "AUROC"] == places["distance", "cosine", "AUROC"]  # what the methods use
     assert places["distance", "cosine", "AUROC"] == places["comparison", "STC", "AUROC"]
-    assert places["distance", "euclidean", "AUROC"] == found.variants["metric=euclidean"].estimate.value
+    wrong = 1 - one.judgements["exact"]
+    assert places["distance", "euclidean", "AUROC"] == pytest.approx(
+        roc_auc_score(wrong, one.variants["metric=euclidean"])
+    )
     assert places["pre-computation", "agglomerative clustering", "seconds"] == 80.0
-    assert {(t.table, t.setting) for t in paired_tests([found])} == {("distance", "euclidean"), ("linkage", "single")}
+    tests = set(zip(found.tests.table, found.tests.setting, strict=True))
+    assert tests == {("distance", "euclidean"), ("linkage", "single")}
 
 
 def test_the_judge_is_the_primary_one_unless_another_is_asked_for() -> None:
@@ -166,7 +164,7 @@ def test_a_run_with_nothing_complete_says_what_to_do(cells) -> None:
 def test_cells_without_verdicts_of_the_judge_are_left_out_and_named() -> None:
     run = results(cell(methods=NAMES), cell(dataset="TQA", judgements={"llm": np.ones(120)}), notes=("Beware.",))
     found = measure(run, "exact", n_resamples=20)
-    assert [one.dataset for one in found] == ["NQ"]
+    assert [one.dataset for one in found.cells] == ["NQ"]
     said = list(notes(run, found, "exact", 20))
     assert "Beware." in said
     assert "Qwen2.5-7B on TQA is left out: no verdicts of exact." in said
@@ -181,30 +179,31 @@ def test_missing_methods_are_named() -> None:
 
 def test_one_class_has_no_auroc_and_the_headline_says_so() -> None:
     found = measured(cell(methods=NAMES, judgements={"exact": np.ones(120)}))
-    assert found.ranked("auroc") == []
-    assert list(headline([found])) == [
+    assert found.ranked(found.cells[0]).empty
+    assert list(headline(found)) == [
         "Qwen2.5-7B on NQ: AUROC and PRR are undefined, no answer is wrong.",
         "There is no AUROC of STC to compare the other methods with.",
     ]
-    assert method_tests([found], "auroc").groups == ()
+    assert method_tests(found, "AUROC").groups == []
 
 
 def test_the_headline_counts_what_the_tables_show() -> None:
-    cells = measure(
+    found = measure(
         results(cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1)), "exact", n_resamples=200
     )
-    lines = list(headline(cells))
+    lines = list(headline(found))
     assert lines[0] == "STC has the highest AUROC on 2 of 2 pairs of a model and a data set."
-    tested = [m.quality["auroc"].to_stc for one in cells for m in one.compared if m.name != "stc"]
-    lower = sum(t is not None and t.difference.high < 0 for t in tested)
-    assert 0 < lower < len(tested)
+    tests = found.tests[(found.tests.metric == "AUROC") & (found.tests.against == "STC")]
+    tests = tests[tests.table == "comparison"]
+    lower = int((tests.high < 0).sum())
+    assert 0 < lower < len(tests) == 8
     verb = "is" if lower == 1 else "are"
     assert lines[1].startswith(
-        f"Of {len(tested)} differences to STC, {lower} {verb} lower, 0 higher and {len(tested) - lower} not shown"
+        f"Of {len(tests)} differences to STC, {lower} {verb} lower, 0 higher and {len(tests) - lower} not shown"
     )
     means = {
-        n: np.mean([c.methods[n].quality["auroc"].estimate.value for c in cells])
-        for n in ("stc", "sequence_probability", "perplexity", "sar", "ccp")
+        name: np.mean([figure(found, name, cell=one).value for one in found.cells])
+        for name in ("stc", "sequence_probability", "perplexity", "sar", "ccp")
     }
     best = max(means, key=lambda name: -1 if name == "stc" else means[name])
     assert f"STC {means['stc']:.3f}, the best other method, {METHODS[best].title}, {means[best]:.3f}" in lines[2]
@@ -216,16 +215,20 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
     one = cell(methods=NAMES, n=400)
     run = results(replace(one, uncertainty={**one.uncertainty, "headline": one.uncertainty["stc"]}))
     report = build_report(run, n_resamples=200)
-    (found,) = report.cells
-    tested = found.methods["sequence_probability"].quality["auroc"].to_stc
-    assert tested is not None
-    difference = tested.difference
+    found = report.measured
+    difference = metrics.paired_difference(
+        "auroc",
+        one.uncertainty["sequence_probability"],
+        one.uncertainty["stc"],
+        one.judgements["exact"],
+        n_resamples=200,
+    )
     rule = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "not shown"
-    [line] = [one for one in headline([found]) if "sequence probability minus the headline" in one]
+    [line] = [one for one in headline(found) if "sequence probability minus the headline" in one]
     assert f"is {signed(difference.value)} [" in line and line.endswith(f", {rule}.")
-    table = next(one for one in report.tables if one.name == "tests_auroc")
-    [row] = [row for row in table.groups[0].rows if row[0].text == "Sequence probability"]
-    assert (row[2].text, row[3].text) == (signed(difference.value), rule)
+    (rows,) = texts(next(one for one in report.tables if one.name == "tests_auroc")).values()
+    row = rows["Sequence probability"]
+    assert (row[1].split(" [")[0], row[2]) == (signed(difference.value), rule)
     lines = list(csv.DictReader(io.StringIO(report.csv["tests"])))
     for line_ in lines:
         low, high = float(line_["low"] or "nan"), float(line_["high"] or "nan")
@@ -236,9 +239,9 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
     ]  # fmt: skip
     assert float(kept["difference"]) == pytest.approx(difference.value)
     assert found.reference == "headline"
-    first = overview([found], "exact")
+    first = overview(found, "exact")
     assert first.header.index("AUROC of the headline") + 1 == first.header.index("AUROC of STC")
-    said = list(headline([found]))
+    said = list(headline(found))
     assert said[0] == "The headline has the highest AUROC on 1 of 1 pair of a model and a data set."  # STC is its equal
     assert said[1].endswith("On 1 of 1 it ranks as STC does.") and "minus the headline" in said[3]
 
@@ -253,20 +256,20 @@ def test_any_method_can_be_what_the_report_is_about() -> None:
         assert f"minus {title}" in tables["risk_coverage"].header
         assert f"By the uncertainty of {title}." in tables["surest_wrong"].note
         assert ("reference_auroc" in tables) == (name != "stc")
-        own = made.cells[0].methods[name or "headline"].quality["auroc"]
-        assert own.to_reference is None and (own.to_stc is None) == (name == "stc")
+        assert paired(made.measured, name or "headline", name or "headline") is None
+        assert (paired(made.measured, name or "headline") is None) == (name == "stc")
 
 
 def test_a_run_some_of_whose_cells_lack_the_headline_is_about_stc() -> None:
     found = measure(
         results(cell(methods=(*NAMES, "headline")), cell(dataset="TQA", methods=NAMES)), "exact", n_resamples=20
     )
-    assert {one.reference for one in found} == {"stc"}
+    assert found.reference == "stc"
 
 
 def test_a_run_without_stc_is_about_its_first_method() -> None:
     made = build_report(results(cell(methods=("perplexity", "sar"))), n_resamples=20)
-    assert {one.reference for one in made.cells} == {"perplexity"}
+    assert made.measured.reference == "perplexity"
     header = {table.name: table for table in made.tables}["overview"].header
     assert [name for name in header if name.startswith("AUROC of")] == ["AUROC of Perplexity"]
 
@@ -275,6 +278,12 @@ def test_methods_of_ones_own_are_compared_too() -> None:
     one = cell(methods=("stc",))
     own = replace(one, uncertainty={**one.uncertainty, "mine": -one.uncertainty["stc"]})
     found = measured(own)
-    assert found.methods["mine"].title == "mine"
-    values = [found.methods[name].quality["auroc"].estimate.value for name in ("stc", "mine")]
+    values = [figure(found, name).value for name in ("stc", "mine")]
     assert sum(values) == pytest.approx(1.0)
+
+
+def test_a_method_named_like_a_title_stands_beside_that_one() -> None:
+    one = cell(methods=("stc",))
+    found = measured(replace(one, uncertainty={**one.uncertainty, "STC": -one.uncertainty["stc"]}))
+    assert set(found.figures.setting) == {"STC", "STC (own)"}
+    assert list(texts(method_tests(found, "AUROC"))["Qwen2.5-7B on NQ"]) == ["STC", "STC (own)"]

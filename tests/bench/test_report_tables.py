@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.report.comparison import (
     ablation,
     comparison,
@@ -23,38 +22,36 @@ from semtoken.bench.report.comparison import (
     sensitivity,
     sensitivity_tests,
 )
-from semtoken.bench.report.figure_list import csv_files, measured_figures, paired_tests
+from semtoken.bench.report.content import build_report
+from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.table import (
-    Entry,
-    Group,
     Table,
     amount,
-    interval,
+    best_marks,
+    difference,
+    estimate,
+    frame,
     latex_document,
     latex_escaped,
     latex_table,
     markdown_table,
-    marked_rows,
     metric,
     share,
     signed,
-    signed_amount,
     signed_interval,
 )
+from semtoken.bench.results import Cell
 from semtoken.methods import METHODS
 from semtoken.support.text import one_line
-from tests.bench.report_runs import cell, clustering, results
+from tests.bench.report_runs import cell, clustering, paired, results, texts
 
 HOSTILE = r"50% <script>alert('x')</script> a_b & #1 {c} \d | `e` *f* ~ ^ $2$ [g](h)"
 
 
-def column(*values: float) -> list[tuple[Entry, ...]]:
-    return [(Entry("row"), Entry(metric(v), value=v)) for v in values]
-
-
 def marks(*values: float, smallest: bool = False) -> list[str]:
-    return [row[1].mark for row in marked_rows(column(*values), smallest=smallest)]
+    made = frame([[metric(value)] for value in values], ["value"])
+    return list(best_marks(frame([[value] for value in values], ["value"]), made, smallest=smallest)["value"])
 
 
 def test_best_and_second_are_marked() -> None:
@@ -81,9 +78,9 @@ def test_numbers_have_sensible_digits() -> None:
     ]
     assert signed(-0.0001) == "0.000"
     assert signed(0.0126) == "+0.013"
-    assert signed_amount(-2.5) == "-2.50"
     assert metric(math.nan) == share(math.nan) == "–"
-    assert interval(math.nan, math.nan) == ""
+    assert (estimate(math.nan, 0, 1), estimate(0.5, 0.4, 0.61)) == ("undefined", "0.500 [0.400, 0.610]")
+    assert (estimate(0.5, 0.5, 0.5), difference(0.0, 0.0, 0.0)) == ("0.500 no interval", "0.000 no interval")
     assert one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
 
 
@@ -94,12 +91,11 @@ def test_no_interval_reads_as_if_it_had_no_width() -> None:
     assert signed_interval(0.0, 0.0) == ""
     scores = cell(methods=["stc"]).uncertainty["stc"]
     same = cell(uncertainty={"stc": scores, "perplexity": 2 * scores})
-    [group] = method_tests(measure(results(same), "exact", n_resamples=50), "auroc").groups
-    [row] = [row for row in group.rows if row[0].text == METHODS["perplexity"].title]
-    assert (row[2].text, row[2].detail) == ("0.000", "no interval")
+    found = texts(method_tests(measure(results(same), "exact", n_resamples=50), "AUROC"))["Qwen2.5-7B on NQ"]
+    assert found[METHODS["perplexity"].title][1] == "0.000 no interval"
 
 
-def two_models(**changes):
+def two_models(**changes) -> tuple[list[Cell], Measured]:
     names = ("stc", "stc_no_clustering", "sequence_probability", "perplexity", "sar")
     cells = [
         cell("A", "NQ", methods=names, **changes),
@@ -111,92 +107,79 @@ def two_models(**changes):
 
 def test_the_comparison_holds_scikit_learns_numbers_where_they_belong() -> None:
     cells, found = two_models()
-    table = comparison(found, "auroc")
+    table = comparison(found, "AUROC")
     assert table.header == ("Method", "A", "B")
-    assert [group.title for group in table.groups] == ["NQ", "TQA"]
-    nq = {row[0].text: row[1:] for row in table.groups[0].rows}
-    assert list(nq) == ["STC", "Sequence probability", "Perplexity", "SAR"]
+    rows = texts(table)
+    assert list(rows) == ["NQ", "TQA"]
+    assert list(rows["NQ"]) == ["STC", "Sequence probability", "Perplexity", "SAR"]
     for one, place in ((cells[0], 0), (cells[1], 1)):
         expected = roc_auc_score(1 - one.judgements["exact"], one.uncertainty["perplexity"])
-        assert nq["Perplexity"][place].text == f"{expected:.3f}"
-    assert nq["SAR"][1] == Entry("–", "not in this run")
-    tqa = table.groups[1].rows
-    assert {row[2].text for row in tqa} == {"–"}
+        assert rows["NQ"]["Perplexity"][place].startswith(f"{expected:.3f}")
+    assert rows["NQ"]["SAR"][1] == "– not in this run"
+    assert {row[1] for row in rows["TQA"].values()} == {"– not in this run"}
 
 
 def test_what_is_level_with_the_best_has_a_sign() -> None:
     _, found = two_models()
-    table = comparison(found, "auroc")
-    for row, name in zip(table.groups[0].rows, ("stc", "sequence_probability", "perplexity", "sar"), strict=True):
-        tested = found[0].methods[name].quality["auroc"].to_best
-        assert row[1].sign == (
-            "≈" if tested is not None and tested.difference.low <= 0 <= tested.difference.high else ""
-        )
+    best = found.ranked(found.cells[0]).setting.iloc[0]
+    for setting, row in texts(comparison(found, "AUROC"))["NQ"].items():
+        test = found.test(found.cells[0], setting, f"best: {best}")
+        assert bool(test is not None and test.low <= 0 <= test.high) == ("≈" in row[0])
 
 
 def test_ablations_and_overheads() -> None:
     _, found = two_models()
-    titles = [row[0].text for row in ablation(found, "prr").groups[0].rows]
-    assert titles == ["STC", "STC without clustering", "Sequence probability"]
-    seconds = {row[0].text: row[1] for row in overhead(found, relative=False).groups[0].rows}
-    assert [seconds[name].text for name in ("STC", "Perplexity", "SAR")] == ["0.500", "2.05", "3.28"]  # 0.5 x 1.6^k
-    names = ("STC", "Sequence probability", "Perplexity", "SAR")
-    assert [seconds[name].mark for name in names] == ["best", "second", "", ""]
-    percent = {row[0].text: row[1].text for row in overhead(found, relative=True).groups[0].rows}
-    assert percent["SAR"] == "1.64"  # of 200 seconds
+    assert list(texts(ablation(found, "PRR"))["NQ"]) == ["STC", "STC without clustering", "Sequence probability"]
+    made = overhead(found, "seconds")
+    seconds = texts(made)["NQ"]
+    assert [seconds[name][0] for name in ("STC", "Perplexity", "SAR")] == ["0.500", "2.05", "3.28"]  # 0.5 x 1.6^k
+    assert list(made.marks["A"]["NQ"]) == ["best", "second", "", ""]
+    assert texts(overhead(found, "percent of generation time"))["NQ"]["SAR"][0] == "1.64"  # of 200 seconds
 
 
 def test_tests_stand_beside_the_values() -> None:
     _, found = two_models()
-    first = method_tests(found, "auroc").groups[0]
-    rows = {row[0].text: row for row in first.rows}
-    tested = found[0].methods["sar"].quality["auroc"].to_stc
-    assert first.title == "A on NQ"
-    assert rows["SAR"][2].text == f"{tested.difference.value:+.3f}"
-    low, high = tested.difference.low, tested.difference.high
-    assert rows["SAR"][3].text == ("higher" if low > 0 else "lower" if high < 0 else "not shown")
-    assert rows["STC"][2].text == ""
+    title, rows = next(iter(texts(method_tests(found, "AUROC")).items()))
+    test = paired(found, "sar")
+    assert title == "A on NQ"
+    assert rows["SAR"][1].startswith(f"{test.difference:+.3f} [")
+    assert rows["SAR"][2] == ("higher" if test.low > 0 else "lower" if test.high < 0 else "not shown")
+    assert rows["STC"][1] == ""
 
 
 def test_overview_properties_and_judges() -> None:
     cells, found = two_models()
-    (row, *_) = overview(found, "exact").groups[0].rows
-    accuracy = cells[0].judgements["exact"].mean()
-    assert [entry.text for entry in row[:5]] == ["A", "NQ", "120", "0", f"{100 * accuracy:.1f} %"]
-    assert row[-2].text == "1 of 4"
-    table = {r[0].text: [entry.text for entry in r[1:]] for r in properties(found).groups[0].rows}
-    assert table == {
+    first = overview(found, "exact")
+    row = first.frame.iloc[0].tolist()
+    right = cells[0].judgements["exact"].sum()
+    assert row[:6] == ["A", "NQ", "120", f"{right:.0f}", "0", f"{100 * right / 120:.1f} %"]
+    assert row[-2] == "1 of 4"
+    assert texts(properties(found))[""] == {
         "STC": ["yes", "yes", "yes", "low"],
         "Sequence probability": ["no", "yes", "yes", "low"],
         "Perplexity": ["no", "yes", "yes", "low"],
         "SAR": ["yes", "no", "no", "high"],
     }
     verdicts, agreement = judges(found)
-    assert [entry.text for entry in verdicts.groups[0].rows[1]][:3] == ["A", "NQ", "llm"]
-    assert agreement.groups[0].rows[0][2].text == "exact, llm"
-    assert (
-        judges(measure(results(cell(judgements={"exact": cells[0].judgements["exact"]})), "exact", n_resamples=5)) != ()
-    )
+    assert verdicts.frame.iloc[1].tolist()[:3] == ["A", "NQ", "llm"]
+    assert agreement.frame["Judges"].iloc[0] == "exact, llm"
+    alone = measure(results(cell(judgements={"exact": cells[0].judgements["exact"]})), "exact", n_resamples=5)
+    assert len(judges(alone)) == 1
 
 
 def test_sensitivity_clusters_and_their_time() -> None:
     one = cell(methods=("stc",), variants=("n_clusters=8000", "n_clusters=12000", "linkage=single"))
     made = [clustering(), clustering(variant="linkage=single", linkage="single", seconds=None)]
     found = measure(results(one, clusterings=made), "exact", n_resamples=50)
-    table = sensitivity(found, made)
-    assert table is not None
-    assert [group.title for group in table.groups] == ["NQ: number of clusters", "NQ: linkage"]
-    assert [row[0].text for row in table.groups[0].rows] == ["8,000", "12,000", "16,000"]
-    assert [row[1].sign for row in table.groups[0].rows] == ["", "", "*"]
-    tested = sensitivity_tests(found)
-    assert tested is not None
-    assert [row[0].text for row in tested.groups[0].rows][2] == "Linkage: single"
-    shown = examples(made)
-    assert shown is not None
-    assert [row[0].text for row in shown.groups[0].rows] == ["TV, ␣tv, ␣Television", "Cold, ␣chilly"]
+    rows = texts(sensitivity(found, made))
+    assert list(rows) == ["NQ: number of clusters", "NQ: linkage"]
+    assert list(rows["NQ: number of clusters"]) == ["8,000", "12,000", "16,000"]
+    assert ["*" in row[0] for row in rows["NQ: number of clusters"].values()] == [False, False, True]
+    assert list(texts(sensitivity_tests(found))["Qwen2.5-7B on NQ"])[2] == "Linkage: single"
+    assert list(texts(examples(made))["Qwen2.5-7B"]) == ["TV, ␣tv, ␣Television", "Cold, ␣chilly"]
     times = precomputation(made)
     assert times is not None
-    assert [row[-1].text for row in times.groups[0].rows] == ["80.0", "–"]
+    assert list(times.frame["Seconds"]) == ["80.0", "– not told"]
     without = measure(results(cell(methods=("stc",))), "exact", n_resamples=5)
     assert (sensitivity(without, []), sensitivity_tests(without), examples([]), precomputation([])) == (None,) * 4
 
@@ -205,8 +188,8 @@ def test_sensitivity_clusters_and_their_time() -> None:
 
 
 def hostile_table() -> Table:
-    entry = Entry("0.900", "[0.8, 1.0]", 0.9, "best", "≈")
-    return Table("t_1", HOSTILE, ("Method", HOSTILE), (Group(HOSTILE, ((Entry(HOSTILE), entry),)),), HOSTILE)
+    made = frame([[HOSTILE, "0.900≈ [0.8, 1.0]"]], ("Method", HOSTILE), HOSTILE)
+    return Table("t_1", HOSTILE, made, HOSTILE, marks=frame([["", "best"]], ("Method", HOSTILE), HOSTILE))
 
 
 def test_latex_escapes_every_special_character() -> None:
@@ -216,8 +199,7 @@ def test_latex_escapes_every_special_character() -> None:
 
 
 def test_negative_numbers_have_a_minus_in_latex() -> None:
-    row = (Entry("Qwen2.5-7B"), Entry("-0.423", "[-0.724, +0.076]"))
-    text = latex_table(Table("t", "T", ("a", "b"), (Group("", (row,)),)))
+    text = latex_table(Table("t", "T", frame([["Qwen2.5-7B", "-0.423 [-0.724, +0.076]"]], ("a", "b"))))
     assert r"Qwen2.5-7B & $-$0.423 \detail{[$-$0.724, +0.076]} \\" in text
 
 
@@ -225,25 +207,24 @@ def test_latex_is_balanced_and_has_as_many_cells_as_columns() -> None:
     text = latex_table(hostile_table())
     body = text[text.index(r"\begin{table}") :]
     plain = re.sub(r"\\[\\{}%&_#$]", "", body)
-    assert plain.count("{") == plain.count("}")
+    assert plain.count("{") == plain.count("}") - 1  # the brace before the table
     assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
         *(("begin", "table"), ("begin", "tabular"), ("end", "tabular"), ("end", "table"))
     ]
     assert [text.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
-    assert r"\begin{tabular}{lr}" in text
+    assert r"\begin{tabular}{llr}" in text  # the group has a column of its own
     rows = [line for line in body.splitlines() if line.endswith(r" \\")]
-    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [1, 0, 1]  # header, group over all columns, row
-    assert r"\best{0.900}\levelsign{} \detail{[0.8, 1.0]}" in rows[2]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
+    assert r"\best{0.900$\approx$} \detail{[0.8, 1.0]}" in rows[-1]
     for character in "%#$^~":  # unescaped, they would be commands
-        assert not re.search(r"(?<!\\)" + re.escape(character), body.replace(r"$^{\approx}$", ""))
+        assert not re.search(r"(?<!\\)" + re.escape(character), body.replace(r"$\approx$", ""))
 
 
 def test_latex_goes_over_several_pages_where_it_must() -> None:
-    row = (Entry("[a]"), Entry("*"))
-    text = latex_table(Table("t", "T", ("a", "b"), (Group("", (row,) * 60),)))
+    text = latex_table(Table("t", "T", frame([["[a]", "*"]] * 60, ("a", "b"))))
     assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [("begin", "longtable"), ("end", "longtable")]
     assert text.count("\n{}[a] & * ") == 60  # not an option of the line end before
-    assert [text.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
+    assert text.count(r"\endhead") == 1
 
 
 def test_latex_of_a_report_has_every_table() -> None:
@@ -259,13 +240,12 @@ def test_markdown_shows_hostile_names_as_they_are() -> None:
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 3
     assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [3, 3, 3]
-    assert "**0.900**≈ \\[0.8, 1.0\\]" in rows[2]
+    assert "**0.900≈** \\[0.8, 1.0\\]" in rows[2]
 
 
 def test_csv_files_hold_plain_numbers() -> None:
-    cells, found = two_models()
-    record = clustering("A", seconds=7.5)
-    files = csv_files(found, measured_figures(found, [record]), [], [record])
+    cells, _ = two_models()
+    files = build_report(results(*cells, clusterings=[clustering("A", seconds=7.5)]), n_resamples=20).csv
     rows = list(csv.DictReader(io.StringIO(files["figures"])))
     by_place = {tuple(row[k] for k in ("table", "dataset", "setting", "model", "metric")): row for row in rows}
     assert list(rows[0])[:6] == ["table", "dataset", "setting", "model", "metric", "value"]
@@ -290,9 +270,8 @@ def test_no_cell_of_a_report_is_a_formula(start: str) -> None:
     """Names of models and data sets and tokens are other people's text; numbers stay numbers."""
     evil = start + 'HYPERLINK("http://evil.example")'
     record = replace(clustering(evil, seconds=-7.5), examples=((evil, "fine"),))
-    one = replace(cell(), model=evil, dataset=evil)
-    found = measure(results(one, clusterings=[record]), "exact", n_resamples=5)
-    files = csv_files(found, measured_figures(found, [record]), paired_tests(found), [record])
+    one = replace(cell(methods=("stc", "sar")), model=evil, dataset=evil)
+    files = build_report(results(one, clusterings=[record]), n_resamples=5).csv
     for text in files.values():
         cells = [entry for row in csv.reader(io.StringIO(text)) for entry in row]
         assert "'" + evil in cells
@@ -303,16 +282,15 @@ def test_no_cell_of_a_report_is_a_formula(start: str) -> None:
 
 
 def test_an_undefined_figure_is_empty_in_csv_and_a_word_in_tables() -> None:
-    found = measure(results(cell(methods=("stc", "sar"), judgements={"exact": np.zeros(120)})), "exact", n_resamples=5)
-    text = csv_files(found, measured_figures(found, []), [], [])["figures"]
-    (row, *_) = csv.DictReader(io.StringIO(text))
+    run = results(cell(methods=("stc", "sar"), judgements={"exact": np.zeros(120)}))
+    made = build_report(run, n_resamples=5)
+    (row, *_) = csv.DictReader(io.StringIO(made.csv["figures"]))
     assert (row["metric"], row["value"], row["low"]) == ("AUROC", "", "")
-    assert {r[1].text for r in comparison(found, "prr").groups[0].rows} == {"undefined"}
-    assert "nan" not in text.lower()
+    assert {row[0] for row in texts(comparison(made.measured, "PRR"))["NQ"].values()} == {"undefined"}
+    assert "nan" not in made.csv["figures"].lower()
 
 
 def test_every_method_of_the_library_has_a_row() -> None:
     found = measure(results(cell()), "exact", n_resamples=5)
-    shown = {row[0].text for row in comparison(found, "auroc").groups[0].rows}
-    shown |= {row[0].text for row in ablation(found, "auroc").groups[0].rows}
+    shown = {*texts(comparison(found, "AUROC"))["NQ"], *texts(ablation(found, "AUROC"))["NQ"]}
     assert shown == {method.title for method in METHODS.values()}

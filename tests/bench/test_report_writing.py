@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from semtoken.bench.report import content as report_content
-from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.report.content import BenchReport, build_report, write_report
+from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
 from semtoken.errors import InvalidInput
 from tests.bench.report_runs import cell, clustering, results
@@ -201,20 +201,19 @@ def test_latex_compiles(folder: Path, tmp_path: Path) -> None:
 # --- figures -----------------------------------------------------------------------------------------------------
 
 
-def measured(*cells, **changes: Any):
+def measured(*cells, **changes: Any) -> Measured:
     return measure(results(*cells, **changes), "exact", n_resamples=20)
 
 
 def test_bars_show_the_best_seven_in_order() -> None:
-    (found,) = measured(cell())
-    (axis,) = bars([found]).axes
-    ranked = found.ranked("auroc")
-    place = [method.name for method in ranked].index("headline")
-    best = [*ranked[:7], ranked[place]]  # what the report is about is added
-    titles = [*(method.title for method in ranked[:7]), f"Headline (place {place + 1})"]
+    found = measured(cell())
+    (axis,) = bars(found, found.cells).axes
+    ranked = found.ranked(found.cells[0])
+    place = list(ranked.setting).index("Headline")
+    titles = [*ranked.setting[:7], f"Headline (place {place + 1})"]  # what the report is about is added
     assert [label.get_text() for label in axis.get_yticklabels()] == titles
     ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
-    assert ends == pytest.approx([method.quality["auroc"].estimate.value for method in best])
+    assert ends == pytest.approx([*ranked.value[:7], ranked.value.iloc[place]])
     assert axis.yaxis_inverted()
     assert axis.get_title() == "Qwen2.5-7B"
 
@@ -222,22 +221,23 @@ def test_bars_show_the_best_seven_in_order() -> None:
 def test_what_the_report_is_about_is_added_where_it_is_not_among_the_best() -> None:
     one = cell()
     one.uncertainty["headline"][:] = -one.uncertainty["headline"]
-    (axis,) = bars(measured(one)).axes
+    found = measured(one)
+    (axis,) = bars(found, found.cells).axes
     labels = [label.get_text() for label in axis.get_yticklabels()]
-    place = 1 + [method.name for method in measured(one)[0].ranked("auroc")].index("headline")
+    place = 1 + list(found.ranked(found.cells[0]).setting).index("Headline")
     assert place > 7 and (len(labels), labels[-1]) == (8, f"Headline (place {place})")
 
 
 def test_overhead_is_on_a_logarithmic_scale() -> None:
     names = ("stc", "perplexity", "sar")
-    (found,) = measured(cell(methods=names, seconds={"stc": 0.0, "perplexity": 1.0, "sar": 400.0}))
-    figure = against_overhead([found])
+    found = measured(cell(methods=names, seconds={"stc": 0.0, "perplexity": 1.0, "sar": 400.0}))
+    figure = against_overhead(found, found.cells)
     (axis,) = figure.axes
     assert axis.get_xscale() == "log"
     shown = [
         (float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in axis.lines if len(line.get_xdata()) == 1
     ]
-    values = [method.quality["auroc"].estimate.value for method in found.methods.values()]
+    values = [figure(found, name).value for name in names]
     assert shown == [(pytest.approx(x), pytest.approx(y)) for x, y in zip((0.5 / 3, 0.5, 200.0), values, strict=True)]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["STC", "Perplexity", "SAR"]
 
@@ -245,7 +245,7 @@ def test_overhead_is_on_a_logarithmic_scale() -> None:
 def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
     made = [clustering(), clustering("B")]
     found = measured(cell(variants=VARIANTS), cell("B", variants=VARIANTS), clusterings=made)
-    figure = sensitivity_panels(found, made)
+    figure = sensitivity_panels(found)
     assert [axis.get_title() for axis in figure.axes] == ["NQ: number of clusters", "NQ: linkage"]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["8,000", "16,000"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Qwen2.5-7B", "B"]
@@ -253,22 +253,22 @@ def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
 
 def test_figures_without_numbers_are_left_out() -> None:
     found = measured(cell(judgements={"exact": np.ones(120)}))
-    assert plots(found, []) == []
-    (only,) = plots(measured(cell(methods=("stc",), seconds={})), [])
+    assert plots(found) == []
+    (only,) = plots(measured(cell(methods=("stc",), seconds={})))
     assert only.name == "best_methods_1_NQ"
 
 
 @pytest.mark.slow
 def test_two_data_sets_with_like_names_have_figures_of_their_own() -> None:
-    names = [plot.name for plot in plots(measured(cell(dataset="a b"), cell(dataset="a/b")), [])]
+    names = [plot.name for plot in plots(measured(cell(dataset="a b"), cell(dataset="a/b")))]
     assert len(names) == len(set(names)) == 4
 
 
 def test_names_too_long_or_strange_for_a_figure_do_no_harm(recwarn: pytest.WarningsRecorder) -> None:
-    (found,) = measured(cell("模型" + "x" * 300, "y" * 300, methods=("stc", "sar")))
-    (axis,) = bars([found]).axes
+    found = measured(cell("模型" + "x" * 300, "y" * 300, methods=("stc", "sar")))
+    (axis,) = bars(found, found.cells).axes
     assert len(axis.get_title()) == 32
-    assert all(len(plot.name) < 100 and "模型" in plot.svg.decode() for plot in plots([found], []))
+    assert all(len(plot.name) < 100 and "模型" in plot.svg.decode() for plot in plots(found))
     assert [str(one.message) for one in recwarn] == []
 
 

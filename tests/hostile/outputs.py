@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from typer.testing import CliRunner
 
-from semtoken.bench.report.table import Entry, Group, Table, latex_escaped, latex_table, markdown_table
+from semtoken.bench.report.table import Table, frame, latex_escaped, latex_table, markdown_table
 from semtoken.cli.app import app
 from semtoken.cli.console import json_line
 from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
@@ -121,8 +121,8 @@ def page(text: str) -> str | None:
 
 def tables(text: str) -> str | None:
     """Tables of a report in TeX and Markdown."""
-    entry = Entry("0.9", "[0.8, 1.0]", 0.9, "best", "≈")
-    table = Table("t", text, ("Method", text), (Group(text, ((Entry(text), entry),)),), text)
+    made, marks = (frame([row], ("Method", text), text) for row in ([text, "0.9≈ [0.8, 1.0]"], ["", "best"]))
+    table = Table("t", text, made, text, marks=marks)
     tex = latex_escaped(text)
     unknown = {word for word in re.findall(r"\\([A-Za-z]+)", tex) if not TEX_WORD.fullmatch(word)}
     bare = re.sub(r"\\[#$%&_{}]|\\[A-Za-z]+\{[^{}]*\}|\{\}|-\{\}", "", tex)

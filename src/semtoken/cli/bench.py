@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from semtoken.integrations.lm_eval import TaskFigures
 
 
-NARROW = ("No verdict", "Greedy, s", "Place")
+NARROW = ("Right", "No verdict", "Greedy, s", "Place")
 """Columns of the overview that a terminal leaves out."""
 
 
@@ -143,8 +143,9 @@ def _show(made: BenchReport) -> None:
     wanted = [i for i, name in enumerate(overview.header) if name not in NARROW]
     numbers = overview.header[overview.left :]
     shown = plain_table(*(overview.header[i] for i in wanted), numbers=numbers, gap=1)
-    for row in overview.groups[0].rows:
-        shown.add_row(*(Text(row[i].text) for i in wanted))
+    for _, rows in overview.groups:
+        for row in rows:
+            shown.add_row(*(Text(row[i].text) for i in wanted))
     out.print(shown)
 
 

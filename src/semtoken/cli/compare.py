@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json as jsons
-import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,8 +36,8 @@ from semtoken.support.extras import only_errors, quiet_libraries, require_instal
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
-    from semtoken.bench.report.cell_figures import CellFigures
     from semtoken.bench.report.content import BenchReport
+    from semtoken.bench.report.measure import MeasuredCell
     from semtoken.bench.report.table import Table
     from semtoken.bench.settings import RunSettings
     from semtoken.calibration import Calibrator
@@ -200,7 +199,7 @@ def _show(made: BenchReport) -> None:
     """What came out in sentences, and the table of the methods where there are answers enough for one."""
     from rich.text import Text
 
-    (cell,) = made.cells
+    (cell,) = made.measured.cells
     out.print(Text(_summary(cell)), soft_wrap=True)
     print_findings(made)
     if cell.fewest < TOO_FEW:
@@ -209,7 +208,7 @@ def _show(made: BenchReport) -> None:
     out.print(rich_table(_table(made, cell), out.width))
 
 
-def _summary(cell: CellFigures) -> str:
+def _summary(cell: MeasuredCell) -> str:
     """What was asked, in one sentence."""
     return (
         f"{cell.n:,} questions, {cell.counts.correct:,} answered right ({cell.counts.accuracy:.1%}); the greedy "
@@ -217,19 +216,14 @@ def _summary(cell: CellFigures) -> str:
     )
 
 
-def _table(made: BenchReport, cell: CellFigures) -> Table:
+def _table(made: BenchReport, cell: MeasuredCell) -> Table:
     """The tests of the report by AUROC, with the seconds of each method."""
-    from semtoken.bench.report.table import MISSING, Entry, Group, amount
+    from semtoken.bench.report.measure import title_of
+    from semtoken.bench.report.table import amount
 
     tests = next(table for table in made.tables if table.name == "reference_auroc")
-    seconds = {method.title: method.seconds for method in cell.methods.values()}
-
-    def timed(row: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        value = seconds[row[0].text]
-        return (*row[:4], row[-1], Entry(MISSING if math.isnan(value) else amount(value)))
-
-    groups = tuple(Group("", tuple(map(timed, group.rows))) for group in tests.groups)
-    return replace(tests, header=(*tests.header[:4], tests.header[-1], "seconds"), groups=groups)
+    seconds = {title_of(name): amount(value) for name, value in cell.seconds.items()}
+    return replace(tests, frame=tests.frame.assign(seconds=tests.frame["Method"].map(seconds)))
 
 
 def rich_table(table: Table, width: int) -> Any:
@@ -238,7 +232,7 @@ def rich_table(table: Table, width: int) -> Any:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    rows = [[(entry.text, entry.detail) for entry in row] for group in table.groups for row in group.rows]
+    rows = [[(entry.text, entry.detail) for entry in row] for _, group in table.groups for row in group]
     widest = [max(len(f"{text} {detail}") for text, detail in column) for column in zip(*rows, strict=True)]
     between = " " if sum(widest) + 2 * len(widest) <= width else "\n"
     shown = RichTable(box=box.SIMPLE, pad_edge=False)
@@ -253,7 +247,7 @@ def _markdown(made: BenchReport) -> str:
     """The tables of the report."""
     from semtoken.bench.report.table import markdown_table
 
-    (cell,) = made.cells
+    (cell,) = made.measured.cells
     lines = [
         f"- {line}" for section in made.sections if section.name in ("headline", "calibrator") for line in section.lines
     ]
@@ -262,17 +256,17 @@ def _markdown(made: BenchReport) -> str:
 
 def _json(made: BenchReport) -> str:
     """Everything. What a second run repeats is under "figures" and "tests", what it does not under "seconds"."""
-    (cell,) = made.cells
+    (cell,) = made.measured.cells
     content = {
         "settings": dict(made.settings),
         "n": cell.n,
         "n_correct": cell.counts.correct,
         "n_incorrect": cell.counts.incorrect,
-        "figures": [asdict(figure) for figure in made.figures if figure.metric not in SECONDS],
-        "tests": [asdict(test) for test in made.tests],
+        "figures": made.measured.figures[~made.measured.figures.metric.isin(SECONDS)].to_dict("records"),
+        "tests": made.measured.tests.to_dict("records"),
         "seconds": {
             "greedy": cell.greedy_seconds,
-            "methods": {name: method.seconds for name, method in cell.methods.items()},
+            "methods": dict(cell.seconds),
         },
     }
     return jsons.dumps(finite(content), indent=2, allow_nan=False) + "\n"

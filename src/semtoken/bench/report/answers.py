@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from semtoken.bench.plan import OfCell
-from semtoken.bench.report.cell_figures import STC, spoken
 from semtoken.bench.report.chances import CellChances
-from semtoken.bench.report.table import MISSING, Entry, Group, Table
+from semtoken.bench.report.measure import STC, spoken
+from semtoken.bench.report.table import MISSING, Table, frame
 from semtoken.bench.results import Cell, RunResults
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
@@ -181,17 +181,14 @@ def _of_cell(
 
 def answer_tables(extremes: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
     """One table for each kind, a group for each model and data set."""
-    decided = any(answer.decision for answer in extremes)
+    header = ["Question", "Answer", "Uncertainty", "Chance", "Decision"]
+    header = header if any(answer.decision for answer in extremes) else header[:-1]
     tables = []
     for kind, title in TITLES.items():
-        own = [answer for answer in extremes if answer.kind == kind]
-        groups = tuple(
-            Group(place, tuple(_row(answer, decided=decided) for answer in own if answer.title == place))
-            for place in dict.fromkeys(answer.title for answer in own)
-        )
-        if groups:
-            header = ("Question", "Answer", "Uncertainty", "Chance", *(("Decision",) if decided else ()))
-            tables.append(Table(kind, title, header, groups, note=_note(kind, own[0].method), left=2))
+        if own := [answer for answer in extremes if answer.kind == kind]:
+            rows = [_row(answer)[: len(header)] for answer in own]
+            texts = frame(rows, header, [answer.title for answer in own])
+            tables.append(Table(kind, title, texts, note=_note(kind, own[0].method), left=2))
     return tuple(tables)
 
 
@@ -207,8 +204,7 @@ def _note(kind: Kind, method: str) -> str:
     )
 
 
-def _row(extreme: ExtremeAnswer, *, decided: bool) -> tuple[Entry, ...]:
+def _row(extreme: ExtremeAnswer) -> list[str]:
     chance = MISSING if math.isnan(extreme.chance) else f"{100 * extreme.chance:.0f} %"
-    asked, answered = (Entry(shortened(one_line(text.strip()), LONGEST)) for text in (extreme.question, extreme.answer))
-    row = (asked, answered, Entry(f"{extreme.uncertainty:.3g}"), Entry(chance))
-    return (*row, Entry(extreme.decision)) if decided else row
+    asked, answered = (shortened(one_line(text.strip()), LONGEST) for text in (extreme.question, extreme.answer))
+    return [asked, answered, f"{extreme.uncertainty:.3g}", chance, extreme.decision]

@@ -16,27 +16,25 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.plan import OfCell
-from semtoken.bench.report.cell_figures import (
+from semtoken.bench.report.comparison import VERDICT_RULE, tested_texts
+from semtoken.bench.report.measure import (
     ABLATIONS,
     SEED,
     STC,
+    PairedTest,
     PairedTests,
-    TestedDifference,
     in_order,
     spoken,
     title_of,
 )
-from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import (
-    Entry,
-    Group,
     Table,
-    interval,
-    marked_rows,
+    best_marks,
+    difference,
+    estimate,
+    frame,
     metric,
     share,
-    signed,
-    signed_interval,
 )
 from semtoken.bench.results import Cell
 from semtoken.calibration.calibrator import cross_validated
@@ -72,7 +70,7 @@ class MethodChances:
     curve: SelectiveRisk
     aurc: Estimate
     """Area under the curve; lower is better."""
-    minus_reference: TestedDifference | None
+    minus_reference: PairedTest | None
     """The method's area minus that of the reference. None for the reference itself, and in a cell that lacks it."""
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
@@ -148,7 +146,7 @@ def _method(
     uncertainty: FloatArray,
     correct: FloatArray,
     drawn: ResampledMetric,
-    minus_reference: TestedDifference | None,
+    minus_reference: PairedTest | None,
     enough: bool,
 ) -> MethodChances:
     chances, measured = None, None
@@ -197,40 +195,74 @@ CROSS_FITTED = (
 def risk_table(cells: Sequence[CellChances]) -> Table:
     """A table of the share of wrong answers when only the surest answers are given."""
     about = spoken(cells[0].reference)
-    return Table(
+    rows = [(cell.title, method) for cell in cells for method in cell.ranked]
+    header = ("Method", "AURC", f"minus {about}", "", *(f"at {percent(coverage)} coverage" for coverage in SHARES))
+    risks = [[method.risk_at(coverage) for coverage in SHARES] for _, method in rows]
+    texts = [
+        [
+            method.title,
+            estimate(method.aurc.value, method.aurc.low, method.aurc.high),
+            *tested_texts(method.minus_reference),
+            *map(share, own),
+        ]
+        for (_, method), own in zip(rows, risks, strict=True)
+    ]
+    values = [[math.nan, m.aurc.value, math.nan, math.nan, *own] for (_, m), own in zip(rows, risks, strict=True)]
+    return _marked(
+        texts,
+        values,
+        header,
+        [title for title, _ in rows],
         name="risk_coverage",
         title="Wrong answers among those that are given",
-        header=("Method", "AURC", f"minus {about}", "", *(f"at {percent(coverage)} coverage" for coverage in SHARES)),
-        groups=tuple(
-            Group(cell.title, marked_rows([_risk_row(m) for m in cell.ranked], smallest=True, columns=(1, 4, 5, 6)))
-            for cell in cells
-        ),
         note="Coverage: the share of questions that are answered, the surest first; risk: the share of wrong answers "
         "among these. AURC: the area under the curve of risk against coverage. Lower is better in all columns. "
         f"{VERDICT_RULE} No threshold with a promise is read off these curves: `semtoken calibrate` makes one.",
     )
 
 
-def _risk_row(method: MethodChances) -> tuple[Entry, ...]:
-    risks = [method.risk_at(coverage) for coverage in SHARES]
-    return (
-        Entry(method.title),
-        estimate_entry(method.aurc),
-        *tested_entries(method.minus_reference),
-        *(Entry(share(risk), value=risk) for risk in risks),
-    )
+def _marked(
+    texts: Sequence[Sequence[str]],
+    values: Sequence[Sequence[float]],
+    header: Sequence[str],
+    groups: Sequence[str],
+    **rest: Any,
+) -> Table:
+    """A table whose smallest values are marked in every group."""
+    columns = [str(i) for i in range(len(header))]  # some have no name
+    made, numbers = frame(texts, columns, groups), frame(values, columns, groups)
+    marks = best_marks(numbers, made, smallest=True)
+    return Table(frame=made.set_axis(list(header), axis=1), marks=marks, **rest)
 
 
 def chance_table(cells: Sequence[CellChances]) -> Table | None:
     """A table of how good the chances from each method's ranking are; None where there are too few labels."""
-    groups = [Group(cell.title, _chance_rows(cell)) for cell in cells if not cell.reason]
-    if not groups:
+    rows = [
+        (cell.title, method, method.report)
+        for cell in cells
+        for method in sorted(cell.methods.values(), key=lambda m: m.report.log_loss.value if m.report else math.inf)
+        if method.report is not None
+    ]
+    if not rows:
         return None
-    return Table(
+    texts = [
+        [
+            method.title,
+            *(f(x.value, x.low, x.high) for f, x in zip(4 * [estimate, difference], _losses(measured), strict=False)),
+            metric(measured.calibration_error),
+            metric(method.stated_error),
+        ]
+        for _, method, measured in rows
+    ]
+    nan = math.nan
+    values = [[nan, measured.log_loss.value, nan, measured.brier.value, nan, nan, nan] for _, _, measured in rows]
+    return _marked(
+        texts,
+        values,
+        ("Method", "Log loss", "minus base rate", "Brier score", "minus base rate", "ECE", "ECE as it stands"),
+        [title for title, _, _ in rows],
         name="chances",
         title="Chances of being right",
-        header=("Method", "Log loss", "minus base rate", "Brier score", "minus base rate", "ECE", "ECE as it stands"),
-        groups=tuple(groups),
         note=f"{CROSS_FITTED} Base rate: always giving the share of right answers of the other parts. A loss below "
         "it is one that the order of the method earns; an interval (bootstrap) below 0 shows it. ECE: mean distance "
         "between chance and share of right answers in groups of equal size. As it stands: the same for the "
@@ -238,32 +270,8 @@ def chance_table(cells: Sequence[CellChances]) -> Table | None:
     )
 
 
-def _chance_rows(cell: CellChances) -> tuple[tuple[Entry, ...], ...]:
-    rows = []
-    for method in cell.methods.values():
-        measured = method.report
-        if measured is not None:
-            rows.append(
-                (
-                    Entry(method.title),
-                    _loss(measured.log_loss),
-                    _gain(measured.log_loss_gain),
-                    _loss(measured.brier),
-                    _gain(measured.brier_gain),
-                    Entry(metric(measured.calibration_error)),
-                    Entry(metric(method.stated_error)),
-                )
-            )
-    rows.sort(key=lambda row: row[1].value)
-    return marked_rows(rows, smallest=True, columns=(1, 3))
-
-
-def _loss(gap: Interval) -> Entry:
-    return Entry(metric(gap.value), interval(gap.low, gap.high), gap.value)
-
-
-def _gain(gain: Interval) -> Entry:
-    return Entry(signed(gain.value), signed_interval(gain.low, gain.high))
+def _losses(measured: Report) -> tuple[Interval, ...]:
+    return measured.log_loss, measured.log_loss_gain, measured.brier, measured.brier_gain
 
 
 def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:

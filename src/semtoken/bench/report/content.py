@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from semtoken.bench.judges import Agreement
 from semtoken.bench.report.answers import (
     ExtremeAnswer,
     answer_tables,
     check_cells,
     extreme_answers,
     promise_of,
-)
-from semtoken.bench.report.cell_figures import (
-    ABLATIONS,
-    METRICS,
-    STC,
-    CellFigures,
-    Progress,
-    chosen_judge,
-    chosen_reference,
-    measure,
-    spoken,
 )
 from semtoken.bench.report.chances import (
     CellChances,
@@ -47,23 +38,38 @@ from semtoken.bench.report.comparison import (
     datasets_of,
     examples,
     method_tests,
-    models_of,
     overhead,
     parts_in_words,
     precomputation,
     sensitivity,
     sensitivity_tests,
 )
-from semtoken.bench.report.figure_list import Comparison, Figure, csv_files, csv_text, measured_figures, paired_tests
+from semtoken.bench.report.measure import (
+    ABLATIONS,
+    METRICS,
+    PERCENT,
+    SECONDS,
+    STC,
+    Measured,
+    Progress,
+    chosen_judge,
+    chosen_reference,
+    measure,
+    spoken,
+)
 from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.table import Table, as_html, latex_document, latex_table, markdown_escaped, markdown_table
-from semtoken.bench.results import FILE, RunResults, answers_table
+from semtoken.bench.results import FILE, ClusteringRecord, RunResults, answers_table
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.errors import InvalidInput
+from semtoken.files.record_files import no_formula
 from semtoken.files.safe_files import replacing_folder
 from semtoken.support.extras import require
 from semtoken.support.text import card, folded, heading, note
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -93,9 +99,8 @@ class BenchReport:
     manifest: Mapping[str, Any]
     csv: Mapping[str, str]
     """Name of a file without its suffix -> content."""
-    cells: tuple[CellFigures, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    tests: tuple[Comparison, ...] = ()
+    measured: Measured
+    """The figures and tests that everything is made of."""
     answers: bytes = b""
     """All answers as a Parquet file; `semtoken.bench.results` says what its columns are."""
 
@@ -147,74 +152,64 @@ def build_report(
     used = chosen_judge(results, judge)
     applied, refused = ([], []) if calibrator is None else check_cells(results, used, calibrator)
     about = reference or chosen_reference(results, used)
-    cells = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
+    made = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
     chances = cell_chances(results.cells, used, n_resamples, about)
     shown = extreme_answers(results.cells, used, chances, applied) if texts else []
-    drawn = plots(cells, results.clusterings, chances)
-    figures = measured_figures(cells, results.clusterings)
-    tests = paired_tests(cells)
-    csv = csv_files(cells, figures, tests, results.clusterings) | {
-        "chances": csv_text(chance_rows(chances)),
-        "reliability": csv_text(reliability_rows(chances)),
-        "risk_coverage": csv_text(curve_rows(chances)),
-        "extreme_answers": csv_text(map(asdict, shown)),
-    }
-    csv = {name: content for name, content in csv.items() if content}
-    sections = [*_sections(results, cells, used, drawn)]
+    drawn = plots(made, chances)
+    sections = [*_sections(results, made, used, drawn)]
     further = []
     if about != STC:  # beside STC they stand in the section on methods
-        tables = tuple(method_tests(cells, name, about) for name in METRICS)
+        tables = tuple(method_tests(made, name, about) for name in METRICS.values())
         further.append(Section("reference", f"All methods beside {spoken(about)}", tables=tables))
     if applied:
         lines = (promise_of(applied), *(line for tried in applied for line in tried.lines), *refused)
         further.append(Section("calibrator", "The calibrator on these answers", lines))
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
     sections[place:place] = [*further, *_decision_sections(chances, shown, drawn)]
-    sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))
+    sections.append(Section("notes", "Notes and caveats", tuple(notes(results, made, used, n_resamples))))
     return BenchReport(
         title=f"Benchmark run {results.path.resolve().name}",
-        subtitle=_subtitle(cells, used),
-        opening=opening(cells),
+        subtitle=_subtitle(made, used),
+        opening=opening(made),
         sections=tuple(sections),
         settings=results.settings,
         manifest=results.manifest,
-        csv=csv,
-        cells=cells,
-        figures=tuple(figures),
-        tests=tuple(tests),
+        csv=dict(_csv_files(made, results.clusterings, chances, shown)),
+        measured=made,
         answers=answers_table(results, texts=texts),
     )
 
 
-def _sections(
-    results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot]
-) -> Iterator[Section]:
-    lines = tuple(headline(cells))
-    yield Section("headline", "Headline", lines, (overview(cells, judge),), _plots_of("best_methods", drawn))
+def _sections(results: RunResults, made: Measured, judge: str, drawn: Sequence[Plot]) -> Iterator[Section]:
+    metrics = METRICS.values()
+    yield Section(
+        "headline", "Headline", tuple(headline(made)), (overview(made, judge),), _plots_of("best_methods", drawn)
+    )
     yield Section(
         "methods",
         "Methods",
-        tables=tuple(comparison(cells, name) for name in METRICS),
-        folded=(*(method_tests(cells, name) for name in METRICS), properties(cells)),
+        tables=tuple(comparison(made, name) for name in metrics),
+        folded=(*(method_tests(made, name) for name in metrics), properties(made)),
     )
     yield Section(
         "overhead",
         "Overhead",
-        tables=(overhead(cells, relative=True), overhead(cells, relative=False)),
+        tables=(overhead(made, PERCENT), overhead(made, SECONDS)),
         plots=_plots_of("overhead", drawn),
     )
-    if any(name in cell.methods for cell in cells for name in ABLATIONS):
-        tables = tuple(ablation(cells, name) for name in METRICS)
-        yield Section("ablation", "Ablation", tables=tables, folded=(ablation_tests(cells),))
-    if (beside := controls(cells)) is not None:
-        yield Section("controls", "What each part of the score is worth", tuple(parts_in_words(cells)), (beside,))
-    varied, varied_tests = sensitivity(cells, results.clusterings), sensitivity_tests(cells)
-    if varied is not None and varied_tests is not None:
-        yield Section("sensitivity", "Sensitivity", (), (varied,), _plots_of("sensitivity", drawn), (varied_tests,))
+    if any(name in cell.seconds for cell in made.cells for name in ABLATIONS):
+        tables = tuple(ablation(made, name) for name in metrics)
+        yield Section("ablation", "Ablation", tables=tables, folded=(ablation_tests(made),))
+    if (beside := controls(made)) is not None:
+        yield Section("controls", "What each part of the score is worth", tuple(parts_in_words(made)), (beside,))
+    varied, varied_tests = sensitivity(made, results.clusterings), sensitivity_tests(made)
+    if varied is not None:
+        folded = () if varied_tests is None else (varied_tests,)
+        yield Section("sensitivity", "Sensitivity", (), (varied,), _plots_of("sensitivity", drawn), folded)
     clusters = tuple(t for t in (precomputation(results.clusterings), examples(results.clusterings)) if t is not None)
     if clusters:
         yield Section("clusters", "Clusters", tables=clusters)
-    yield Section("judges", "Judges", tables=judges(cells))
+    yield Section("judges", "Judges", tables=judges(made))
 
 
 def _plots_of(kind: str, drawn: Sequence[Plot]) -> tuple[Plot, ...]:
@@ -236,12 +231,81 @@ def _decision_sections(
         yield Section("answers", "Answers", tables=answer_tables(shown))
 
 
-def _subtitle(cells: Sequence[CellFigures], judge: str) -> str:
-    methods = {m.name for cell in cells for m in cell.compared}
+def _subtitle(made: Measured, judge: str) -> str:
+    methods = {name for cell in made.cells for name in cell.seconds if name not in ABLATIONS}
+    models = dict.fromkeys(cell.model for cell in made.cells)
     return (
-        f"{', '.join(models_of(cells))} on {', '.join(datasets_of(cells))}: {sum(cell.n for cell in cells):,} answers, "
+        f"{', '.join(models)} on {', '.join(datasets_of(made))}: {sum(cell.n for cell in made.cells):,} answers, "
         f"{len(methods)} methods, judged by {judge}."
     )
+
+
+def _csv_files(
+    made: Measured,
+    clusterings: Sequence[ClusteringRecord],
+    chances: Sequence[CellChances],
+    shown: Sequence[ExtremeAnswer],
+) -> Iterator[tuple[str, str]]:
+    """The figures, tests and counts of a run as CSV texts, each with the name of its file without the ending."""
+    yield "figures", csv_text(made.figures)
+    yield "tests", csv_text(made.tests)
+    counted = [
+        {
+            "model": cell.model,
+            "dataset": cell.dataset,
+            "questions": cell.n,
+            "correct": cell.counts.correct,
+            "incorrect": cell.counts.incorrect,
+            "no_verdict": cell.counts.missing,
+            "greedy_seconds": cell.greedy_seconds,
+            "method": name,
+            "undefined": undefined,
+        }
+        for cell in made.cells
+        for name, undefined in cell.undefined.items()
+    ]
+    yield "cells", csv_text(counted)
+    pairs = [
+        {"model": cell.model, "dataset": cell.dataset, **asdict(pair)}
+        for cell in made.cells
+        for pair in cell.agreements
+    ]
+    yield "judges", csv_text(pairs, ["model", "dataset", *(field.name for field in fields(Agreement))])
+    settings = ("algorithm", "linkage", "metric", "embedding", "n_clusters")
+    further: dict[str, Iterable[Mapping[str, Any]]] = {
+        "clusterings": (
+            {"model": own.model, "clustering": own.variant, "tokens": own.n_tokens, "seconds": own.seconds}
+            | {name: own.settings.get(name) for name in settings}
+            for own in clusterings
+        ),
+        "clusters": (
+            {"model": own.model, "cluster": number, "token": token}
+            for own in clusterings
+            for number, cluster in enumerate(own.examples, start=1)  # one token of an example a row
+            for token in cluster
+        ),
+        "chances": chance_rows(chances),
+        "reliability": reliability_rows(chances),
+        "risk_coverage": curve_rows(chances),
+        "extreme_answers": map(asdict, shown),
+    }
+    for name, rows in further.items():
+        if listed := list(rows):
+            yield name, csv_text(listed)
+
+
+def csv_text(rows: DataFrame | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Write rows as CSV: numbers in full precision, missing values empty, and no cell that is a formula."""
+    pandas = require("pandas", extra="bench")
+    made = pandas.DataFrame(rows, columns=columns, dtype=object)
+    text: str = made.map(_value).to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def _value(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return no_formula(value) if isinstance(value, str) else value  # names and tokens are other people's text
 
 
 FORMAT = "semtoken.report"

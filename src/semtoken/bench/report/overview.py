@@ -5,36 +5,31 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.report.cell_figures import (
+from semtoken.bench.report.comparison import VERDICT_RULE, estimate_text
+from semtoken.bench.report.measure import (
     ABLATIONS,
     BASELINE,
     FEW,
     FEWEST,
+    PERCENT,
     SEED,
     STC,
-    CellFigures,
-    MethodFigures,
-    TestedDifference,
+    Measured,
+    MeasuredCell,
+    select,
     spoken,
+    title_of,
 )
-from semtoken.bench.report.comparison import NOT_RUN, VERDICT_RULE, estimate_entry
-from semtoken.bench.report.table import (
-    MISSING,
-    Entry,
-    Group,
-    Table,
-    amount,
-    metric,
-    share,
-    signed,
-    signed_interval,
-    texts,
-)
+from semtoken.bench.report.table import MISSING, NOT_RUN, Table, amount, frame, metric, share, signed, signed_interval
 from semtoken.bench.results import RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 HEADLINE_SAID = (
     "The headline is the number on top of every answer: STC under the preset default for short answers, the new "
@@ -42,83 +37,90 @@ HEADLINE_SAID = (
 )
 
 
-def overview(cells: Sequence[CellFigures], judge: str) -> Table:
+def overview(made: Measured, judge: str) -> Table:
     """A table with a row for each model and data set: size, accuracy, and the best method, the reference and STC."""
-    rows = []
-    about = cells[0].reference
-    named = [about] if about == STC or not any(STC in cell.methods for cell in cells) else [about, STC]
-    for cell in cells:
-        ranked = cell.ranked("auroc")
-        own = cell.methods.get(about)
-        place = next((i for i, method in enumerate(ranked, start=1) if method.name == about), None)
-        rows.append(
-            (
-                *texts(cell.model, cell.dataset, f"{cell.n:,}", f"{cell.counts.missing:,}"),
-                Entry(share(cell.counts.accuracy), f"{cell.counts.correct:,} right"),
-                *texts(amount(cell.greedy_seconds)),
-                Entry(ranked[0].title, metric(ranked[0].quality["auroc"].estimate.value)) if ranked else Entry(MISSING),
-                *(
-                    estimate_entry(cell.methods[name].quality["auroc"].estimate) if name in cell.methods else NOT_RUN
-                    for name in named
-                ),
-                Entry(f"{place} of {len(ranked)}" if place else MISSING),
-                Entry(amount(own.percent)) if own else NOT_RUN,
-            )
-        )
+    about = made.reference
+    named = [about] if about == STC or not any(STC in cell.seconds for cell in made.cells) else [about, STC]
+    header = (
+        *("Model", "Data set", "Questions", "Right", "No verdict", "Accuracy", "Greedy, s"),
+        *("Best AUROC", *(f"AUROC of {spoken(name)}" for name in named), "Place", "Overhead, %"),
+    )
     return Table(
         name="overview",
         title="What was measured",
-        header=(
-            *("Model", "Data set", "Questions", "No verdict", "Accuracy", "Greedy, s"),
-            *("Best AUROC", *(f"AUROC of {spoken(name)}" for name in named), "Place", "Overhead, %"),
-        ),
-        groups=(Group("", tuple(rows)),),
-        note=f"Correct is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure. "
+        frame=frame([_overview_row(made, cell, named) for cell in made.cells], header),
+        note=f"Right is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure. "
         f"Greedy: seconds of the greedy generation. Overhead: of {spoken(about)}, in percent of that. Place: of "
         f"{spoken(about)} by AUROC.{f' {HEADLINE_SAID}' if about == HEADLINE else ''}",
         left=2,
     )
 
 
-def properties(cells: Sequence[CellFigures]) -> Table:
+def _overview_row(made: Measured, cell: MeasuredCell, named: list[str]) -> list[str]:
+    ranked, title = made.ranked(cell), title_of(made.reference)
+    best = f"{ranked.setting.iloc[0]} {metric(ranked.value.iloc[0])}" if len(ranked) else MISSING
+    areas = [_of(made.of(cell, table="comparison", metric="AUROC"), name) for name in named]
+    place = list(ranked.setting).index(title) + 1 if title in set(ranked.setting) else None
+    overhead = _of(made.of(cell, table="comparison", metric=PERCENT), made.reference)
+    return [
+        *(cell.model, cell.dataset, f"{cell.n:,}", f"{cell.counts.correct:,}", f"{cell.counts.missing:,}"),
+        *(share(cell.counts.accuracy), amount(cell.greedy_seconds), best),
+        *(NOT_RUN if row is None else estimate_text(row) for row in areas),
+        f"{place} of {len(ranked)}" if place else MISSING,
+        NOT_RUN if overhead is None else amount(overhead.value),
+    ]
+
+
+def _of(figures: DataFrame, name: str) -> Any:
+    """The row of a method; None if there is none."""
+    return next(select(figures, setting=title_of(name)).itertuples(), None)
+
+
+def properties(made: Measured) -> Table:
     """The paper's Table 1 for the methods of the run: the properties and overhead of each."""
-    used = dict.fromkeys(name for cell in cells for name in cell.methods)
+    used = {name for cell in made.cells for name in cell.seconds}
     rows = [
-        texts(method.title, *("yes" if holds else "no" for holds in (method.semantic_aware, method.single_sample)))
-        + texts("yes" if method.external_model_free else "no", method.overhead)
+        [
+            method.title,
+            *("yes" if holds else "no" for holds in (method.semantic_aware, method.single_sample)),
+            "yes" if method.external_model_free else "no",
+            method.overhead,
+        ]
         for name, method in METHODS.items()
         if name in used and name not in ABLATIONS
     ]
     return Table(
         name="properties",
         title="Properties of the methods",
-        header=("Method", "Semantic-aware", "One answer", "No other model", "Overhead"),
-        groups=(Group("", tuple(rows)),),
+        frame=frame(rows, ("Method", "Semantic-aware", "One answer", "No other model", "Overhead")),
         note="As in Table 1 of the paper, which has no row for sequence probability. Overhead "
         "is the paper's class of it; measured seconds are further down.",
     )
 
 
-def judges(cells: Sequence[CellFigures]) -> tuple[Table, ...]:
+def judges(made: Measured) -> tuple[Table, ...]:
     """A table of the verdicts of every judge and, if there are several judges, one of their agreement."""
     rows = [
-        texts(cell.model, cell.dataset, name, f"{count.correct:,}", f"{count.incorrect:,}", f"{count.missing:,}")
-        + texts(share(count.accuracy))
-        for cell in cells
+        [
+            *(cell.model, cell.dataset, name),
+            *(f"{n:,}" for n in (count.correct, count.incorrect, count.missing)),
+            share(count.accuracy),
+        ]
+        for cell in made.cells
         for name, count in cell.verdicts.items()
     ]
     verdicts = Table(
         name="verdicts",
         title="Verdicts of the judges",
-        header=("Model", "Data set", "Judge", "Correct", "Incorrect", "No verdict", "Accuracy"),
-        groups=(Group("", tuple(rows)),),
+        frame=frame(rows, ("Model", "Data set", "Judge", "Correct", "Incorrect", "No verdict", "Accuracy")),
         note="An answer without a usable verdict counts as neither.",
         left=3,
     )
     pairs = [
-        texts(cell.model, cell.dataset, f"{a.first}, {a.second}", f"{a.both_correct:,}", f"{a.only_first:,}")
-        + texts(f"{a.only_second:,}", f"{a.both_incorrect:,}", share(a.agreement), metric(a.kappa))
-        for cell in cells
+        [cell.model, cell.dataset, f"{a.first}, {a.second}"]
+        + [f"{n:,}" for n in (a.both_correct, a.only_first, a.only_second, a.both_incorrect)]
+        + [share(a.agreement), metric(a.kappa)]
+        for cell in made.cells
         for a in cell.agreements
     ]
     if not pairs:
@@ -127,47 +129,41 @@ def judges(cells: Sequence[CellFigures]) -> tuple[Table, ...]:
     agreement = Table(
         name="agreement",
         title="Agreement of the judges",
-        header=("Model", "Data set", "Judges", *header),
-        groups=(Group("", tuple(pairs)),),
+        frame=frame(pairs, ("Model", "Data set", "Judges", *header)),
         note="Answers on which both gave a verdict. Kappa: 1 is full agreement, 0 what chance would give.",
         left=3,
     )
     return verdicts, agreement
 
 
-def opening(cells: Sequence[CellFigures]) -> str:
+def opening(made: Measured) -> str:
     """The first sentence of the report, for a reader who has never seen one."""
+    cells = made.cells
     asked = sum(cell.n for cell in cells)
     right = sum(cell.counts.correct for cell in cells)
     judged = sum(cell.counts.correct + cell.counts.incorrect for cell in cells)
     models = len({cell.model for cell in cells})
     who = "A model" if models == 1 else f"{models} models"
-    told = f"{who} answered {asked:,} questions, {100 * right / judged:.0f} % of them correctly" if judged else ""
-    about = spoken(cells[0].reference)
-    areas = [
-        estimate.value
-        for cell in cells
-        if (own := cell.methods.get(cell.reference)) is not None
-        and not (estimate := own.quality["auroc"].estimate).reason
-        and math.isfinite(estimate.value)
-    ]
-    if not told or not areas:
-        told = told or f"{who} answered {asked:,} questions"
-        return f"{told}; how well {about} tells wrong answers from right ones is not known."
+    said = f"{who} answered {asked:,} questions" + (f", {100 * right / judged:.0f} % of them correctly" * bool(judged))
+    about = spoken(made.reference)
+    areas = select(made.figures, table="comparison", metric="AUROC", setting=title_of(made.reference)).value.dropna()
+    if not judged or areas.empty:
+        return f"{said}; how well {about} tells wrong answers from right ones is not known."
     average = "" if len(areas) == 1 else ", on average,"
     return (
-        f"{told}; of a wrong and a right answer, taken at random, {about}{average} calls the wrong one more uncertain "
+        f"{said}; of a wrong and a right answer, taken at random, {about}{average} calls the wrong one more uncertain "
         f"in {round(100 * statistics.fmean(areas))} of 100 cases (AUROC; guessing gives 50)."
     )
 
 
-def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
+def headline(made: Measured) -> Iterator[str]:
     """Sentences on the main result: how well the reference tells wrong answers from right ones."""
-    about = spoken(cells[0].reference)
-    for cell in cells:
-        if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
-            yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
-    held = [cell for cell in cells if any(m.name == cell.reference for m in cell.ranked("auroc"))]
+    about, title = spoken(made.reference), title_of(made.reference)
+    for cell in made.cells:
+        if cell.reason:
+            yield f"{cell.title}: AUROC and PRR are undefined, {cell.reason}."
+    ranked = {cell: made.ranked(cell) for cell in made.cells}
+    held = {cell: rows for cell, rows in ranked.items() if title in set(rows.setting)}
     if not held:
         yield f"There is no AUROC of {about} to compare the other methods with."
         return
@@ -176,83 +172,80 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
             f"These answers cannot carry a conclusion about the methods: that takes at least {FEWEST} right and "
             f"{FEWEST} wrong answers."
         )
-        yield from _few(cells)
+        yield from _few(made)
         return
-    first = sum(cell.ranked("auroc")[0].name == cell.reference for cell in held)
+    first = sum(rows.setting.iloc[0] == title for rows in held.values())
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
     yield f"{_capital(about)} has the highest AUROC on {first} {of}."
-    if held[0].reference == HEADLINE:
-        yield from _which_number(held)
-    others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_reference is not None]
-    if others:
-        verdicts = Counter(tested.verdict for m in others if (tested := m.quality["auroc"].to_reference) is not None)
-        few = f", {verdicts['too few answers']} of too few answers" * bool(verdicts["too few answers"])
+    if made.reference == HEADLINE:
+        same = sum(STC in cell.seconds and _is_reference(made, cell, title_of(STC)) for cell in held)
+        yield f"{HEADLINE_SAID}{f' On {same} of {len(held)} it ranks as STC does.' if same else ''}"
+    yield from _verdicts(made, list(held))
+    yield from _best_rival(made, held)
+    for cell in held:
+        if (tested := made.test(cell, title_of(BASELINE), title)) is not None and not math.isnan(tested.difference):
+            yield f"{cell.title}: sequence probability minus {about} is {_difference_text(tested)}."
+    yield from _few(made)
+    costs = [row for cell in held for row in made.of(cell, table="comparison", setting=title, metric=PERCENT).value]
+    if known := [value for value in costs if not math.isnan(value)]:
         yield (
-            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to {about}, {verdicts['lower']} "
-            f"{'is' if verdicts['lower'] == 1 else 'are'} lower, {verdicts['higher']} higher and "
-            f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
+            f"{_capital(about)} adds {amount(statistics.median(known))} % to the time of the "
+            f"greedy generation{' (median)' if len(known) > 1 else ''}."
         )
-    yield from _best_rival(held)
-    yield from _baseline(held)
-    yield from _few(cells)
-    yield from _cost(held)
 
 
 def _capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _is_reference(method: MethodFigures) -> bool:
+def _is_reference(made: Measured, cell: MeasuredCell, setting: str) -> bool:
     """Whether a method ranks exactly as the reference does, on every resample."""
-    tested = [quality.to_reference for quality in method.quality.values()]
-    return all(test is not None and test.difference.low == test.difference.high == 0 for test in tested)
+    place = {"model": cell.model, "dataset": cell.dataset, "against": title_of(made.reference)}
+    tests = select(made.tests, table="comparison", setting=setting, **place)
+    return len(tests) > 0 and bool(((tests.low == 0) & (tests.high == 0)).all())
 
 
-def _which_number(held: Sequence[CellFigures]) -> Iterator[str]:
-    """What the headline is, and where it is STC."""
-    same = sum(STC in cell.methods and _is_reference(cell.methods[STC]) for cell in held)
-    where = "" if not same else f" On {same} of {len(held)} it ranks as STC does."
-    yield f"{HEADLINE_SAID}{where}"
+def _verdicts(made: Measured, held: list[MeasuredCell]) -> Iterator[str]:
+    """How many differences to the reference are lower, higher and not shown."""
+    titles = [cell.title for cell in held]
+    tests = select(made.tests, table="comparison", metric="AUROC", against=title_of(made.reference))
+    verdicts = Counter(tests.verdict[(tests.model + " on " + tests.dataset).isin(titles)])
+    if n := verdicts.total():
+        few = f", {verdicts['too few answers']} of too few answers" * bool(verdicts["too few answers"])
+        yield (
+            f"Of {n} {'difference' if n == 1 else 'differences'} to {spoken(made.reference)}, {verdicts['lower']} "
+            f"{'is' if verdicts['lower'] == 1 else 'are'} lower, {verdicts['higher']} higher and "
+            f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
+        )
 
 
-def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
+def _best_rival(made: Measured, held: dict[MeasuredCell, DataFrame]) -> Iterator[str]:
     """The nearest method in full, where there is one pair; the mean AUROC over all, where there are several."""
-    about = held[0].reference
-    common = set.intersection(*({m.name for m in cell.ranked("auroc")} for cell in held))
-    means = {
-        name: statistics.fmean(cell.methods[name].quality["auroc"].estimate.value for cell in held) for name in common
-    }
-    others = [name for name in sorted(common - {about}) if not all(_is_reference(cell.methods[name]) for cell in held)]
+    about, title = spoken(made.reference), title_of(made.reference)
+    areas = [rows.set_index("setting").value for rows in held.values()]
+    common = set.intersection(*(set(own.index) for own in areas))
+    means = {name: statistics.fmean(own[name] for own in areas) for name in common}
+    others = [name for name in sorted(common - {title}) if not all(_is_reference(made, cell, name) for cell in held)]
     rival = max(others, key=lambda name: means[name], default=None)
     if rival is None:
         return
-    title = held[0].methods[rival].title
     mean = "AUROC" if len(held) == 1 else f"Mean AUROC over the {len(held)} pairs"
-    sentence = f"{mean}: {spoken(about)} {metric(means[about])}, the best other method, {title}, {metric(means[rival])}"
-    tested = held[0].methods[rival].quality["auroc"].to_reference
+    sentence = f"{mean}: {about} {metric(means[title])}, the best other method, {rival}, {metric(means[rival])}"
+    tested = made.test(next(iter(held)), rival, title)
     if len(held) == 1 and tested is not None:
-        sentence += f" (minus {spoken(about)}: {_difference_text(tested)})"
+        sentence += f" (minus {about}: {_difference_text(tested)})"
     yield f"{sentence}."
 
 
-def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
-    """The reference beside sequence probability, which costs nothing, wherever both are."""
-    for cell in held:
-        tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
-        if tested is not None and not math.isnan(tested.difference.value):
-            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_difference_text(tested)}."
-
-
-def _difference_text(tested: TestedDifference) -> str:
+def _difference_text(tested: Any) -> str:
     """A difference with its interval and what it shows."""
-    difference = tested.difference
-    ends = signed_interval(difference.low, difference.high) or "with no interval"
-    return f"{signed(difference.value)} {ends}, {tested.verdict}"
+    ends = signed_interval(tested.low, tested.high) or "with no interval"
+    return f"{signed(tested.difference)} {ends}, {tested.verdict}"
 
 
-def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
+def _few(made: Measured) -> Iterator[str]:
     """A warning where few answers are right, or wrong."""
-    for cell in cells:
+    for cell in made.cells:
         if cell.fewest < FEW:
             kind = "right" if cell.counts.correct <= cell.counts.incorrect else "wrong"
             verdict = f"; with fewer than {FEWEST} there is no verdict on any difference" * (cell.fewest < FEWEST)
@@ -262,21 +255,10 @@ def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
             )
 
 
-def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
-    """What the reference adds to the greedy generation."""
-    percents = [cell.methods[cell.reference].percent for cell in held]
-    known = [value for value in percents if not math.isnan(value)]
-    if known:
-        yield (
-            f"{_capital(spoken(held[0].reference))} adds {amount(statistics.median(known))} % to the time of the "
-            f"greedy generation{' (median)' if len(known) > 1 else ''}."
-        )
-
-
-def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resamples: int) -> Iterator[str]:
+def notes(results: RunResults, made: Measured, judge: str, n_resamples: int) -> Iterator[str]:
     """Sentences on what limits the figures, and on what is missing in them."""
     yield from results.notes
-    yield from _missing(results, cells, judge)
+    yield from _missing(results, made, judge)
     if limit := results.settings.get("limit"):
         yield f"Of each data set a random part was asked, {limit:,} questions at most."
     yield (
@@ -291,15 +273,15 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
 
 
-def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> Iterator[str]:
+def _missing(results: RunResults, made: Measured, judge: str) -> Iterator[str]:
     """Cells and methods that others have."""
-    measured = {(cell.model, cell.dataset) for cell in cells}
+    measured = {(cell.model, cell.dataset) for cell in made.cells}
     for cell in results.cells:
         if (cell.model, cell.dataset) not in measured:
             reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
             yield f"{cell.title} is left out: {reason}."
-    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
+    everything = dict.fromkeys(name for cell in made.cells for name in cell.seconds)
     wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
-    for figures in cells:
-        if lacking := [name for name in wanted if name not in figures.methods]:
+    for figures in made.cells:
+        if lacking := [name for name in wanted if name not in figures.seconds]:
             yield f"{figures.title}: not there are {', '.join(lacking)}."

@@ -9,20 +9,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.report.cell_figures import CellFigures, MethodFigures, in_order, spoken, title_of
 from semtoken.bench.report.chances import CellChances
-from semtoken.bench.report.comparison import STUDIES, Point, datasets_of, models_of, points, shown, sorted_points
+from semtoken.bench.report.comparison import datasets_of, shown
+from semtoken.bench.report.measure import (
+    PERCENT,
+    STUDIES,
+    Measured,
+    MeasuredCell,
+    by_value,
+    in_order,
+    select,
+    spoken,
+    title_of,
+)
 from semtoken.bench.report.table import metric
-from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
 from semtoken.calibration.report_page import STYLE as PLAIN_STYLE
-from semtoken.metrics import Estimate
 from semtoken.support.extras import require
 from semtoken.support.text import one_line, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 BEST = 7
 """Bars of each panel."""
@@ -53,38 +62,36 @@ class Plot:
     svg: bytes
 
 
-def plots(
-    cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord], chances: Sequence[CellChances] = ()
-) -> list[Plot]:
+def plots(made: Measured, chances: Sequence[CellChances] = ()) -> list[Plot]:
     """All plots for which the run has figures: of the methods, and of risks and chances where there are labels."""
     matplotlib = require("matplotlib", extra="bench")
     with matplotlib.rc_context(STYLE):
-        return [*_plots_of_run(cells, clusterings), *_chance_plots(chances)]
+        return [*_plots_of_run(made), *_chance_plots(chances)]
 
 
-def _plots_of_run(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Iterator[Plot]:
-    for number, dataset in enumerate(datasets_of(cells), start=1):
-        own = [cell for cell in cells if cell.dataset == dataset]
+def _plots_of_run(made: Measured) -> Iterator[Plot]:
+    for number, dataset in enumerate(datasets_of(made), start=1):
+        own = [cell for cell in made.cells if cell.dataset == dataset]
         name, shown_name = f"{number}_{folder_name(dataset)[:60]}", one_line(dataset)
-        if ranked := [cell for cell in own if cell.ranked("auroc")]:
+        if ranked := [cell for cell in own if len(made.ranked(cell))]:
             yield plot_of(
-                bars(ranked),
+                bars(made, ranked),
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
                 "AUROC with 95 % intervals, the best at the top; bars begin at chance, 0.5. Blue is "
-                f"{spoken(cells[0].reference)}; where it is not among them it is added below with its place.",
+                f"{spoken(made.reference)}; where it is not among them it is added below with its place.",
             )
-        if timed := [cell for cell in own if _timed(cell)]:
+        if timed := [cell for cell in own if len(_timed(made, cell))]:
             yield plot_of(
-                against_overhead(timed),
+                against_overhead(made, timed),
                 f"overhead_{name}",
                 f"AUROC against overhead on {shown_name}",
                 "Overhead in percent of the greedy generation, on a logarithmic scale: up and to the left is better. "
                 "Methods without any overhead stand at the left edge.",
             )
-    if any(cell.variants for cell in cells):
+    if made.figures.table.isin(STUDIES.values()).any():
         yield plot_of(
-            sensitivity_panels(cells, clusterings),
+            sensitivity_panels(made),
             "sensitivity",
             "AUROC of STC by clustering",
             "One setting is changed at a time; 95 % intervals.",
@@ -103,27 +110,28 @@ def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
     return Plot(name, title, caption, png.getvalue(), svg.getvalue())
 
 
-def bars(cells: Sequence[CellFigures]) -> Figure:
+def bars(made: Measured, cells: Sequence[MeasuredCell]) -> Figure:
     """Plot the best methods and the reference by AUROC, a panel for each model and data set; bars begin at chance."""
     figure, axes = panels(len(cells), width=4.2, height=2.9, sharex=True)
+    reference = title_of(made.reference)
     for axis, cell in zip(axes, cells, strict=True):
-        ranked = list(enumerate(cell.ranked("auroc"), start=1))
-        chosen = ranked[:BEST] + [(place, method) for place, method in ranked[BEST:] if method.name == cell.reference]
-        estimates = [method.quality["auroc"].estimate for _, method in chosen]
-        lengths = _lengths(estimates)
-        rows = range(len(chosen))
+        ranked = made.ranked(cell).assign(place=lambda rows: range(1, len(rows) + 1))
+        chosen = ranked[(ranked.place <= BEST) | (ranked.setting == reference)]
+        rows, lengths = range(len(chosen)), _lengths(chosen)
         axis.barh(
             rows,
-            [estimate.value - CHANCE for estimate in estimates],
+            chosen.value - CHANCE,
             left=CHANCE,
             xerr=lengths,
-            color=[OURS if method.name == cell.reference else OTHERS for _, method in chosen],
+            color=[OURS if name == reference else OTHERS for name in chosen.setting],
             error_kw={"elinewidth": 1, "capsize": 2.5, "ecolor": "#333333"},
         )
-        for row, estimate, length in zip(rows, estimates, lengths[1], strict=True):
-            place = (estimate.value + length, row)
-            axis.annotate(metric(estimate.value), place, (4, 0), textcoords="offset points", va="center", fontsize=8)
-        names = [label_of(m.title) + (f" (place {place})" if place > BEST else "") for place, m in chosen]
+        for row, value, length in zip(rows, chosen.value, lengths[1], strict=True):
+            axis.annotate(
+                metric(value), (value + length, row), (4, 0), textcoords="offset points", va="center", fontsize=8
+            )
+        places = zip(chosen.setting, chosen.place, strict=True)
+        names = [label_of(name) + (f" (place {place})" if place > BEST else "") for name, place in places]
         axis.set_yticks(rows, names)
         axis.invert_yaxis()
         axis.axvline(CHANCE, color="#333333", linewidth=0.8)
@@ -135,23 +143,31 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
     return figure
 
 
-def against_overhead(cells: Sequence[CellFigures]) -> Figure:
+def _timed(made: Measured, cell: MeasuredCell) -> DataFrame:
+    """Methods that have an AUROC and a measured overhead, `percent`."""
+    percent = made.of(cell, table="comparison", metric=PERCENT).set_index("setting").value
+    ranked = made.ranked(cell)
+    return ranked.assign(percent=percent.reindex(ranked.setting).to_numpy()).dropna(subset="percent")
+
+
+def against_overhead(made: Measured, cells: Sequence[MeasuredCell]) -> Figure:
     """Plot AUROC against overhead: a point for each method, a panel for each model."""
     figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
-    names = in_order(dict.fromkeys(method.name for cell in cells for method in _timed(cell)))
+    timed = [_timed(made, cell) for cell in cells]
+    held = {name for own in timed for name in own.setting}
+    names = [title_of(name) for name in in_order(dict.fromkeys(name for cell in cells for name in cell.seconds))]
+    names = [name for name in names if name in held]
     handles: dict[str, Any] = {}
-    for axis, cell in zip(axes, cells, strict=True):
-        timed = _timed(cell)
-        smallest = min((m.percent for m in timed if m.percent > 0), default=1.0)
-        for method in timed:
-            estimate = method.quality["auroc"].estimate
-            ours = method.name == cell.reference
-            number = names.index(method.name)
-            handles[method.name] = axis.errorbar(
-                max(method.percent, smallest / 3),
-                estimate.value,
-                yerr=_lengths([estimate]),
+    for axis, cell, own in zip(axes, cells, timed, strict=True):
+        smallest = own.percent[own.percent > 0].min() if (own.percent > 0).any() else 1.0
+        for i, row in enumerate(own.itertuples()):
+            ours = row.setting == title_of(made.reference)
+            number = names.index(row.setting)
+            handles[row.setting] = axis.errorbar(
+                max(row.percent, smallest / 3),
+                row.value,
+                yerr=_lengths(own.iloc[i : i + 1]),
                 fmt="*" if ours else MARKERS[number % 9],
                 markersize=13 if ours else 7,
                 color=OURS if ours else COLOURS[number % 7],
@@ -168,46 +184,42 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
         axis.set_title(label_of(cell.model))
         axis.set_xlabel("overhead, % of the greedy generation")
         axis.set_ylabel("AUROC")
-    _legend(figure, {title_of(name): handles[name] for name in names if name in handles})
+    _legend(figure, {name: handles[name] for name in names})
     return figure
 
 
-def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Figure:
+def sensitivity_panels(made: Measured) -> Figure:
     """Plot the sensitivity study: rows are data sets, columns settings, colours models."""
     from matplotlib.figure import Figure
 
-    points_by_place = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}
-    settings = [name for name in STUDIES if any(p.setting == name for own in points_by_place.values() for p in own)]
-    datasets = [name for name in datasets_of(cells) if any(points_by_place.get((name, m)) for m in models_of(cells))]
-    figure = Figure(figsize=(2.6 * len(settings) + LEGEND, 2.4 * len(datasets) + 0.4), layout="constrained")
-    grid = figure.subplots(len(datasets), len(settings), squeeze=False, sharey="row")
+    figures = select(made.figures, table=list(STUDIES.values()))
+    studies = [study for study in STUDIES.values() if study in set(figures.table)]
+    datasets, models = list(dict.fromkeys(figures.dataset)), list(dict.fromkeys(cell.model for cell in made.cells))
+    figure = Figure(figsize=(2.6 * len(studies) + LEGEND, 2.4 * len(datasets) + 0.4), layout="constrained")
+    grid = figure.subplots(len(datasets), len(studies), squeeze=False, sharey="row")
     handles: dict[str, Any] = {}
     for row, dataset in enumerate(datasets):
-        for column, setting in enumerate(settings):
-            axis = grid[row][column]
-            own = {
-                m: [p for p in points_by_place.get((dataset, m), ()) if p.setting == setting] for m in models_of(cells)
-            }
-            handles |= _settings_panel(axis, own)
+        for axis, study in zip(grid[row], studies, strict=True):
+            handles |= _study_panel(axis, select(figures, dataset=dataset, table=study), models)
             axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
-            axis.set_title(f"{label_of(dataset)}: {STUDIES[setting].lower()}")
+            axis.set_title(f"{label_of(dataset)}: {study}")
         grid[row][0].set_ylabel("AUROC of STC")
     _legend(figure, handles)
     return figure
 
 
-def _settings_panel(axis: Axes, by_model: Mapping[str, Sequence[Point]]) -> dict[str, Any]:
+def _study_panel(axis: Axes, figures: DataFrame, models: Sequence[str]) -> dict[str, Any]:
     """The values of one setting side by side, models beside each other; numbers are joined by lines."""
-    values = dict.fromkeys(point.value for point in sorted_points([p for own in by_model.values() for p in own]))
+    values = sorted(set(figures.setting), key=by_value)
     handles = {}
-    for number, (model, own) in enumerate(by_model.items()):
-        shift = 0.6 * ((number + 0.5) / len(by_model) - 0.5)
-        if own:
+    for number, model in enumerate(models):
+        shift = 0.6 * ((number + 0.5) / len(models) - 0.5)
+        if len(own := select(figures, model=model)):
             handles[model] = axis.errorbar(
-                [list(values).index(point.value) + shift for point in own],
-                [point.quality.estimate.value for point in own],
-                yerr=_lengths([point.quality.estimate for point in own]),
-                fmt=MARKERS[number % 9] + ("-" if all(point.value.isdigit() for point in own) else ""),
+                [values.index(value) + shift for value in own.setting],
+                own.value,
+                yerr=_lengths(own),
+                fmt=MARKERS[number % 9] + ("-" if own.setting.str.isdigit().all() else ""),
                 color=COLOURS[number % len(COLOURS)],
                 markersize=5,
                 linewidth=0.8,
@@ -228,15 +240,10 @@ def label_of(text: str) -> str:
     return shortened(one_line(text), LONGEST)
 
 
-def _lengths(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
+def _lengths(rows: DataFrame) -> tuple[list[float], list[float]]:
     """How long the error bars below and above the values are; 0 where an interval is undefined."""
-    below = [max(0.0, e.value - e.low) for e in estimates]  # a NaN is not larger than 0
-    return below, [max(0.0, e.high - e.value) for e in estimates]
-
-
-def _timed(cell: CellFigures) -> list[MethodFigures]:
-    """Methods that have an AUROC and a measured overhead."""
-    return [method for method in cell.ranked("auroc") if not math.isnan(method.percent)]
+    below, above = (rows.value - rows.low).fillna(0).clip(lower=0), (rows.high - rows.value).fillna(0).clip(lower=0)
+    return below.tolist(), above.tolist()
 
 
 def _plain_ticks(axis: Axes) -> None:

@@ -1,19 +1,24 @@
-"""Tables of a report: numbers as they are printed, entries in groups of rows, all of it as HTML, LaTeX and Markdown."""
+"""Tables of a report: numbers as they are printed, and frames of texts written as HTML, LaTeX and Markdown."""
 
 from __future__ import annotations
 
 import html
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from semtoken.support.extras import require
-from semtoken.support.text import Html, concatenate, element, one_line, table
+from semtoken.support.text import Html, concatenate, element, one_line
+from semtoken.support.text import table as html_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 MISSING = "–"
 """What stands in a table where there is no number."""
+NOT_RUN = f"{MISSING} not in this run"
 
 
 def metric(value: float) -> str:
@@ -21,9 +26,13 @@ def metric(value: float) -> str:
     return MISSING if math.isnan(value) else f"{value:.3f}"
 
 
-def interval(low: float, high: float) -> str:
-    """An interval as text, such as `[0.741, 0.793]`; empty if its ends are undefined."""
-    return "" if math.isnan(low) or math.isnan(high) else f"[{low:.3f}, {high:.3f}]"
+def estimate(value: float, low: float, high: float) -> str:
+    """A metric with its interval, such as `0.768 [0.741, 0.793]`; "undefined" for NaN."""
+    if math.isnan(value):
+        return "undefined"
+    if low == high:  # every resample gave the same: a handful of answers, or a perfect order
+        return f"{value:.3f} no interval"
+    return f"{value:.3f}" if math.isnan(low) or math.isnan(high) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def signed(value: float, digits: int = 3) -> str:
@@ -48,6 +57,13 @@ def signed_interval(low: float, high: float) -> str:
     return ""
 
 
+def difference(value: float, low: float, high: float) -> str:
+    """A difference with its interval, such as `+0.012 [-0.003, +0.027]`, or `0.000 no interval`."""
+    if math.isnan(value):
+        return MISSING
+    return f"{signed(value)} {signed_interval(low, high) or 'no interval'}"
+
+
 def amount(value: float) -> str:
     """Seconds or percentages of any size as text with about three digits: `0.023`, `3.03`, `50.9`, `1,374`."""
     if math.isnan(value):
@@ -59,97 +75,106 @@ def amount(value: float) -> str:
     return "0" if size == 0 else f"{value:,.{digits}f}"
 
 
-def signed_amount(value: float) -> str:
-    """A difference as text with its sign, such as `+1.03` or `-374`, with the digits of `amount`."""
-    return f"+{amount(value)}" if value > 0 else amount(value)
-
-
 def share(value: float) -> str:
     """A share in [0, 1] as a percentage: `81.4 %`."""
     return MISSING if math.isnan(value) else f"{100 * value:.1f} %"
 
 
 Mark = Literal["", "best", "second"]
-Sign = Literal["", "≈", "*"]
-Alignment = Literal["left", "right"]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One cell of a table: its text and detail, and how it is marked."""
+class Entry(NamedTuple):
+    """One cell of a table as it is written."""
 
     text: str
-    detail: str = ""
-    """What stands smaller beside it: an interval, or why there is no number."""
-    value: float = math.nan
-    """What marks go by; NaN: never marked."""
-    mark: Mark = ""
-    sign: Sign = ""
-    """≈: not shown to be lower than the best. *: the clustering that the methods use."""
+    detail: str
+    """The interval beside it."""
+    mark: Mark
 
 
-@dataclass(frozen=True)
-class Group:
-    """Rows of a table under a common heading."""
-
-    title: str
-    """The heading; none where it is empty."""
-    rows: tuple[tuple[Entry, ...], ...]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """A table of the report. Its columns mean the same in all groups; the first one names the row."""
+    """A table of the report."""
 
     name: str
     """The name of its file, without the ending, and of its anchor on the page."""
     title: str
-    header: tuple[str, ...]
-    groups: tuple[Group, ...]
+    frame: DataFrame
+    """Texts. The index holds the heading of each row's group, empty without one; the first column names the row."""
     note: str = ""
     left: int = 1
     """Number of columns of text on the left; the others hold numbers."""
+    marks: DataFrame | None = None
+    """The mark of each text: "best", "second" or empty."""
 
     @property
-    def alignments(self) -> tuple[Alignment, ...]:
+    def header(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.frame.columns)
+
+    @property
+    def alignments(self) -> tuple[Literal["left", "right"], ...]:
         """The side to which each column is aligned."""
         return tuple("left" if i < self.left else "right" for i in range(len(self.header)))
 
+    @property
+    def groups(self) -> list[tuple[str, list[list[Entry]]]]:
+        """The heading and the rows of each group."""
+        groups: dict[str, list[list[Entry]]] = {}
+        marks = [[""] * len(self.header)] * len(self.frame) if self.marks is None else self.marks.to_numpy().tolist()
+        for title, texts, own in zip(self.frame.index, self.frame.to_numpy().tolist(), marks, strict=True):
+            groups.setdefault(title, []).append(list(map(_entry, texts, own)))
+        return list(groups.items())
 
-def texts(*values: str) -> tuple[Entry, ...]:
-    """A row of unmarked entries with these texts."""
-    return tuple(map(Entry, values))
+
+def _entry(text: str, mark: Mark) -> Entry:
+    """The interval apart from the number before it."""
+    value, bracket, interval = text.partition(" [") if text[:1].isdigit() or text[:1] in "+-" else (text, "", "")
+    return Entry(value, f"[{interval}" if bracket else "", mark)
 
 
-def marked_rows(
-    rows: Sequence[tuple[Entry, ...]], *, smallest: bool = False, columns: Sequence[int] | None = None
-) -> tuple[tuple[Entry, ...], ...]:
-    """Mark the best and the second best entry of each column in the rows of one group of a table.
+def frame(rows: Sequence[Sequence[str | float]], header: Sequence[str], groups: Sequence[str] | str = "") -> DataFrame:
+    """The frame of a table: rows of texts (or numbers), with the heading of each row's group."""
+    pandas = require("pandas", extra="bench")
+    index = [groups] * len(rows) if isinstance(groups, str) else list(groups)
+    return pandas.DataFrame(list(map(list, rows)), columns=list(header), index=index, dtype=object)
 
-    Entries that read the same share their mark, and two that are best leave no second place. The largest is the best
-    unless `smallest`. By default all columns are marked but the first, which names the row.
+
+def best_marks(values: DataFrame, texts: DataFrame, *, smallest: bool = False) -> DataFrame:
+    """Mark the best and the second best text of each column in every group; `values` has NaN where none may be marked.
+
+    Texts that read the same share their mark, and two that are best leave no second place. The largest value is the
+    best unless `smallest`.
     """
-    marked = [list(row) for row in rows]
-    for column in range(1, len(rows[0]) if rows else 0) if columns is None else columns:
-        entries = [row[column] for row in rows if not math.isnan(row[column].value)]
-        ranked = list(dict.fromkeys(e.text for e in sorted(entries, key=lambda e: e.value if smallest else -e.value)))
-        best = [e.text for e in entries].count(ranked[0]) if ranked else 0
-        places: dict[str, Mark] = dict(zip(ranked, ("best",) if best > 1 else ("best", "second"), strict=False))
-        for row in marked:
-            if not math.isnan(row[column].value):
-                row[column] = replace(row[column], mark=places.get(row[column].text, ""))
-    return tuple(tuple(row) for row in marked)
+    marks = texts.copy()
+    for name in texts.columns:
+        places: list[Mark] = []
+        for group in dict.fromkeys(texts.index):
+            inside = texts.index == group
+            places += _places(values[name][inside], texts[name][inside], smallest)
+        marks[name] = places
+    return marks
+
+
+def _places(values: Series, texts: Series, smallest: bool) -> list[Mark]:
+    entries = list(zip(values, texts, strict=True))
+    defined = sorted((e for e in entries if not math.isnan(e[0])), key=lambda e: e[0], reverse=not smallest)
+    read = [text.partition(" ")[0].rstrip("≈*") for _, text in defined]
+    ranked = list(dict.fromkeys(read))
+    names: tuple[Mark, ...] = ("best",) if ranked and read.count(ranked[0]) > 1 else ("best", "second")
+    places = dict(zip(ranked, names, strict=False))
+    return ["" if math.isnan(v) else places.get(text.partition(" ")[0].rstrip("≈*"), "") for v, text in entries]
 
 
 def as_html(made: Table) -> Html:
     """A table as a notebook shows it: the best entries in bold, all groups in one, without their headings."""
-    rows = [[_html_cell(entry) for entry in row] for group in made.groups for row in group.rows]
-    return table(made.header, rows, numbers=range(made.left, len(made.header)), title=made.title)
+    rows = [[_html_cell(entry) for entry in row] for _, group in made.groups for row in group]
+    return html_table(made.header, rows, numbers=range(made.left, len(made.header)), title=made.title)
 
 
 def _html_cell(entry: Entry) -> Html:
     text = element("b", entry.text) if entry.mark == "best" else entry.text
-    return concatenate([text, entry.sign, f" {entry.detail}" if entry.detail else ""])
+    return concatenate([text, f" {entry.detail}" if entry.detail else ""])
 
 
 LONG = 45
@@ -158,8 +183,6 @@ PREAMBLE = r"""% needs \usepackage{booktabs,longtable} and \usepackage[T1]{fonte
 \providecommand{\best}[1]{\textbf{#1}}
 \providecommand{\second}[1]{\underline{#1}}
 \providecommand{\detail}[1]{{\scriptsize #1}}
-\providecommand{\levelsign}{$^{\approx}$}
-\providecommand{\mainsign}{$^{*}$}
 """
 _REPLACED = {
     "\\": r"\textbackslash{}",
@@ -180,7 +203,6 @@ _LIGATURE = re.compile("-(?=-)")
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 _LAST_LETTER = "\u00ff"
 """The last letter for which every LaTeX has a glyph."""
-_LATEX_SIGNS = {"": "", "≈": r"\levelsign{}", "*": r"\mainsign{}"}
 
 
 def latex_escaped(text: str) -> str:
@@ -189,36 +211,40 @@ def latex_escaped(text: str) -> str:
 
 
 def _character(c: str) -> str:
-    if c in _REPLACED:
-        return _REPLACED[c]
-    return c if c <= _LAST_LETTER else f"\\texttt{{U+{ord(c):04X}}}"
+    return _REPLACED.get(c) or (c if c <= _LAST_LETTER else f"\\texttt{{U+{ord(c):04X}}}")
 
 
 def latex_table(table: Table) -> str:
-    """A table as LaTeX to include in a document, floating or over several pages."""
-    caption = rf"\caption{{{latex_escaped(table.title)}. {latex_escaped(table.note)}}}"
-    label = rf"\label{{tab:{table.name.replace('_', '-')}}}"
-    columns = "".join(alignment[0] for alignment in table.alignments)
-    head = [r"\toprule", _latex_row([latex_escaped(name) for name in table.header]), r"\midrule"]
-    body = _body(table)
-    if len(body) > LONG:
-        begin = [rf"\begin{{longtable}}{{{columns}}}", rf"{caption}{label} \\", *head, r"\endhead"]
-        lines = [r"{\small", *begin, *body, r"\bottomrule", r"\end{longtable}", "}"]
-    else:
-        begin = [r"\begin{table}[htbp]", r"\centering\small", caption, label, rf"\begin{{tabular}}{{{columns}}}", *head]
-        lines = [*begin, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return PREAMBLE + "\n".join(lines) + "\n"
+    """A table as LaTeX to include in a document, floating or over several pages; the first column is the group."""
+    pandas = require("pandas", extra="bench")
+    groups = [(latex_escaped(title), [list(map(_latex_cell, row)) for row in rows]) for title, rows in table.groups]
+    places = [(title, f"{{}}{row[0]}") for title, rows in groups for row in rows]  # \\ would take "[" as its own
+    header = list(map(latex_escaped, table.header))
+    index = (
+        pandas.MultiIndex.from_tuples(places, names=["", header[0]])
+        if places
+        else pandas.MultiIndex([[], []], [[], []])
+    )
+    styler = pandas.DataFrame([row[1:] for _, rows in groups for row in rows], columns=header[1:], index=index).style
+    grouped, long = any(title for title, _ in groups), len(places) > LONG
+    text = (styler if grouped else styler.hide(axis="index", level=0)).to_latex(
+        column_format="l" * grouped + "".join(side[0] for side in table.alignments),
+        hrules=True,
+        clines="skip-last;data" if grouped else None,
+        multirow_align="naive",
+        caption=f"{latex_escaped(table.title)}. {latex_escaped(table.note)}",
+        label=f"tab:{table.name.replace('_', '-')}",
+        environment="longtable" if long else "table",
+        position=None if long else "htbp",
+        position_float=None if long else "centering",
+    )
+    return f"{PREAMBLE}{{\\small\n{text}}}\n"
 
 
-def _body(table: Table) -> list[str]:
-    lines = []
-    for number, group in enumerate(table.groups):
-        if number:
-            lines.append(r"\midrule")
-        if group.title:
-            lines.append(rf"\multicolumn{{{len(table.header)}}}{{l}}{{\emph{{{latex_escaped(group.title)}}}}} \\")
-        lines += [_latex_row([_latex_cell(entry) for entry in row]) for row in group.rows]
-    return lines
+def _latex_cell(entry: Entry) -> str:
+    text, detail = (latex_escaped(_MINUS.sub("−", part)) for part in (entry.text, entry.detail))
+    text = rf"\{entry.mark}{{{text}}}" if entry.mark else text
+    return f"{text} \\detail{{{detail}}}" if detail else text
 
 
 A4_WIDTH = 210
@@ -228,41 +254,25 @@ LETTER_WIDTH = 1.9  # millimetres, at ten points
 def latex_document(tables: Sequence[Table], title: str) -> str:
     """A document that shows all tables, each from its own file."""
     width = max([A4_WIDTH, *map(_paper_width, tables)])
-    return "\n".join(
-        [
-            r"\documentclass{article}",
-            r"\usepackage[T1]{fontenc}",
-            r"\usepackage{textcomp}",
-            r"\usepackage{booktabs,longtable}",
-            rf"\usepackage[paperwidth={width}mm,paperheight=297mm,margin=20mm]{{geometry}}",
-            rf"\title{{{latex_escaped(title)}}}",
-            r"\date{}",
-            r"\begin{document}",
-            r"\maketitle",
-            *(rf"\input{{{table.name}}}\clearpage" for table in tables),
-            r"\end{document}",
-            "",
-        ]
-    )
+    inputs = "\n".join(rf"\input{{{table.name}}}\clearpage" for table in tables)
+    return rf"""\documentclass{{article}}
+\usepackage[T1]{{fontenc}}
+\usepackage{{textcomp}}
+\usepackage{{booktabs,longtable}}
+\usepackage[paperwidth={width}mm,paperheight=297mm,margin=20mm]{{geometry}}
+\title{{{latex_escaped(title)}}}
+\date{{}}
+\begin{{document}}
+\maketitle
+{inputs}
+\end{{document}}
+"""
 
 
 def _paper_width(table: Table) -> int:
     """Millimetres in which a table finds room."""
-    rows = [[f"{entry.text} {entry.detail}" for entry in row] for group in table.groups for row in group.rows]
-    letters = sum(3 + max(map(len, column)) for column in zip(table.header, *rows, strict=True))
-    return 2 * 20 + int(LETTER_WIDTH * letters)
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    guard = "{}" if cells[0].startswith(("[", "*")) else ""  # the line before would take them as its own
-    return guard + " & ".join(cells) + r" \\"
-
-
-def _latex_cell(entry: Entry) -> str:
-    text, detail = (latex_escaped(_MINUS.sub("−", part)) for part in (entry.text, entry.detail))
-    if entry.mark:
-        text = rf"\{entry.mark}{{{text}}}"
-    return f"{text}{_LATEX_SIGNS[entry.sign]}" + (rf" \detail{{{detail}}}" if detail else "")
+    widest = [max(map(len, [name, *table.frame.iloc[:, i]])) for i, name in enumerate(table.header)]
+    return 2 * 20 + int(LETTER_WIDTH * (sum(widest) + 3 * len(widest) + max(map(len, table.frame.index), default=0)))
 
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|$~#!])")
@@ -275,26 +285,25 @@ def markdown_escaped(text: str) -> str:
 
 def markdown_table(table: Table) -> str:
     """A table as Markdown: a heading, a table for each group, and the note."""
-    tabulate = require("tabulate", extra="bench").tabulate
-    parts = [f"### {markdown_escaped(table.title)}"]
-    for group in table.groups:
-        if group.title:
-            parts.append(f"**{markdown_escaped(group.title)}**")
-        rows = [[_markdown_cell(entry) for entry in row] for row in group.rows]
-        header = [markdown_escaped(name) for name in table.header]
-        parts.append(
-            tabulate(rows, header, tablefmt="pipe", colalign=table.alignments, disable_numparse=True)
-            if rows
-            else "Nothing of this is complete."
-        )
+    return "\n\n".join(_markdown_parts(table)) + "\n"
+
+
+def _markdown_parts(table: Table) -> Iterator[str]:
+    tabulate: Any = require("tabulate", extra="bench").tabulate
+    header = list(map(markdown_escaped, table.header))
+    yield f"### {markdown_escaped(table.title)}"
+    for title, rows in table.groups:
+        if title:
+            yield f"**{markdown_escaped(title)}**"
+        cells = [list(map(_markdown_cell, row)) for row in rows]
+        yield tabulate(cells, header, tablefmt="pipe", colalign=table.alignments, disable_numparse=True)
+    if not table.groups:
+        yield "Nothing of this is complete."
     if table.note:
-        parts.append(markdown_escaped(table.note))
-    return "\n\n".join(parts) + "\n"
+        yield markdown_escaped(table.note)
 
 
 def _markdown_cell(entry: Entry) -> str:
     text = markdown_escaped(entry.text)
-    if entry.mark:
-        text = f"**{text}**" if entry.mark == "best" else f"<u>{text}</u>"
-    detail = f" {markdown_escaped(entry.detail)}" if entry.detail else ""
-    return f"{text}{markdown_escaped(entry.sign)}{detail}"
+    text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(entry.mark, text)
+    return f"{text} {markdown_escaped(entry.detail)}" if entry.detail else text
