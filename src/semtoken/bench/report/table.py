@@ -238,7 +238,8 @@ def latex_table(table: Table) -> str:
         position=None if long else "htbp",
         position_float=None if long else "centering",
     )
-    return f"{PREAMBLE}{{\\small\n{text}}}\n"
+    small = f"{{\\small\n{text}}}\n" if long else text.replace("\\centering", "\\centering\\small", 1)
+    return PREAMBLE + small  # a float begins in the normal size
 
 
 def _latex_cell(entry: Entry) -> str:
