@@ -51,7 +51,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     content = json.loads(paths["json"].read_text())
     assert content["n"] == 60 and content["settings"]["judges"][0]["kind"] == "rouge"
     assert content["settings"]["preset"] == "paper"
-    assert len(content["tests"]) == len(report.tests)
+    assert len(content["tests"]) == len(report.measured.tests)
     told = paths["markdown"].read_text()
     assert "| STC " in told and "minus the headline" in told
 

@@ -231,15 +231,15 @@ def test_what_the_report_is_about_is_added_where_it_is_not_among_the_best() -> N
 def test_overhead_is_on_a_logarithmic_scale() -> None:
     names = ("stc", "perplexity", "sar")
     found = measured(cell(methods=names, seconds={"stc": 0.0, "perplexity": 1.0, "sar": 400.0}))
-    figure = against_overhead(found, found.cells)
-    (axis,) = figure.axes
+    drawn = against_overhead(found, found.cells)
+    (axis,) = drawn.axes
     assert axis.get_xscale() == "log"
     shown = [
         (float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in axis.lines if len(line.get_xdata()) == 1
     ]
     values = [figure(found, name).value for name in names]
     assert shown == [(pytest.approx(x), pytest.approx(y)) for x, y in zip((0.5 / 3, 0.5, 200.0), values, strict=True)]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["STC", "Perplexity", "SAR"]
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["STC", "Perplexity", "SAR"]
 
 
 def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
