@@ -21,7 +21,7 @@ from semtoken.bench.report.content import BenchReport, build_report, write_repor
 from semtoken.bench.report.measure import Measured, measure
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
 from semtoken.errors import InvalidInput
-from tests.bench.report_runs import cell, clustering, results
+from tests.bench.report_runs import cell, clustering, figure, results
 
 HOSTILE = "<script>alert(1)</script> $x$ \x1b[31m"
 VARIANTS = ("n_clusters=8000", "linkage=single")
