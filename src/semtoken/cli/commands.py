@@ -28,7 +28,7 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),
     "bench lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
     "serve": ("model", "port", "host", "calibrator", "page", "preset"),
-    "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
+    "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for"),
     "cluster make": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
     "bench run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
     "bench judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),

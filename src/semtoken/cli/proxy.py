@@ -143,9 +143,8 @@ def proxy(
     --read-with reads the answer here. If an answer cannot be scored, it arrives with the reason. With --calibrator and
     --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
     and never logged. It has /health and /metrics (Prometheus) of its own.
-
-    vLLM is asked for token ids as soon as the tokenizer is known: yours (--tokenizer), or that of the model that vLLM
-    names, where this machine has it. Nothing is downloaded for that.
+    vLLM is asked for token ids if its tokenizer is known: yours (--tokenizer), or that of the model that vLLM names,
+    where this machine has it. Nothing is downloaded for that.
 
     It also answers typed questions at /v1/decisions and /v1/systemone, whatever the upstream has for them. Upstream and
     calibrator of decisions may stand in `semtoken.yaml`.
@@ -156,8 +155,6 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:8000 --tokenizer ./my-model`
     - `semtoken proxy --upstream https://api.openai.com --tokenizer openai/gpt-oss-20b --proxy-for gpt-4o`
     - `semtoken proxy --upstream http://127.0.0.1:8000 --preset paper --clusters ./clusters`
-    - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
-    - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
     from semtoken.decisions.auditing import DecisionSettings
     from semtoken.tokens.rules import ScoringRules
