@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import glob
-import json
+import gzip
+import io
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from semtoken.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.errors import InvalidInput
+from semtoken.files.elements import DECODER, Elements
 from semtoken.files.outputs import REPLY_SUFFIXES
 from semtoken.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines, read_file, reading_errors
 from semtoken.files.texts import decoded, is_utf8
@@ -30,7 +33,9 @@ REPLY_FIELDS = ("response", "reply", "body", "completion")
 STANDARD_INPUT = "-"
 REQUEST = ".request.json"
 """Ends the name of the request that lies beside a reply: `a.request.json` beside `a.json` or `a.response.json`."""
-_DECODER = json.JSONDecoder()
+GZIPPED = b"\x1f\x8b"
+PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
+"""How compressed files begin that are not read."""
 _END_OF_STREAM = re.compile(r"(?<=data: \[DONE\])\s*(?=\S)|(?<=data:\[DONE\])\s*(?=\S)")
 NO_JSON = (
     "It is no JSON: a reply is JSON, one a line, or a saved stream. Of what Python prints, save "
@@ -149,7 +154,13 @@ def passed_over(sources: Sequence[str]) -> list[str]:
     """The files of the folders among some sources that are not read, since their names are not those of replies."""
     folders = [Path(source) for source in sources if source != STANDARD_INPUT and Path(source).is_dir()]
     files = sorted(chain.from_iterable(folder.rglob("*") for folder in folders))
-    return [str(file) for file in files if file.is_file() and file.suffix.lower() not in REPLY_SUFFIXES]
+    return [str(file) for file in files if file.is_file() and not _may_hold_replies(file)]
+
+
+def _may_hold_replies(path: Path) -> bool:
+    """Whether a file has the name of replies, which may be compressed, such as `a.jsonl.gz`."""
+    name = path.name.lower().removesuffix(".gz")
+    return name.endswith(REPLY_SUFFIXES)
 
 
 def _request_beside(path: Path) -> Mapping[str, Any] | None:
@@ -164,7 +175,7 @@ def _request_beside(path: Path) -> Mapping[str, Any] | None:
 def _paths(source: str) -> list[Path]:
     path = Path(source)
     if path.is_dir():
-        files = (file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in REPLY_SUFFIXES)
+        files = (file for file in path.rglob("*") if file.is_file() and _may_hold_replies(file))
         paths = sorted(file for file in files if not file.name.endswith(REQUEST))
         if not paths:
             raise InvalidInput(f"{source} holds no file that ends in {', '.join(REPLY_SUFFIXES)}.")
@@ -177,8 +188,23 @@ def _paths(source: str) -> list[Path]:
     return paths
 
 
-def _of_file(where: str, name: str, file: IO[bytes]) -> Iterator[FoundReply]:
-    """The replies of an open file. Lines of JSON are given one by one, whatever the size of the file."""
+def _of_file(where: str, name: str, file: Any) -> Iterator[FoundReply]:
+    """The replies of an open file. Lines and elements of JSON are given one by one, whatever the size of the file."""
+    file = file if hasattr(file, "peek") else io.BufferedReader(file)
+    beginning = file.peek(1)
+    if beginning.startswith(GZIPPED) and not isinstance(file, gzip.GzipFile):
+        try:
+            with gzip.open(file, "rb") as unpacked:
+                yield from _of_file(where, name, unpacked)
+        except (EOFError, zlib.error) as error:
+            yield FoundReply(where, name, fault=f"Its gzip is broken: {error}.")
+        return
+    if packed := next((kind for kind, mark in PACKED.items() if beginning.startswith(mark)), None):
+        yield FoundReply(where, name, fault=f"It is compressed ({packed}): unpack it first, or use gzip.")
+        return
+    if beginning.lstrip().startswith(b"[") and is_utf8(beginning[:2]):
+        yield from _of_array(where, name, Elements(file))
+        return
     lines = bounded_lines(file)
     first = next(lines, b"")
     if first.startswith(b"{") and is_utf8(first) and isinstance(_parsed(first), Mapping):
@@ -202,6 +228,30 @@ def _of_file(where: str, name: str, file: IO[bytes]) -> Iterator[FoundReply]:
         yield FoundReply(where, name, fault=f"It is {error}.")
         return
     yield from _of_text(where, name, text)
+
+
+def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]:
+    """The replies of an array, an element each; all together if they are chunks of one stream, or a batch."""
+    number = 0
+    try:
+        for number, text in enumerate(elements, start=1):
+            if number == 1 and not _stands_alone(_parsed(text)):
+                yield from _of_text(where, name, elements.rest())
+                return
+            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", text.encode(), is_line=True, is_alone=False)
+    except UnicodeDecodeError as error:
+        yield FoundReply(where, name, fault=f"It is not UTF-8 behind element {number}, and so no text: {error.reason}.")
+        return
+    if not number:
+        yield from _of_text(where, name, elements.rest())
+    elif not elements.is_whole:
+        fault = f"It is no JSON behind element {number}: the file may have been cut off."
+        yield FoundReply(f"{where}[{number + 1}]", f"{name}-{number + 1}", fault=fault)
+
+
+def _stands_alone(value: Any) -> bool:
+    """Whether an element of an array is a saved line or a whole reply."""
+    return isinstance(value, Mapping) and (_is_line(value) or (is_whole(value) and not is_batch([value])))
 
 
 def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
@@ -313,7 +363,7 @@ def _behind_each_other(text: str) -> list[Any]:
     values, at = [], len(text) - len(text.lstrip())
     try:
         while at < len(text):
-            value, end = _DECODER.raw_decode(text, at)
+            value, end = DECODER.raw_decode(text, at)
             values.append(value)
             at = next((i for i in range(end, len(text)) if not text[i].isspace()), len(text))
     except (ValueError, RecursionError):
