@@ -55,9 +55,7 @@ class ArtifactError(SemtokenError, ValueError):
 
 
 class CalibratorMismatch(SemtokenError, ValueError):
-    """A calibrator was fitted on scores of another method, other clusters, rules, distribution or exactness, or learned
-    from another model.
-    """
+    """A calibrator was fitted on scores of another method, other clusters, rules, distribution or exactness."""
 
 
 class ModelError(SemtokenError, ValueError):

@@ -17,15 +17,12 @@ from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import origin_of, with_decision
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.calibration.labels import HEADLINE
-from semtoken.calibration.learned_number import LEARNED, LearnedFrom, LearnedNumber
-from semtoken.calibration.learning import PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, Equality, Preset, Reading
 from semtoken.clusters import TokenClusters
 from semtoken.core import Scorer, ScoringRules, scorer_for
 from semtoken.core.scorer import as_clusters
-from semtoken.errors import CalibratorMismatch, InvalidInput
-from semtoken.methods import METHODS
+from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.observers.steps import Completion, Observer
@@ -68,7 +65,7 @@ class STC:
     threshold
         A `Threshold`, instead of the calibrator's: every answer gets a decision.
     states
-        Whether to keep the hidden state at the end of every answer (`ScoredResponse.state`), to learn from. True: of
+        Whether to keep the hidden state at the end of every answer (`ScoredResponse.state`), to train on. True: of
         the layer at .65 of the depth; a number in (0, 1]: of the layer at that depth. Only transformers gives states.
     progress
         Called with the progress of clustering; see `semtoken.clustering`.
@@ -109,16 +106,12 @@ class STC:
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
         labelled_by = (fitted.fingerprint.method for fitted in (self.calibrator, self.threshold) if fitted is not None)
         # the headline is always there
-        known = (method for method in labelled_by if method not in (None, HEADLINE, LEARNED))
+        known = (method for method in labelled_by if method not in (None, HEADLINE))
         self.methods = require_one_pass([*methods, *known])
         self._depth = None if states is False else DEPTH if states is True else real(states, "states")
         if self._depth is not None and not 0 < self._depth <= 1:
             raise InvalidInput(f"states must be True or a depth in (0, 1]. Got {states!r} instead.")
-        self.learned: LearnedNumber | None = None
-        """The number that was learned from labels, which every answer gets as its score by `learned`."""
         require_readings(self.backend, [MethodScores(self.methods, self._depth)])
-        if self.calibrator is not None and self.calibrator.learned is not None:
-            self.use_learned(self.calibrator.learned)
         self._name: str | None = None
         self._given = clusters is not None
         self._shipped: Path | None = None
@@ -127,24 +120,6 @@ class STC:
         if clusters is not None:
             token_clusters = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
             self._require_own(lambda origin: require_clusters(origin, token_clusters))
-
-    def use_learned(self, learned: LearnedNumber | None) -> None:
-        """Score every answer from the next one on by a number learned from labels as well; None ends that.
-
-        `BackendError` if it depends on hidden states, which this backend does not give, `CalibratorMismatch` if it was
-        learned on another model, precision or tokenizer.
-        """
-        if learned is None:
-            self.learned = None
-            return
-        names = (*self.methods, *(name for name in learned.names if name in METHODS and name == PEAK))
-        if learned.reads_states:
-            depth = learned.origin.depth
-            if self._depth not in (None, depth):
-                raise CalibratorMismatch(f"The calibrator reads states at {depth} of the depth, not at {self._depth}.")
-            require_readings(self.backend, [MethodScores((), depth)])
-            learned.origin.require_model(LearnedFrom(self._weights, self.backend.vocabulary.fingerprint))
-        self.methods, self.learned = require_one_pass(names), learned
 
     @cached_property
     def _weights(self) -> str | None:
@@ -155,7 +130,7 @@ class STC:
     @property
     def depth(self) -> float | None:
         """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
-        return self._depth if self.learned is None or not self.learned.reads_states else self.learned.origin.depth
+        return self._depth
 
     def _require_own(self, check: Callable[[Fingerprint], None]) -> None:
         """Check where the calibrator and the threshold come from."""
@@ -479,28 +454,26 @@ class STC:
             )
             for result, (answer, completion) in scored
         ]
-        if self.depth is not None or self.learned is not None:
+        if self.depth is not None:
             pairs = zip(responses, lengths, strict=True)
-            responses = [self._with_learned(response, prompts.get(answer, "")) for response, answer in pairs]
+            responses = [self._with_origin_of_state(response, prompts.get(answer, "")) for response, answer in pairs]
         if self.calibrator is None and self.threshold is None:
             return responses
         origin = Fingerprint(**origin_of(self.model, self._name))
         return [with_decision(result, self.calibrator, self.threshold, origin) for result in responses]
 
-    def _with_learned(self, answer: ScoredResponse, prompt: Prompt) -> ScoredResponse:
-        """An answer with its learned number, and with its state if that is to be kept."""
-        if answer.state is not None:
-            state = replace(
-                answer.state,
-                prompt=self._read_before(prompt),
-                weights=self._weights,
-                vocabulary=self.backend.vocabulary.fingerprint,
-                given=answer.truncated is None,
-            )
-            answer = answer.with_fields(state=state)
-        if self.learned is not None:
-            answer = with_learned(answer, self.learned)
-        return answer if self._depth is not None else answer.with_fields(state=None)
+    def _with_origin_of_state(self, answer: ScoredResponse, prompt: Prompt) -> ScoredResponse:
+        """An answer whose hidden state says of which model and prompt it is."""
+        if answer.state is None:
+            return answer
+        state = replace(
+            answer.state,
+            prompt=self._read_before(prompt),
+            weights=self._weights,
+            vocabulary=self.backend.vocabulary.fingerprint,
+            given=answer.truncated is None,
+        )
+        return answer.with_fields(state=state)
 
     def _read_before(self, prompt: Prompt) -> str:
         """What the model reads of a prompt, its template and special tokens included."""

@@ -42,15 +42,6 @@ def test_the_defaults_are_the_papers() -> None:
     assert [judge.kind for judge in settings.judges] == ["exact"] and settings.primary_judge == "exact"
 
 
-def test_states_bring_the_headline_and_are_refused_where_no_model_gives_them() -> None:
-    settings = checked(methods=["perplexity"], states=True)
-    assert settings.methods == ("perplexity", "headline")
-    assert "answer_state" in cell(methods=["perplexity"], states=True).steps
-    assert "answer_state" not in cell(methods=["perplexity"]).steps
-    with pytest.raises(InvalidInput, match=r"states: .*transformers gives it"):
-        checked(models=[{"name": "a/b", "backend": "vllm"}], states=True)
-
-
 def test_the_almanac_has_its_own_clusters_and_encoders() -> None:
     settings = checked()
     assert settings.models[0].clusters is None

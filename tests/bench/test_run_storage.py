@@ -180,7 +180,6 @@ def answer(generator: np.random.Generator) -> Generation:
         new_word_log_probs=np.array([-0.5]),
         phrase_log_probs=np.array([-0.25, -np.inf]),
         new_phrase_log_probs=np.array([-0.25]),
-        answer_state=generator.normal(size=5).astype(np.float32),
         stc_log_score=-np.inf,
         stc_no_clustering_log_score=-0.25,
         stc_no_prefix_log_score=-1.0,

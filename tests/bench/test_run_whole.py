@@ -133,21 +133,6 @@ def test_the_manifest_says_where_it_comes_from(made: Any) -> None:
     assert manifest["seeds"] == {"questions": 0, "samples": 0}
 
 
-def test_states_asked_for_later_are_those_of_the_library_and_nothing_else_is_made_again(copy: Any) -> None:
-    settings, run = copy
-    before = {path: path.stat().st_mtime_ns for path in run.rglob("*.parquet")}
-    assert collect(run).cells[0].states is None
-    assert start(settings | {"states": True}, run) == []
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    (cell,) = collect(run).cells
-    stc = semtoken.STC.from_pretrained(settings["models"][0]["name"], device="cpu", states=True)
-    answers = stc.generate(prompts(), max_new_tokens=6, batch_size=2, stop_at_newline=True)
-    assert cell.states is not None and all(answer.state is not None for answer in answers)
-    expected = [answer.state.values for answer in answers if answer.state is not None]
-    np.testing.assert_allclose(cell.states, expected, atol=1e-5)
-    assert len(np.unique(cell.states.round(4), axis=0)) > 1
-
-
 def test_nothing_big_is_stored(made: Any) -> None:
     run = made[1]
     files = [path for path in run.rglob("*.parquet") if "samples-" in str(path)]

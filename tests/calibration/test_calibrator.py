@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,6 @@ from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
 from semtoken.calibration.labels import AnswerRecord, answer_record, labelled
-from semtoken.calibration.learned_number import LearnedNumber, Readings
-from semtoken.calibration.learning import cross_fitted, gain_over, learn
 from semtoken.calibration.measures import drift, report
 from semtoken.calibration.promises import forecast, label_order
 from semtoken.choices import CurveName
@@ -216,14 +213,6 @@ def test_two_of_several_ways_of_scoring_are_named() -> None:
         st.Calibrator.fit(answers * 20, [1, 0] * 30, prompts=range(60))
 
 
-def test_a_learned_number_is_added_to_answers_and_to_no_bare_score() -> None:
-    none = np.empty(0)
-    number = LearnedNumber(("probability",), np.array([2.0]), 0.25, none, none, none, none)
-    calibrator = replace(st.Calibrator.fit(*drawn(60)), learned=number)
-    assert calibrator.with_learned(response(-0.5)).scores["learned"] == pytest.approx(2.0 * 0.5 + 0.25)
-    assert calibrator.with_learned(-0.5) == -0.5
-
-
 def test_other_precision_is_flagged_not_refused() -> None:
     known = Fingerprint(dtype="bfloat16", engine="vllm 0.9")
     scores, correct = drawn(50)
@@ -335,39 +324,14 @@ def test_drift_is_the_kolmogorov_smirnov_distance() -> None:
     assert found.low > 0.2
 
 
-def test_answers_are_compared_with_the_risks_that_a_learned_number_expects() -> None:
-    """A risk x is the log score -ln(1 + e^x): answers with exactly the expected risks have not moved."""
-    scores, correct = drawn(300)
-    risks = np.sort(np.random.default_rng(1).normal(-1, 2, 300))
-    none = np.empty(0)
-    number = LearnedNumber(("probability",), np.array([1.0]), 0.0, none, none, none, none, expected=risks)
-    calibrator = replace(st.Calibrator.fit(scores, correct), learned=number)
-    assert calibrator.compare(-np.log1p(np.exp(risks))).distance < 0.01  # equal ones are rounded apart
-    recent = calibrator.compare(-np.log1p(np.exp(risks[:200] + 1)))
-    assert recent.distance == pytest.approx(ks_2samp(risks, risks[:200] + 1).statistic)
-    assert (recent.n_fitted, recent.n_recent) == (300, 200)
-    unknown = LearnedNumber(("probability",), np.array([1.0]), 0.0, none, none, none, none)
-    same = replace(calibrator, learned=unknown).compare(scores)
-    assert (same.distance, same.n_fitted) == (0.0, 300)
-
-
 def test_all_is_drawn_with_seed_0_unless_another_is_told() -> None:
     scores, correct = drawn(60, "good model")
-    ones = np.ones(2)
-    number = LearnedNumber(("headline",), np.ones(1), 0.0, ones, ones, ones, np.arange(1, 61) / 30)
-    calibrator = replace(st.Calibrator.fit(scores, correct), learned=number)
-    recent = [SimpleNamespace(scores={"state_distance": k / 20}) for k in range(50)]
-    headline, risk = np.random.default_rng(2).normal(size=(2, 60))
-    many, labels = np.random.default_rng(3).normal(size=(2, 150)), np.arange(150) % 2.0
+    calibrator = st.Calibrator.fit(scores, correct)
     every: list[Callable[..., Any]] = [
         lambda **seed: drift(scores, scores[:40] - 0.1, **seed),
         lambda **seed: calibrator.compare(scores[:40], **seed),
-        lambda **seed: calibrator.compare_states(recent, **seed),
         lambda **seed: calibrator.report(scores[1:], correct[1:], **seed).brier,
         lambda **seed: report(np.exp(scores), correct * 0 + 0.5, correct, cross_validated=False, **seed).brier,
-        lambda **seed: gain_over(headline, risk, correct, **seed),
-        lambda **seed: cross_fitted(Readings(risk[:, None]), correct, **seed).risk.tolist(),
-        lambda **seed: learn(["own"], Readings(many[:1].T), many[1], labels, **seed).risk.tolist(),
         lambda **seed: label_order(scores.tolist(), **seed),
         lambda **seed: forecast(-scores[:12], correct[:12], 0.3, 0.2, **seed),
     ]

@@ -17,7 +17,6 @@ from semtoken.calibration import curves, measures
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.fitting import _round_up
 from semtoken.calibration.labels import AnswerRecord, identities
-from semtoken.calibration.learning import NUMBERS, PEAK
 from semtoken.calibration.threshold import Bands, GroupThresholds
 from semtoken.errors import InvalidInput
 from tests.calibration.test_calibrator import drawn, response
@@ -196,22 +195,6 @@ def test_twenty_groups_can_have_promises(count: int) -> None:
     else:
         with pytest.raises(InvalidInput, match="There are 21 groups, and at most 20"):
             GroupThresholds.fit(scores, correct, groups=groups)
-
-
-@pytest.mark.parametrize(("log_prob", "read"), [(-999.0, 999.0), (-1001.0, 1000.0), (-math.inf, 1000.0)])
-def test_numbers_that_are_learned_from_are_a_thousand_nats_at_most(log_prob: float, read: float) -> None:
-    answer: Any = response(log_prob)
-    assert NUMBERS["headline"](answer) == pytest.approx(read)
-    assert NUMBERS["probability"](SimpleNamespace(log_probability=log_prob)) == read
-
-
-def test_numbers_that_are_learned_from_by_hand() -> None:
-    tokens = [{"log_probability": value} for value in (-0.5, -2.0, -0.25, -1.25)]
-    record = {"log_probability": -4.0, "tokens": tokens, f"score_{PEAK}": 1.5}
-    answer = AnswerRecord("line 1", record, -0.75, None)
-    found = {name: number(answer) for name, number in NUMBERS.items()}
-    by_hand = {"probability": 4.0, "perplexity": 1.0, PEAK: 1.5, "first_token": 0.5, "log_length": math.log(4)}
-    assert found == pytest.approx({"headline": 0.75} | by_hand)
 
 
 @pytest.mark.parametrize(("inside", "end", "outside"), [(-1.1e-6, -1e-6, 0.0), (-49.0, -50.0, -70.0)])

@@ -381,10 +381,8 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
 }
 """A test -> the commands that it runs, as the package's texts have them behind `semtoken`."""
 TO_ADD = {
-    "bench run --states": "a note of a report: the same run with a further option",
-    "calibrate --learn": "an error of a calibrator: the same command with a further option",
+    "calibrate --groups": "an error of a calibrator: the same command with a further option",
     "score --methods": "the help of --by: where its scores come from",
-    "score --states": "the help of --learn: where its states come from",
     "decide run --endpoint": "an error of `decide`: the same command with a further option",
 }
 """Commands with an option that a text names, but whose other arguments the reader has given before."""

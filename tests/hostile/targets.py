@@ -17,7 +17,7 @@ from semtoken.results import ScoredResponse
 from semtoken.tokens.rules import ScoringRules
 from tests import worked
 from tests.hostile.functions import Target
-from tests.hostile.targets_of_answers import of_decisions, of_learning, of_one_pass, of_parts, of_replies, of_tables
+from tests.hostile.targets_of_answers import of_decisions, of_one_pass, of_parts, of_replies, of_tables
 from tests.hostile.targets_of_objects import of_answers, of_calibrators, of_models, of_questions, of_vocabularies
 from tests.hostile.targets_of_passes import of_judgements, of_loading, of_passes
 from tests.methods.method_records import scattered
@@ -56,11 +56,10 @@ def scored() -> ScoredResponse:
 def all_targets() -> list[Target]:
     """Every public function that takes numbers, texts or options."""
     answer = scored()
-    others = [semtoken.score_logits(LOGITS, [*IDS[:-1], last], CLUSTERS) for last in range(8)]
     return [
         *(*scores(), *of_methods(), *of_metrics(), *of_results(), *of_clusters(), *of_calibration(), *of_records()),
         *(*of_one_pass(), *of_parts(answer, scorer_for(CLUSTERS.vocabulary, ScoringRules())), *of_replies(REPLY)),
-        *(*of_decisions(), *of_tables(), *of_learning(others), *of_calibrators(answer), *of_answers(answer)),
+        *(*of_decisions(), *of_tables(), *of_calibrators(answer), *of_answers(answer)),
         *(*of_vocabularies(CLUSTERS), *of_models(), *of_questions()),
         *(*of_passes(), *of_judgements(CLUSTERS), *of_loading()),
     ]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import numpy as np
 
 import semtoken
 from semtoken import clustering, methods
-from semtoken.calibration import learn_from
 from semtoken.checking import check_replies, doubt_of
 from semtoken.clusters import ClusterSettings, vocabulary_of
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
@@ -178,15 +175,3 @@ def of_tables() -> list[Target]:
         Target("vocabulary_of", vocabulary_of, {"model_or_path": "almanac", "tokenizer": None}, weight=0.05),
         Target("p_true_prompt", p_true_prompt, {"question": "Who?", "answer": "Ada"}),
     ]
-
-
-def of_learning(answers: Sequence[semtoken.ScoredResponse]) -> list[Target]:
-    """Numbers learned from labels."""
-    correct = (RANDOM.random(len(answers)) < 0.5).astype(np.float64)
-    scored = [replace(one, scores={"max_token_entropy": float(RANDOM.exponential())}) for one in answers]
-
-    def learned(scored: Any, correct: Any, seed: Any) -> bool:
-        return learn_from(scored, correct, seed=seed).learning.learned is None
-
-    arguments = {"scored": scored, "correct": correct, "seed": 0}
-    return [Target("learn_from", learned, arguments, weight=0.1, booleans=("correct",))]

@@ -114,9 +114,9 @@ LEFT_OUT = {
     **dict.fromkeys(("sampling_params", "score_outputs"), ENGINE),
     **dict.fromkeys(("examine", "static_page", "extension_of", "check_shape", "normalized_rows"), STEP),
     **dict.fromkeys(("check_shared_vocabulary", "shapes_at"), STEP),
-    **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "STC.results", "use_learned", "fingerprint"), STEP),
+    **dict.fromkeys(("scorer_of", "decoding", "observer", "result", "STC.results", "fingerprint"), STEP),
     **dict.fromkeys(
-        ("neutral_masks", "alike", "in_cluster", "with_learned", "call_confidences"),
+        ("neutral_masks", "alike", "in_cluster", "call_confidences"),
         "takes objects of this library alone",
     ),
     "alternatives_at": "takes the places of tokens that the answer has",

@@ -16,11 +16,11 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from learning import learn
 from promise import ALPHA, DELTA, LABELS, scores
-from tests.calibration.state_worlds import StateWorld, draw
+from state_worlds import StateWorld, draw
 
 import semtoken as st
-from semtoken.calibration.learning import learn
 from semtoken.calibration.measures import drift
 
 Draw = Callable[[np.random.Generator, int], StateWorld]
@@ -54,7 +54,7 @@ def main() -> None:
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in WORLDS}
     for _ in range(sets):
         labelled = home(generator, LABELS)
-        learned = (learning := learn(["headline"], labelled.readings, labelled.headline, labelled.correct)).learned
+        learned = (learning := learn(labelled.readings, labelled.headline, labelled.correct)).learned
         if learned is None:
             continue
         own = scores(learning.risk)

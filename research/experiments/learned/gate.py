@@ -15,10 +15,8 @@ import sys
 from itertools import product
 
 import numpy as np
+from learning import Readings, learn
 from scipy.stats import binomtest
-
-from semtoken.calibration.learned_number import Readings
-from semtoken.calibration.learning import learn
 
 SIZES = (150, 200, 400)
 WORLDS = ("labels drawn", "headline only")
@@ -47,7 +45,7 @@ def opened(generator: np.random.Generator, n: int, world: str, tails: str, state
         headline = readings.numbers[:, 0]
         if states:
             readings = Readings(readings.numbers[:, :1], readings.states)
-        found = learn([f"number {i}" for i in range(readings.numbers.shape[1])], readings, headline, correct)
+        found = learn(readings, headline, correct)
         if found.gain is not None:
             return found.learned is not None
 

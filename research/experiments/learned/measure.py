@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from learning import cross_fitted, fit, learn
 from sets import HERE, LabelledSet, the_set
 
-from semtoken.calibration.learning import cross_fitted, fit, learn
 from semtoken.metrics import auroc
 
 FIELDS = (
@@ -36,8 +36,8 @@ def run(found: LabelledSet, judge: str, kind: str, labels: int, split: int, *, s
     told = correct[own]
     if shuffled:
         told = np.random.default_rng(1000 + split).permutation(told)
-    learning = learn([kind], readings.part(own), found.headline[own], told)
-    learned = learning.learned or fit([kind], readings.part(own), told)
+    learning = learn(readings.part(own), found.headline[own], told)
+    learned = learning.learned or fit(readings.part(own), told)
     gain = learning.gain
     return {
         "set": found.name,

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from learning import learn
 from scipy.stats import binom
 
 import semtoken as st
-from semtoken.calibration.learning import learn
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.calibration.state_worlds import StateWorld, draw
+from state_worlds import StateWorld, draw
 
 ALPHA, DELTA, LABELS, UNLABELLED, REFERENCE = 0.1, 0.1, 400, 400, 50_000
 FIELDS = ("world", "rule", "sets", "gate_open", "exceeded", "exceeded_upper_95", "no_threshold", "coverage")
@@ -42,7 +42,7 @@ def scores(risk: np.ndarray) -> np.ndarray:
 def one_set(world: Draw, generator: np.random.Generator, reference: StateWorld) -> list[tuple[str, bool, float, float]]:
     """One labelled set: rule, whether the gate opened, true error and coverage."""
     labelled, more = world(generator, LABELS), world(generator, UNLABELLED)
-    found = learn(["headline"], labelled.readings, labelled.headline, labelled.correct)
+    found = learn(labelled.readings, labelled.headline, labelled.correct)
     if found.learned is None:
         own, others, later = (scores(one.headline) for one in (labelled, more, reference))
     else:

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-
-from semtoken.calibration.learned_number import Readings
-from semtoken.calibration.learning import CHEAP, WITH_STATES, readings_of
+from learning import CHEAP, WITH_STATES, Readings, readings_of
 
 HERE = Path(__file__).parent
 HEADLINE = HERE.parent / "headline"

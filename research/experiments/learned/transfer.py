@@ -11,10 +11,9 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
+from learning import Readings, fit
 from sets import the_set
 
-from semtoken.calibration.learned_number import Readings
-from semtoken.calibration.learning import fit
 from semtoken.calibration.measures import drift
 from semtoken.metrics import paired_difference
 
@@ -29,7 +28,7 @@ def main(recordings: Path, names: list[str]) -> None:
     for own, other in permutations(names, 2):
         fitted, applied = sets[own], sets[other]
         for judge, correct in fitted.correct.items():
-            learned = fit(["headline"], fitted.readings["states"], correct)
+            learned = fit(fitted.readings["states"], correct)
             away = applied.readings["states"]
             gain = paired_difference("auroc", learned.risk(away), applied.headline, applied.correct[judge])
             moved = drift(learned.distances, learned.distance(away))
@@ -41,7 +40,7 @@ def main(recordings: Path, names: list[str]) -> None:
         order = np.random.default_rng(0).permutation(len(readings))
         first, second = order[: order.size // 2], order[order.size // 2 :]
         judge, correct = next(iter(found.correct.items()))
-        learned = fit(["headline"], readings.part(first), correct[first])
+        learned = fit(readings.part(first), correct[first])
         moved = drift(learned.distances, learned.distance(readings.part(second)))
         figures = ("", "", "", f"{moved.distance:.4f}", f"{moved.low:.4f}")
         out.writerow([f"{name}, half", f"{name}, other half", judge, first.size, second.size, *figures])

@@ -8,7 +8,7 @@ recorders.py            one pass over the questions as plain data, for an execut
 judges/                 right or wrong
 read_results.py         a run read back into the numbers (results.py) that report/ turns into tables, figures and a page
 estimate.py             how long a run will take, from a trial on a few questions
-further_scores.py       scores that somebody brings, or that are learned from the run's labels
+further_scores.py       scores that somebody brings
 
 Enter by `semtoken bench run` and `bench report` (or `compare`, the same in a temporary folder), in Python by
 `settings.check_settings`, `plan.make_plan` and `run.run_benchmark`.

@@ -34,7 +34,6 @@ from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
 from semtoken.models.sources import resolve
-from semtoken.observers.table import AnswerState
 from semtoken.results.generation import LAYOUTS
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 from semtoken.tokens.rules import ScoringRules
@@ -218,7 +217,6 @@ class _Steps:
     def all(self, model: ModelSettings, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """The steps that methods and judges need, inputs first."""
         wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
-        wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}
         greedy = steps["greedy"]
         watched = [

@@ -22,7 +22,6 @@ from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
-from semtoken.observers.table import AnswerState
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import IN_MODEL, seconds_for
 from semtoken.support.arrays import FloatArray
@@ -156,7 +155,6 @@ class _Reader:
             controls=self._controls(),
             texts=self._texts(),
             log_score=self._log_score(),
-            states=self._states(),
             signature=self._signature(),
         )
 
@@ -219,15 +217,6 @@ class _Reader:
         """The log score of STC itself, without changes to its rules."""
         shards = self._shards(self.plan.steps.get("stc"), LOG_SCORE)
         return None if shards is None else _whole_column(shards, LOG_SCORE)
-
-    def _states(self) -> FloatArray | None:
-        """The hidden states at the ends of the answers."""
-        shards = self._shards(self.plan.steps.get(AnswerState.field), AnswerState.field)
-        rows = [row for shard in shards or () for row in shard.columns[AnswerState.field]]
-        size = next((len(row) for row in rows if row is not None), 0)
-        if not size:
-            return None
-        return np.array([[np.nan] * size if row is None else row for row in rows], dtype=np.float64)
 
     def _signature(self) -> str | None:
         """The line that names the clusters and rules of STC itself."""

@@ -40,8 +40,6 @@ class Cell(OfCell):
     """[N] question and greedy answer; empty where the texts are not kept."""
     log_score: FloatArray | None = None
     """[N] log score of STC, which keeps the digits that its uncertainty lacks on long answers; None where unknown."""
-    states: FloatArray | None = None
-    """[N, H] hidden state at the end of every greedy answer, NaN for one without tokens; None where none are kept."""
     signature: str | None = None
     """Clusters and rules of STC, as `ScoredResponse.signature` has them; None where unknown."""
 

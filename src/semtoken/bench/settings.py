@@ -30,7 +30,6 @@ from semtoken.files.safe_files import read_file
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
 from semtoken.observers.steps import NEVER_GIVEN, not_given
-from semtoken.observers.table import AnswerState
 from semtoken.statistics.pairs import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
 from semtoken.support.extras import require
@@ -197,9 +196,6 @@ class RunSettings(Strict):
     seed: int = Field(default=0, ge=0)
     """The seed by which that part is drawn."""
     sensitivity: SensitivitySettings = SensitivitySettings()
-    states: bool = False
-    """Whether to keep the hidden state at the end of every greedy answer, which `semtoken bench report --learn` reads.
-    The headline is then among the methods."""
     controls: Controls = None
     """Controls of STC: `true` for the usual settings, or settings; None: no controls are scored. With controls, STC and
     sequence probability are among the methods."""
@@ -241,9 +237,6 @@ class RunSettings(Strict):
             if named := [name for name, what in lacking.items() if what]:
                 methods = f"the method {named[0]}" if len(named) == 1 else f"the methods {', '.join(named)}"
                 raise ValueError(f"{methods}: {not_given(backend, frozenset().union(*lacking.values()))}")
-        for backend, missing in never.items() if self.states else ():
-            if unavailable := readings_for([AnswerState.field]) & missing:
-                raise ValueError(f"states: {not_given(backend, unavailable)}")
         return self
 
     @field_validator("models")
@@ -262,7 +255,6 @@ class RunSettings(Strict):
             raise ValueError("sensitivity tries other clusterings: it needs the preset 'paper', without an equality")
         wanted = set(self.methods)
         wanted |= set() if self.controls is None else {"stc", "sequence_probability"}
-        wanted |= {HEADLINE} if self.states else set()
         object.__setattr__(self, "methods", tuple(name for name in METHODS if name in wanted))
         return self
 

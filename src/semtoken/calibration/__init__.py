@@ -5,21 +5,18 @@
     promises.py        the exact arithmetic of the promises; threshold.py makes thresholds of it, one
                        for each of a few groups, or bands to accept, look at and discard, and decides
     calibrator.py      `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
-    learned_number.py  a number learned from labels: its arrays, and how it is applied (numpy alone)
-    learning.py        what that number reads of answers, its fit, and the gate that it must pass (scikit-learn)
     measures.py        Brier score, log loss, reliability; how far recent scores are from the labelled ones
     fingerprint.py     where the labelled answers came from, and what does not belong
     apply.py           the chance, decision and flags of one answer by a calibrator, for every command and server
     report_page.py     the report of a calibration as one page
 
-Fitting needs the extra `calibrate` (scipy, for learning scikit-learn); applying a saved calibrator needs numpy alone.
+Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs numpy alone.
 """
 
 from __future__ import annotations
 
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
-from semtoken.calibration.learning import LearnedAnswers, learn_from
 from semtoken.calibration.measures import Drift, Report
 from semtoken.calibration.threshold import Bands, GroupThresholds, Threshold, select
 from semtoken.results import Decision
@@ -31,9 +28,7 @@ __all__ = [
     "Drift",
     "Fingerprint",
     "GroupThresholds",
-    "LearnedAnswers",
     "Report",
     "Threshold",
-    "learn_from",
     "select",
 ]

@@ -44,7 +44,6 @@ def with_decision(
     """
     fields: dict[str, Any] = {}
     if calibrator is not None:
-        answer = calibrator.with_learned(answer)
         fields["flags"] = (*answer.flags, *calibrator.flags(answer, known))
         if not answer.empty:
             fields |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
@@ -120,7 +119,6 @@ class CalibratorInUse:
         A score known within wide bounds only adds the chances at both ends; a calibrator that may not fit adds the
         reasons. `CalibratorMismatch` if the answer was scored in another way than the labelled ones.
         """
-        answer = self.calibrator.with_learned(answer)
         flags = self.calibrator.flags(answer, self.known)
         chance = self.calibrator.chance(answer)
         low, high = self.calibrator.chance_bounds(answer)
@@ -159,7 +157,7 @@ class CalibratorInUse:
         threshold = self.calibrator.threshold
         if self.abstain_text is None or threshold is None:
             return answer.text
-        if threshold.decide(self.calibrator.with_learned(answer)).action == "answer":
+        if threshold.decide(answer).action == "answer":
             return answer.text
         return self.abstain_text
 

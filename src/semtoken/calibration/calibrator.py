@@ -7,7 +7,6 @@ what `save` writes: it holds the SHA-256 of its other contents, so that any byte
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,13 +32,11 @@ from semtoken.calibration.fingerprint import (
 from semtoken.calibration.labels import (
     LabelledScores,
     chosen_method,
-    given_score,
     identities,
     labelled,
     log_scores,
     require_enough,
 )
-from semtoken.calibration.learned_number import DISTANCE, LEARNED, LearnedNumber, learned_from, learned_values
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
@@ -89,10 +86,6 @@ class Calibrator:
     """The threshold that decides which answers are accepted; None: nothing is decided."""
     created: str = ""
     """When it was fitted: date and time in UTC."""
-    learned: LearnedNumber | None = None
-    """The number that was learned from the labels, where it ranks better than the headline."""
-    learning: str = ""
-    """What came of learning, in one sentence; empty where nobody asked for it."""
     labelled: tuple[str, ...] = ()
     """Hashes by which the labelled answers are known again, ascending; empty where bare scores were given."""
 
@@ -120,7 +113,6 @@ class Calibrator:
         clusters: TokenClusters | None = None,
         fingerprint: Fingerprint | None = None,
         by: str | None = None,
-        learn: bool = False,
     ) -> Calibrator:
         """Fit a calibrator on labelled answers.
 
@@ -141,9 +133,6 @@ class Calibrator:
         by
             The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
             the tokens for numbers and for answers without one.
-        learn
-            Whether to learn a number from the answers and their labels, and to calibrate it if it ranks answers that it
-            did not see better than the headline; see `learn_from`, which also gives what a `Threshold` is fitted on.
 
         Raises
         ------
@@ -155,15 +144,6 @@ class Calibrator:
         """
         if not isinstance(method, str) or method not in get_args(CurveName):
             raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
-        if learn:
-            from semtoken.calibration.learning import learn_from
-
-            told = learn_from(scored, correct, prompts=prompts)
-            chosen = by if told.learning.learned is None else LEARNED
-            made = cls.fit(
-                told.answers, correct, method, prompts=prompts, clusters=clusters, fingerprint=fingerprint, by=chosen
-            )
-            return replace(made, learned=told.learning.learned, learning=told.learning.statement)
         method_of_scores = chosen_method(scored, by)
         answers = labelled(scored, correct, prompts, method_of_scores)
         require_enough(answers)
@@ -203,7 +183,6 @@ class Calibrator:
         """What the threshold says of an answer, with its chance; `InvalidInput` if this calibrator holds none."""
         if self.threshold is None:
             raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
-        answer = self.with_learned(answer)
         chance = self.chance(answer)
         if np.ndim(chance):
             raise InvalidInput(f"'answer' must be one answer or one score, got {shown(answer)}.")
@@ -264,34 +243,10 @@ class Calibrator:
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
     def compare(self, scores: Any, *, seed: int = 0) -> Drift:
-        """How far recent scores are from those that it was fitted on: a distance with an interval, without a verdict.
-
-        Where a number was learned, they are compared with the scores that it gives new answers like the labelled ones
-        (`LearnedNumber.expected`).
-        """
+        """How far recent scores are from those of the fit: a distance with an interval, without a verdict."""
         self.fingerprint.require_same(fingerprint_of(scores))
         recent = log_scores(scores, self.fingerprint.method)
-        fitted = np.array(self.scores)
-        if self.learned is not None and self.learned.expected.size:
-            fitted = -np.logaddexp(0.0, self.learned.expected)  # as `log_scores` takes a risk
-        return drift(fitted, recent[np.isfinite(recent)], seed=seed)
-
-    def compare_states(self, scored: Any, *, seed: int = 0) -> Drift:
-        """How far the hidden states of recent answers are from the labelled ones; see `compare`.
-
-        The answers are scored by this calibrator: they hold their distance (`scores["state_distance"]`). `InvalidInput`
-        if none does, one is no number from 0 on, or nothing was learned on states.
-        """
-        if self.learned is None or not self.learned.reads_states:
-            raise InvalidInput("This calibrator holds no number that was learned on hidden states.")
-        recent = [distance for answer in scored if (distance := given_score(answer, DISTANCE)) is not None]
-        if bad := [distance for distance in recent if not 0 <= distance < math.inf]:
-            raise InvalidInput(f"The distance of a hidden state is a number from 0 on, got {bad[0]:g}.")
-        if not recent:
-            raise InvalidInput(
-                "No answer holds the distance of its hidden state. Score them with this calibrator (--calibrator)."
-            )
-        return drift(self.learned.distances, np.array(recent), seed=seed)
+        return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
 
     def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
         """Write `calibrator.json` into a directory, with the threshold if there is one; returns the file.
@@ -318,23 +273,9 @@ class Calibrator:
             require_clusters(calibrator.fingerprint, clusters)
         return calibrator
 
-    def with_learned(self, answer: Any) -> Any:
-        """A scored answer with the number that was learned, if this calibrator holds one and the answer has none
-        yet.
-        """
-        if self.learned is None or not hasattr(answer, "scores") or LEARNED in answer.scores:
-            return answer
-        from semtoken.calibration.learning import with_learned
-
-        return with_learned(answer, self.learned)
-
     def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
         dimensions = getattr(answer, "ndim", 1 if isinstance(answer, Iterable) else 0)
         single = hasattr(answer, "log_score") or dimensions == 0
-        if single:
-            answer = self.with_learned(answer)
-        elif isinstance(answer, Sequence):
-            answer = [self.with_learned(scored) for scored in answer]
         self.fingerprint.require_same(fingerprint_of(answer))
         self.fingerprint.require_model(answer)
         return log_scores([answer] if single else answer, self.fingerprint.method), single
@@ -456,10 +397,6 @@ def to_bytes(calibrator: Calibrator) -> bytes:
     }
     if calibrator.labelled:
         values["labelled"] = list(calibrator.labelled)
-    if calibrator.learning:
-        values["learning"] = calibrator.learning
-    if calibrator.learned is not None:
-        values["learned"] = learned_values(calibrator.learned)
     return _dumped({"sha256": _digest(values), **values})
 
 
@@ -489,8 +426,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         n, right, method, scores = values["n"], values["n_correct"], values["method"], values["scores"]
         fingerprint = fingerprint_from(values["fingerprint"])
         threshold = None if values["threshold"] is None else threshold_from(values["threshold"])
-        created, learning = str(values["created"]), str(values.get("learning", ""))
-        learned = None if "learned" not in values else learned_from(values["learned"])
+        created = str(values["created"])
         ascending = np.asarray(scores, dtype=np.float64)
         own = tuple(map(str, values.get("labelled", ())))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -502,15 +438,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
     known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
     if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
         raise ArtifactError("It holds numbers outside their ranges.")
-    if (fingerprint.method == LEARNED) != (learned is not None):
-        raise ArtifactError("It was fitted on a learned number and holds none, or the other way round.")
-    if learned is not None:
-        from semtoken.calibration.learning import require_known
-
-        require_known(learned)
-    return Calibrator(
-        method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, learned, learning, own
-    )
+    return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, own)
 
 
 def _dumped(values: Mapping[str, Any]) -> bytes:

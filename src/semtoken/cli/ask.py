@@ -22,8 +22,8 @@ from semtoken.cli.options import (
     MaxNewTokensOption,
     ModelChoice,
     PartsOption,
+    load_calibrator_for,
     model_options,
-    use_calibrator,
 )
 from semtoken.errors import InvalidInput, OverBudget
 from semtoken.models.prompts import how_to_ask
@@ -89,7 +89,7 @@ def ask(
         raise typer.BadParameter("leave out --also and --raw-prompt: they read text only.", param_hint="--image")
     asked = _read(questions)
     stc = choice.load(calibrator=calibrator) if calibrator is not None else _loaded(choice)
-    applied = use_calibrator(stc, calibrator, choice.model, abstain_text)
+    applied = load_calibrator_for(stc, calibrator, choice.model, abstain_text)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=raw_prompt)
 
     def show(number: int, result: ScoredResponse) -> None:

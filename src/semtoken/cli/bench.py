@@ -22,9 +22,9 @@ from semtoken.cli.options import (
     ModelChoice,
     OverwriteOption,
     ScoresOption,
+    load_calibrator_for,
     model_options,
     output_file,
-    use_calibrator,
 )
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import only_errors, quiet_libraries
@@ -66,14 +66,6 @@ def report(
             "the first method.",
         ),
     ] = None,
-    learn: Annotated[
-        bool,
-        typer.Option(
-            "--learn",
-            help="Add the method `learned`: what the run's own labels add to its numbers of one pass, cross-fitted. "
-            "It reads the hidden states of a run with --states, else the run's numbers of one pass.",
-        ),
-    ] = False,
     calibrator: CalibratorOption = None,
 ) -> None:
     """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
@@ -92,7 +84,7 @@ def report(
     - `semtoken bench report runs/qwen --calibrator my-calibrator`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
-    from semtoken.bench.further_scores import with_learned, with_scores
+    from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report, check_replaceable, write_report
     from semtoken.calibration import Calibrator
@@ -110,8 +102,6 @@ def report(
     results = collect(run)
     if scores is not None:
         results = with_scores(results, scores)
-    if learn:
-        results = with_learned(results, judge)
     with only_errors("semtoken.metrics"), ExitStack() as stack:  # the tables count what is undefined
         shown: list[Callable[[int], None]] = []
 
@@ -360,7 +350,7 @@ def lm_eval(
         num_fewshot=num_fewshot,
         chat=chat,
         include_path=include_path,
-        calibrator=use_calibrator(stc, calibrator, choice.model),
+        calibrator=load_calibrator_for(stc, calibrator, choice.model),
     )
     if json is not None:
         content = {"uncertainty": [asdict(task) for task in figures], "results": results["results"]}

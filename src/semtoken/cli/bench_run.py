@@ -81,10 +81,6 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of that choice and of the sampled answers.")] = None,
     controls: ControlsOption = False,
-    states: Annotated[
-        bool,
-        typer.Option("--states", help="Keep the hidden state at the end of every answer, for `bench report --learn`."),
-    ] = False,
     nli: NliOption = None,
     similarity: SimilarityOption = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Number of prompts answered together.")] = None,
@@ -122,7 +118,6 @@ def run(
         "nli": nli,
         "similarity": similarity,
         "controls": controls or None,
-        "states": states or None,
         "of_models": {name: value for name, value in of_models.items() if value is not None} or None,
     }
     resolved = resolve(settings, {name: value for name, value in flags.items() if value is not None})

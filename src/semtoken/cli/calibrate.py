@@ -65,18 +65,11 @@ def calibrate(
     by: Annotated[
         str | None,
         typer.Option(
-            help="The method whose scores are calibrated, such as mean_new_word (see --methods of `semtoken score`). "
-            "Default: the headline of each answer; 'stc' is the product over the tokens."
+            help="The method whose scores are calibrated, such as mean_new_word (see --methods of `semtoken score`), "
+            "or NAME for a field score_NAME of your own, where higher is riskier. Default: the headline of each "
+            "answer; 'stc' is the product over the tokens."
         ),
     ] = None,
-    learn: Annotated[
-        bool,
-        typer.Option(
-            "--learn",
-            help="Learn a number from the labels and what the answers left (`semtoken score --states`), and use it "
-            "if it ranks answers that it did not see better than the headline. At least 150 labels.",
-        ),
-    ] = False,
     start: Annotated[
         float | None,
         typer.Option(
@@ -129,8 +122,6 @@ def calibrate(
     from semtoken.calibration.promises import shortage
     from semtoken.files.safe_files import locked
 
-    if learn and by is not None:
-        raise InvalidInput("--learn reads the headline and what else the answers left; leave --by out.")
     _check_target(output, overwrite=overwrite)
     if (source is None) == (journal is None):
         raise InvalidInput("Name the file of labelled answers, or a journal with --journal; one of them.")
@@ -138,11 +129,6 @@ def calibrate(
     if source is not None:
         require_labels(answers, label)
     further = [] if unlabelled is None else read_answers(unlabelled, label)
-    if learn and choice.backend != "transformers":
-        by_engine = ",".join(dict.fromkeys([*as_methods(choice.methods), "max_token_entropy"]))
-        choice = replace(choice, methods=by_engine)
-    if by is not None and by not in as_methods(choice.methods):
-        choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
     if promise == "selective":
         missing = shortage(sum(answer.can_be_labelled for answer in answers), alpha, delta)
         if missing:
@@ -153,7 +139,9 @@ def calibrate(
             raise InvalidInput(
                 "--groups needs answers that are scored already. Score them with `semtoken score` first."
             )
-        answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known, learn=learn)
+        if by is not None and by not in as_methods(choice.methods):
+            choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
+        answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known)
     answers, known = _judged(_one_of_each(answers), judge, known)
     parts = _parts(answers, further, groups)
     settings = {"promise": promise, "alpha": alpha, "delta": delta / len(parts), "start": start}
@@ -163,7 +151,7 @@ def calibrate(
     made = {}
     for name, (own, rest) in parts.items():
         try:
-            made[name] = _fitted(own, rest, known, method, by, settings, learn=learn)
+            made[name] = _fitted(own, rest, known, method, by, settings)
         except InvalidInput as error:
             raise InvalidInput(f"{groups} {name}: {error} Nothing was written." if name else str(error)) from error
     busy = f"Another `semtoken calibrate` is writing to {output}. Wait for it, or choose another directory."
@@ -237,8 +225,6 @@ def _answered(
     batch_size: int,
     max_new_tokens: int,
     known: Fingerprint,
-    *,
-    learn: bool,
 ) -> tuple[list[AnswerRecord], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
     from semtoken.calibration.apply import origin_of
@@ -261,16 +247,14 @@ def _answered(
             for i, answer in enumerate(answers)
         ),
     )
-    states = learn and choice.backend == "transformers"
     job = ScoringJob(
         source=asked,
         target=output / "answers.jsonl",
-        settings=choice.settings | {"max_new_tokens": max_new_tokens} | ({"states": True} if states else {}),
+        settings=choice.settings | {"max_new_tokens": max_new_tokens},
         batch_size=batch_size,
-        tokens=learn and not states,
     )
     so_far = job.check()
-    stc = choice.load(states=states)
+    stc = choice.load()
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": False}
     with counting("answering", so_far.total, so_far.done) as progress:
         job.run(batch_scorer(stc, choice.model, generation), progress)
@@ -325,35 +309,24 @@ def _fitted(
     method: Any,
     by: str | None,
     settings: dict[str, Any],
-    *,
-    learn: bool,
 ) -> tuple[Calibrator, Report, list[AnswerRecord]]:
     """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
-    from semtoken.calibration import Calibrator, Threshold, learn_from
+    from semtoken.calibration import Calibrator, Threshold
     from semtoken.calibration.fingerprint import one_model
     from semtoken.calibration.fitting import FEWEST_UNLABELLED
-    from semtoken.calibration.learned_number import LEARNED
-    from semtoken.calibration.learning import with_learned
 
     labelled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labelled]
     rest = [answer for answer in answers if answer.correct is None] + list(further)
     if model := one_model(labelled):
         rest = [answer for answer in rest if answer.model in (None, model)]
-    learned, learning = None, ""
-    if learn:
-        told = learn_from(labelled, correct)
-        learned, learning, labelled = told.learning.learned, told.learning.statement, told.answers
-        tell(f"{learning[0].upper()}{learning[1:]}.")
-    if learned is not None:
-        by, rest = LEARNED, [with_learned(answer, learned) for answer in rest]
     calibrator = Calibrator.fit(labelled, correct, method, fingerprint=known, by=by)
     enough = settings["promise"] == "selective" and len(rest) >= FEWEST_UNLABELLED
     threshold = Threshold.fit(
         labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, by=by, **settings
     )
     report = calibrator.report(labelled, correct)
-    return replace(calibrator, threshold=threshold, learned=learned, learning=learning), report, labelled
+    return replace(calibrator, threshold=threshold), report, labelled
 
 
 def _write(

@@ -291,16 +291,6 @@ AbstainTextOption = Annotated[
 ]
 
 
-def use_calibrator(
-    stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
-) -> CalibratorInUse | None:
-    """Load the calibrator of the option, and have the model score by its learned number; None without the option."""
-    applied = load_calibrator_for(stc, directory, model, abstain_text)
-    if applied is not None:
-        stc.use_learned(applied.calibrator.learned)
-    return applied
-
-
 def load_calibrator_for(
     stc: STC, directory: Path | None, model: str, abstain_text: str | None = None
 ) -> CalibratorInUse | None:

@@ -25,8 +25,8 @@ from semtoken.cli.options import (
     SchemaOption,
     calibrator_settings,
     executor_options,
+    load_calibrator_for,
     model_options,
-    use_calibrator,
 )
 from semtoken.errors import InvalidInput
 from semtoken.models.prompts import how_to_ask
@@ -81,7 +81,7 @@ def score(
         bool,
         typer.Option(
             "--states",
-            help="Also write the hidden state at the end of every answer, to learn from: `semtoken calibrate --learn`.",
+            help="Also write the hidden state at the end of every answer, to train on (examples/learn_a_number.py).",
         ),
     ] = False,
     schema: SchemaOption = None,
@@ -239,7 +239,7 @@ class _Scoring:
 
     def of(self, stc: STC) -> tuple[ScoreItems, Annotate | None]:
         """The same by a loaded model: a calibrator adds the chance and the decision, a schema the fields."""
-        applied = use_calibrator(stc, self.calibrator, self.choice.model)
+        applied = load_calibrator_for(stc, self.calibrator, self.choice.model)
         score_batch = batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
         if self.keeper is not None:
             score_batch = self._kept(score_batch, self.keeper, applied)

@@ -11,7 +11,7 @@ import typer
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import ServerJournalChoice, server_journal_options
 from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
-from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for, model_options, use_calibrator
+from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for, model_options
 from semtoken.models.prompts import how_to_ask, template_of
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def serve(
     stc = choice.load(calibrator=calibrator)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     load = partial(load_calibrator_for, stc, calibrator, choice.model, abstain_text)
-    in_use = use_calibrator(stc, calibrator, choice.model, abstain_text)
-    slot = CalibratorSlot(in_use, load, lambda applied: stc.use_learned(applied.calibrator.learned))
+    slot = CalibratorSlot(load(), load)
     deciding = decision_slot(server.decision_calibrator)
     reload_on_hangup(slot, deciding)
     known = stc.fingerprint(choice.model)
@@ -100,7 +99,7 @@ def _serve_agents(choice: ModelChoice, calibrator: Path | None) -> None:
     if not choice.verbose:
         quiet_libraries()
     stc = choice.load(calibrator=calibrator)
-    server(stc, choice.model, use_calibrator(stc, calibrator, choice.model)).run("stdio")
+    server(stc, choice.model, load_calibrator_for(stc, calibrator, choice.model)).run("stdio")
 
 
 def _name_of(model: str) -> str:

@@ -49,10 +49,9 @@ def watch(
     """Is the promise of the calibrator in use still kept? Look as often as you like.
 
     Of a journal it reads the labels of the random sample, by a test that may be looked at every day, and compares the
-    newest scores with those of the labelled answers; where a number was learned from hidden states, their distances,
-    too. Without a journal, give a file of recent scored answers and the calibrator: no labels are needed, and the
-    Kolmogorov-Smirnov distance is printed, from 0 (alike) to 1. It says that something changed, not how wrong the
-    chances have become: label some of the recent answers to see that.
+    newest scores with those of the labelled answers. Without a journal, give a file of recent scored answers and the
+    calibrator: no labels are needed, and the Kolmogorov-Smirnov distance is printed, from 0 (alike) to 1. It says that
+    something changed, not how wrong the chances have become: label some of the recent answers to see that.
 
     Exit status: 1 if the promise is broken or the lower end of the distance exceeds the limit, 2 for errors, 3 if
     nothing was measured (no promise, no label, fewer than 30 recent scores), else 0.
@@ -95,7 +94,7 @@ def watch(
     out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
     if report.undecided:
         out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
-    for sentence in filter(None, (report.models_sentence, report.moved_sentence, report.states_sentence)):
+    for sentence in filter(None, (report.models_sentence, report.moved_sentence)):
         out.print(untrusted(sentence), soft_wrap=True)
     out.print(agreement(journal).sentence, soft_wrap=True)
     raise typer.Exit(status)
@@ -113,22 +112,18 @@ def is_journal(source: str) -> bool:
 
 
 def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float | None) -> None:
-    """Print how far recent scores, and hidden states, are from those that the calibrator was fitted on."""
+    """Print how far recent scores are from those that the calibrator was fitted on."""
     from semtoken.calibration import Calibrator
     from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
     from semtoken.calibration.measures import FEWEST_RECENT
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)
-    states = None
-    if calibrator.learned is not None and calibrator.learned.reads_states:
-        states = calibrator.compare_states(answers)
     require_scores(answers)
     drift = calibrator.compare(answers)
     status = verdict(holds=not drift.is_beyond(most), measured=drift.n_recent >= FEWEST_RECENT)
     if as_json:
-        states_values = {} if states is None else {"states": asdict(states)}
-        typer.echo(json.dumps({**asdict(drift), **states_values, **_flags(status)}))
+        typer.echo(json.dumps({**asdict(drift), **_flags(status)}))
         raise typer.Exit(status)
     out.print(
         f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent scores "
@@ -139,13 +134,6 @@ def _compare_scores(directory: Path, recent: Path, *, as_json: bool, most: float
         out.print(f"That says nothing: it takes {FEWEST_RECENT} recent scores, of different questions.")
     elif drift.low == 0:
         out.print("The interval holds 0: no difference is shown.")
-    if states is not None:
-        shown = "no difference is shown" if states.low == 0 else "what was learned may not hold for these answers"
-        out.print(
-            f"Hidden states: distance {states.distance:.3f} [{states.low:.3f}, {states.high:.3f}] between how far they "
-            f"lie from the centre of the labelled ones: {shown}.",
-            soft_wrap=True,
-        )
     if status == Status.DOES_NOT_HOLD:
         out.print(f"That is further than the limit of {most}.")
     raise typer.Exit(status)

@@ -134,7 +134,6 @@ def state_attributes(report: PromiseReport) -> Attributes:
         "semtoken.promise.upper": report.high,
         "semtoken.promise.broken_since": report.broken_since,
         "semtoken.scores.distance": None if report.moved is None else report.moved.distance,
-        "semtoken.states.distance": None if report.states_moved is None else report.states_moved.distance,
     }
     return {name: value for name, value in attributes.items() if value is not None}
 

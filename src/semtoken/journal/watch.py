@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -10,7 +10,9 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from semtoken.calibration.betting import LEVEL
+from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.judge import Claim, watched
+from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.measures import FEWEST_RECENT, Drift
 from semtoken.errors import SemtokenError
 from semtoken.journal.database import database_errors, entries
@@ -54,9 +56,6 @@ class PromiseReport:
     moved: Drift | None = None
     """How far the newest scores are from those of the labelled answers."""
     moved_sentence: str = ""
-    states_moved: Drift | None = None
-    """How far the newest hidden states are from those that a number was learned on; None where none was."""
-    states_sentence: str = ""
     models: Mapping[str, int] = field(default_factory=dict)
     """How many of the newest answers since the calibrator came into use each model gave, by its name in replies."""
     models_sentence: str = ""
@@ -161,7 +160,7 @@ def _models(journal: Journal, used: InUse) -> dict[str, Any]:
 
 
 def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
-    """Fields of a report: how far the newest scores and states are from those that the calibrator was fitted on."""
+    """Fields of a report: how far the newest scores are from those that the calibrator was fitted on."""
     scored = (entries.c.calibrator == used.checksum, entries.c.unscored.is_(None))
     rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
     if not rows:
@@ -171,13 +170,8 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
         told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
         return {"moved_sentence": told}
     answers, calibrator = [answer_of(row) for row in rows], used.calibrator
-    fields: dict[str, Any] = {}
-    fields["moved"], fields["moved_sentence"] = _compared(lambda: calibrator.compare(answers), "scores")
-    if calibrator.learned is not None and calibrator.learned.reads_states:
-        fields["states_moved"], fields["states_sentence"] = _compared(
-            lambda: calibrator.compare_states(answers), "hidden states"
-        )
-    return fields
+    moved, sentence = _compared(calibrator, answers)
+    return {"moved": moved, "moved_sentence": sentence}
 
 
 def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
@@ -188,15 +182,15 @@ def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
     return list(first.values())
 
 
-def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, str]:
-    """The result of a comparison, or None if it was impossible, and a sentence about it."""
+def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[Drift | None, str]:
+    """How far scores are from those of the fit, or None if they cannot be compared, and a sentence about it."""
     try:
-        moved = compare()
+        moved = calibrator.compare(answers)
     except SemtokenError as error:
-        return None, f"The {what} cannot be compared: {error}"
+        return None, f"The scores cannot be compared: {error}"
     between = f"{moved.distance:.2f} (95 % interval {moved.low:.2f} to {moved.high:.2f})"
     told = (
-        f"The newest {what}, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
+        f"The newest scores, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
         f"{moved.n_fitted:,} labelled ones"
     )
     if moved.low == 0:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from semtoken.observers.steps import ATTENTION, ENTROPY, LOGITS, Completion, Observer, Step, best, states
-from semtoken.results.generation import DEPTH, PER_TOKEN, Layout, declare_field
+from semtoken.results.generation import PER_TOKEN, Layout, declare_field
 from semtoken.support.arrays import FloatArray, row_divergences
 
 
@@ -200,13 +200,3 @@ class LastStates(Observer):
     def forget(self, answer: int) -> None:
         """Drop what was recorded of an answer."""
         self._rows.pop(answer, None)
-
-
-@statistic("answer_state", Layout("float32", 1, "", "array"))
-class AnswerState(LastStates, Statistic):
-    """Records the hidden state at the end of every answer, [H], from which calibration can learn."""
-
-    reads = frozenset({states(DEPTH)})
-
-    def __init__(self) -> None:
-        super().__init__(DEPTH)

@@ -193,9 +193,6 @@ class Generation:
     """[phrases] log confidence of each phrase of the answer, by the preset `default`."""
     new_phrase_log_probs: AnyFloats | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[phrases] the same of the phrases that the answer adds to the question; of all phrases where it adds none."""
-    answer_state: AnyFloats | None = field(default=None, metadata=_layout("float32", 1, "", "array"))
-    """[H] hidden state at the position that chose the last token, of the layer at `DEPTH`; calibration can learn from
-    it."""
 
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """`ScoredResponse.log_score` of the greedy answer, <= 0."""

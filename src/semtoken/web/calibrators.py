@@ -69,23 +69,21 @@ class CalibratorSlot(Generic[Kind]):
     """Holds the calibrator that decides, and the one before it, so that a server can exchange them while it runs.
 
     A request looks at `current` once, so all that is said of one answer comes from one calibrator. `load` loads another
-    one (None: it cannot be exchanged), `take` is called with each before it decides and prepares what it reads of
-    answers; both raise a `SemtokenError` for one that cannot be used. `option` names the command's option, for
-    messages; `shared` is what several processes keep together.
+    one (None: it cannot be exchanged) and raises a `SemtokenError` for one that cannot be used. `option` names the
+    command's option, for messages; `shared` is what several processes keep together.
     """
 
     def __init__(
         self,
         current: Kind | None,
         load: Callable[[], Kind | None] | None = None,
-        take: Callable[[Kind], None] = lambda calibrator: None,
         option: str = "--calibrator",
         shared: SharedPlace[Kind] | None = None,
     ) -> None:
         self.current = current if shared is None else shared.get(TURNED_TO) or current
         self.on_change: Callable[[Kind], None] = lambda calibrator: None
         """Called with each calibrator that comes into use."""
-        self._load, self._take = load, take
+        self._load = load
         self._option = option
         self._former: Kind | None = None
         self._shared = shared
@@ -128,13 +126,7 @@ class CalibratorSlot(Generic[Kind]):
 
     def _exchange(self, calibrator: Kind) -> str:
         before = self.current
-        self._take(calibrator)
-        try:
-            self.on_change(calibrator)  # first, so that none decides that the journal does not know
-        except SemtokenError:
-            if before is not None:
-                self._take(before)
-            raise
+        self.on_change(calibrator)  # first, so that none decides that the journal does not know
         self._former, self.current = before, calibrator
         if self._shared is not None and before is not None:
             self._shared.put(before, FORMER)

@@ -138,8 +138,8 @@ class JournalFigures:
         self.share = _newest("semtoken_promise_wrong_share", told, "bound", registry)
         told = "Labels that tell of the promise, and those of them that count against it."
         self.labels = _newest("semtoken_promise_labels", told, "kind", registry)
-        told = "Distance of the newest scores, and hidden states, from those that the calibrator was fitted on."
-        self.distance = _newest("semtoken_drift_distance", told, "of", registry)  # states where a number reads them
+        told = "Distance of the newest scores from those that the calibrator was fitted on."
+        self.distance = _newest("semtoken_drift_distance", told, "of", registry)
 
     def show(self, report: PromiseReport) -> None:
         """Update the figures from a report on the promise."""
@@ -150,9 +150,8 @@ class JournalFigures:
                 self.share.labels(bound).set(value)
         self.labels.labels("all").set(report.n)
         self.labels.labels("against").set(report.wrong)
-        for name, moved in (("scores", report.moved), ("states", report.states_moved)):
-            if moved is not None:
-                self.distance.labels(name).set(moved.distance)
+        if report.moved is not None:
+            self.distance.labels("scores").set(report.moved.distance)
 
     def begin(self) -> None:
         """Set counters to zero, so that they are shown before anything has happened."""

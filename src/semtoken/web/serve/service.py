@@ -13,7 +13,6 @@ import anyio.to_thread
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.calibration.learned_number import LEARNED
 from semtoken.errors import SemtokenError
 from semtoken.files.images import has_images
 from semtoken.observers.method_scores import MethodScores, readable_with
@@ -265,8 +264,6 @@ class Service:
 
     def _made_block(self, ended: RowEnd, job: Job) -> Mapping[str, Any]:
         request, applied, result = job.request, job.applied, ended.result
-        if applied is not self._calibrators.current:
-            result = _without_learned(result)
         block = score_block(
             result,
             self._stc.scorer,
@@ -286,13 +283,6 @@ def _visible_row(row: Row, block: Mapping[str, Any], applied: CalibratorInUse | 
     if applied is None or applied.abstain_text is None or not applied.withholds(block):
         return row
     return Row(row.index, text=applied.abstain_text, ended=row.ended)
-
-
-def _without_learned(result: ScoredResponse) -> ScoredResponse:
-    """An answer without its learned number, which came with another calibrator: its own one reads the answer again."""
-    if LEARNED not in result.scores:
-        return result
-    return result.with_fields(scores={name: score for name, score in result.scores.items() if name != LEARNED})
 
 
 def rows_of(job: Job) -> list[Row]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from semtoken.calibration.learned_number import Readings
-from semtoken.support.arrays import FloatArray
+from learning import FloatArray, Readings
 
 
 @dataclass(frozen=True)

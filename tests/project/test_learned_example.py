@@ -1,0 +1,106 @@
+"""examples/learn_a_number.py from answers with states to a calibrator, against the experiment's own implementation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from semtoken import Calibrator
+from semtoken.almanac import load_questions
+from semtoken.calibration.labels import read_answers
+from semtoken.cli.app import app
+
+pytest.importorskip("sklearn")
+ROOT = Path(__file__).parents[2]
+LABELLED = 170
+
+
+def run(*given: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "examples" / "learn_a_number.py", *given]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def written(path: Path, records: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Answers of the embedded model with states, and made-up labels that the states know."""
+    folder = tmp_path_factory.mktemp("learned")
+    questions = [{"question": one.question} for one in load_questions("dev")[: LABELLED + 40]]
+    source, target = written(folder / "questions.jsonl", questions), folder / "answers.jsonl"
+    asked = [str(source), "-o", str(target), "--questions", "--states", "--batch-size", "32"]
+    assert CliRunner().invoke(app, ["score", *asked]).exit_code == 0
+    states = np.stack([one.state.values for one in read_answers(target) if one.state is not None])
+    centred = (states - states.mean(axis=0)) / states.std(axis=0)
+    known = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    right = known > np.median(known)
+    return [one | {"correct": bool(label)} for one, label in zip(lines(target), right, strict=True)]
+
+
+def test_what_was_learned_is_calibrated_and_scores_later_answers(answers: list[dict[str, Any]], tmp_path: Path) -> None:
+    source = written(tmp_path / "labelled.jsonl", answers[:LABELLED])
+    done = run("learn", source, tmp_path / "learned.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "ranks answers that it did not see better than the headline" in done.stdout
+    given = ["calibrate", tmp_path / "learned.jsonl", "--by", "learned", "-o", tmp_path / "made"]
+    assert (made := CliRunner().invoke(app, list(map(str, given)))).exit_code == 0, made.output
+    later = written(tmp_path / "later.jsonl", answers[LABELLED:])
+    done = run("apply", tmp_path / "learned.npz", later, tmp_path / "scored.jsonl")
+    assert done.returncode == 0, done.stderr
+    calibrator = Calibrator.load(tmp_path / "made")
+    chances = calibrator.chance(read_answers(tmp_path / "scored.jsonl"))
+    right = np.array([one["correct"] for one in answers[LABELLED:]])
+    assert chances[right].mean() > chances[~right].mean() + 0.2
+
+
+def test_it_is_the_recipe_of_the_experiment(
+    answers: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The risks of answers that were not seen rank as those of research/experiments/learned do."""
+    monkeypatch.syspath_prepend(str(ROOT / "research" / "experiments" / "learned"))
+    import learning  # type: ignore[import-not-found]
+
+    source = written(tmp_path / "labelled.jsonl", answers[:LABELLED])
+    assert run("learn", source, tmp_path / "learned.jsonl").returncode == 0
+    records = read_answers(source)
+    states = np.stack([one.state.values for one in records if one.state is not None])
+    headline = np.array([one.headline.value for one in records if one.headline is not None])
+    correct = np.array([float(bool(one.correct)) for one in records])
+    expected = learning.cross_fitted(learning.Readings(headline[:, None], states), correct).risk
+    own = [one["score_learned"] for one in lines(tmp_path / "learned.jsonl")]
+    assert np.corrcoef(own, expected)[0, 1] > 0.99
+
+
+def test_shuffled_labels_keep_the_headline(answers: list[dict[str, Any]], tmp_path: Path) -> None:
+    order = np.random.default_rng(1).permutation(LABELLED)
+    shuffled = [one | {"correct": answers[i]["correct"]} for one, i in zip(answers[:LABELLED], order, strict=True)]
+    done = run("learn", written(tmp_path / "shuffled.jsonl", shuffled), tmp_path / "learned.jsonl")
+    assert done.returncode == 1 and "Kept the headline: your labels do not show a gain" in done.stderr
+    assert not (tmp_path / "learned.jsonl").exists() and not (tmp_path / "learned.npz").exists()
+
+
+@pytest.mark.parametrize("change", ["no states", "another model", "few"])
+def test_what_cannot_be_learned_from_is_refused(answers: list[dict[str, Any]], tmp_path: Path, change: str) -> None:
+    records, said = answers[:LABELLED], "It takes 150 labels"
+    if change == "no states":
+        records, said = [{k: v for k, v in one.items() if not k.startswith("state")} for one in records], "--states"
+    elif change == "another model":
+        records, said = [records[0] | {"state_weights": "other"}, *records[1:]], "different models"
+    else:
+        records = records[:100]
+    done = run("learn", written(tmp_path / "in.jsonl", records), tmp_path / "learned.jsonl")
+    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
