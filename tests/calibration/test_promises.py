@@ -42,7 +42,7 @@ def test_shares_and_thresholds_of_the_sequence_by_hand() -> None:
     placed = promises.own_thresholds(uncertainty, shares.tolist())
     assert list(dict.fromkeys(placed)) == [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, math.inf] and len(placed) == 31
     assert promises.own_thresholds(uncertainty, [0.01, 0.95]) == [0.1, math.inf]
-    plan = promises.Plan((0.1, 0.2, 0.3, 1.0), (0.25, 0.0, 0.5, 0.25))
+    plan = promises.FixedSequences((0.1, 0.2, 0.3, 1.0), (0.25, 0.0, 0.5, 0.25))
     assert plan.placed([0.2, 0.3, 0.3, math.inf]) == ([0.2, 0.3, math.inf], [0.25, 0.5, 0.25])
     correct = np.array([1, 1, 1, 1, 0, 0, 1, 0, 1, 1])
     kept, tests = promises.fixed_sequence(uncertainty, correct, [0.2, 0.3, 0.8, 0.9], 0.5, 0.35)

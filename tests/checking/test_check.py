@@ -364,7 +364,7 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
     else:
         assert "Istanbul" in text and "<b>" not in text
     if ending == "html":
-        assert len(text) < 90_000 and "\\u003cb>" in text
+        assert len(text) < 95_000 and "\\u003cb>" in text
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])

@@ -17,7 +17,7 @@ import numpy as np
 from semtoken.calibration import promises
 from semtoken.calibration.judge import KINDS, SAME, Kind
 from semtoken.calibration.labels import LabelledScores
-from semtoken.calibration.promises import Plan, Test, percent
+from semtoken.calibration.promises import FixedSequences, Test, percent
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -82,7 +82,7 @@ def _sequence(
         promises.shares_of_coverage(start)
     if n < least:
         return Fit(None, _too_few(kind, alpha, delta, n, least, "labelled answers"), start=start)
-    plan = Plan.of(n, alpha, delta, start)
+    plan = FixedSequences.of(n, alpha, delta, start)
     own = placing is None
     grid, parts = plan.placed(promises.own_thresholds(uncertainty, plan.shares) if own else _grid(placing, plan.shares))
     kept, tests = promises.fixed_sequence(uncertainty, correct, grid, alpha, delta, parts)
@@ -209,7 +209,7 @@ def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
     more = n
     while more <= MOST_LABELS:
         more = math.ceil(more * 1.1)
-        plan = Plan.of(more, alpha, delta, start)
+        plan = FixedSequences.of(more, alpha, delta, start)
         for share, part in zip(plan.shares, plan.parts, strict=True):
             if not part:
                 continue

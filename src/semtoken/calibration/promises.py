@@ -102,7 +102,7 @@ def starting_share(n: int, alpha: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FixedSequences:
     """The thresholds that are tried, by the share of answers that each accepts, and the part of delta that each brings.
 
     Both are fixed before anybody looks at a label.
@@ -114,7 +114,7 @@ class Plan:
     """Parts of delta, which sum to one: above 0 at a start, 0 at the thresholds that a start leads to."""
 
     @classmethod
-    def of(cls, n: int, alpha: float, delta: float, start: float | None = None) -> Plan:
+    def of(cls, n: int, alpha: float, delta: float, start: float | None = None) -> FixedSequences:
         """The plan for n labels; with `start` it has one start, at that share of answers.
 
         A start that accepts too few labels to pass leaves its part of delta to the next one.
@@ -299,7 +299,7 @@ def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: flo
     n = uncertainty.size
     if n < labels_needed(0, alpha, delta):
         return False
-    plan = Plan.of(n, alpha, delta, start)
+    plan = FixedSequences.of(n, alpha, delta, start)
     starts = [(share, part) for share, part in zip(plan.shares, plan.parts, strict=True) if part]
     for (_, part), threshold in zip(starts, own_thresholds(uncertainty, [share for share, _ in starts]), strict=True):
         if fixed_sequence(uncertainty, correct, [threshold], alpha, part * delta)[0] is not None:

@@ -111,8 +111,8 @@ class Threshold:
             assumes that doubtful answers are not more often right than surer ones.
         start : float in (0, 1], optional
             For `selective`: the share of answers that the first threshold accepts, fixed before you see the labels.
-            Default: several starts, each with a part of delta, from n, alpha and delta (`promises.Plan`). A threshold
-            that accepts fewer answers than any promise takes is not tried.
+            Default: several starts, each with a part of delta, from n, alpha and delta (`promises.FixedSequences`). A
+            threshold that accepts fewer answers than any promise takes is not tried.
         prompts : [n], optional
             The prompts, by which repeated questions are found.
         fingerprint

@@ -117,7 +117,7 @@ class SetAudit:
 
 
 @dataclass(frozen=True)
-class Choice:
+class LevelOutcome:
     """What one level would mean: how many answers would run, by thresholds fitted to the audit's own labels."""
 
     alpha: float
@@ -140,7 +140,7 @@ class QuestionAudit:
     """Why nothing was measured; empty where something was."""
     remarks: tuple[str, ...] = ()
     """What was left out, and why."""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[LevelOutcome, ...] = ()
     """What other levels would mean; empty where nothing was measured."""
     slices: Mapping[str, Share] = field(default_factory=dict)
     """By the value of a column: what counts against the promise, of the labelled answers that it is about."""
@@ -374,7 +374,7 @@ def _counted_sets(name: str, sets: PredictionSets | None, usable: Sequence[Decis
 
 def _choices(
     promised: Sequence[SideAudit], records: Sequence[DecisionRecord], usable: Sequence[DecisionRecord]
-) -> tuple[Choice, ...]:
+) -> tuple[LevelOutcome, ...]:
     """What each level would mean, delta divided by the number of levels, since a person chooses one of them."""
     rows = []
     for alpha in ALPHAS:
@@ -391,7 +391,7 @@ def _choices(
             accepted = made.accepts(scores)
             run += int(made.accepts(chosen).sum())
             wrong, of = wrong + int((accepted & ~np.array(right)).sum()), of + int(accepted.sum())
-        rows.append(Choice(alpha, Share(run, len(records)), Share(wrong, of)))
+        rows.append(LevelOutcome(alpha, Share(run, len(records)), Share(wrong, of)))
     return tuple(rows)
 
 

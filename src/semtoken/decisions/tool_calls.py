@@ -67,7 +67,7 @@ class ProposedCall:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CallVerdict:
     """Whether one call may run, and why."""
 
     runs: bool
@@ -115,7 +115,7 @@ def gate(
     *,
     least: float = LEAST,
     options: ReadingOptions | None = None,
-) -> list[Verdict]:
+) -> list[CallVerdict]:
     """For each call whether it may run: nothing speaks against it, no part is in doubt, and a promise covers it.
 
     Parameters
@@ -134,7 +134,7 @@ def gate(
 
     Returns
     -------
-    list of Verdict
+    list of CallVerdict
         One for each call.
 
     Raises
@@ -147,7 +147,9 @@ def gate(
     said = listed(answers, "answers")
     if len(said) != len(given):
         counts = f"{with_noun(len(given), 'call')} and {with_noun(len(said), 'answer')} to whether they may run"
-        return [Verdict(False, call.doubt or f"there are {counts}: ask about each call by itself") for call in given]
+        return [
+            CallVerdict(False, call.doubt or f"there are {counts}: ask about each call by itself") for call in given
+        ]
     how = options or ReadingOptions()
     return [_verdict(call, answer, calibrator, limit, how) for call, answer in zip(given, said, strict=True)]
 
@@ -158,26 +160,28 @@ def _verdict(
     calibrator: DecisionCalibrator | None,
     least: float,
     options: ReadingOptions,
-) -> Verdict:
+) -> CallVerdict:
     if call.doubt is not None:
-        return Verdict(False, call.doubt)
+        return CallVerdict(False, call.doubt)
     weak = [part for part in call.parts if part.confidence is None or part.confidence < least]
     if weak or not call.parts:
-        return Verdict(False, f"{weak[0].path} is in doubt" if weak else "nothing is known of its name and arguments")
+        return CallVerdict(
+            False, f"{weak[0].path} is in doubt" if weak else "nothing is known of its name and arguments"
+        )
     if answer is None or answer.refusal is not None:
-        return Verdict(False, "no answer says whether it may run")
+        return CallVerdict(False, "no answer says whether it may run")
     if answer.question.kind != "predicate":
         raise InvalidInput(f"Whether a call may run is a predicate. Got the kind {answer.question.kind!r} instead.")
     if calibrator is None:
-        return Verdict(False, "no calibrator says what the probability is worth")
+        return CallVerdict(False, "no calibrator says what the probability is worth")
     block = calibrator.block(DecisionRecord.of(answer, options))
     if "chance" not in block:
-        return Verdict(False, block["promise"])
+        return CallVerdict(False, block["promise"])
     if not answer.value:
-        return Verdict(False, "the model says no")
+        return CallVerdict(False, "the model says no")
     if block["decision"] != "answer":
-        return Verdict(False, "the model is less sure than the promise needs")
-    return Verdict(True, block["promise"])
+        return CallVerdict(False, "the model is less sure than the promise needs")
+    return CallVerdict(True, block["promise"])
 
 
 def _calls_of(payload: Payload, choice: PayloadChoice) -> Iterator[ProposedCall]:
