@@ -157,6 +157,21 @@ def test_an_endless_reply_is_cut() -> None:
             sent.set()
 
 
+def test_a_reply_that_drips_is_left_when_its_time_is_over() -> None:
+    async def drips(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"1\r\n.\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    with raw_upstream(drips) as upstream:
+        begun = time.monotonic()
+        with pytest.raises(BackendError, match=r"took more than 0\.5 seconds"):
+            post(upstream.url, within=0.5)
+        assert time.monotonic() - begun < 5
+
+
 def test_the_key_is_sent_and_never_shown() -> None:
     async def repeats(request: Request) -> Response:
         said = request.headers["authorization"]

@@ -135,12 +135,17 @@ class HttpClient:
         retries: Retries = WHILE_BUSY,
         longest_reply: int = LONGEST_REPLY,
         keep_alive: bool = True,
+        within: float = math.inf,
         before: Callable[[], Any] = lambda: None,
     ) -> None:
-        """`key` is sent with every request; `before` is called before each one, to slow them down."""
+        """`key` is sent with every request; `before` is called before each one, to slow them down.
+
+        `timeout` is how long the server may be silent, `within` how long a whole reply may take, in seconds.
+        """
         parts = _http_address(address)
         self._httpx = require("httpx", extra="serve")
         self._shown, self._timeout, self._longest = shown_address(address), timeout, longest_reply
+        self._within = within
         self._retries, self._before, self._stopping = retries, before, Event()
         self._key = (key or "").strip()
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
@@ -226,8 +231,10 @@ class HttpClient:
         return HttpReply(shown_address(url), reply.status_code, shown, headers, pieces)
 
     def _pieces(self, reply: Any) -> Iterator[bytes]:
-        size = 0
+        size, begun = 0, time.monotonic()
         for piece in reply.iter_bytes():
+            if time.monotonic() - begun > self._within:
+                raise BackendError(f"{self._shown} took more than {self._within:g} seconds for one reply.")
             size += len(piece)
             if size > self._longest:
                 raise BackendError(f"{self._shown} sent more than {self._longest // 2**20} MiB for one reply.")

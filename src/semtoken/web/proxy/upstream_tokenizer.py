@@ -28,7 +28,7 @@ def vllm_model(base: str) -> str | None:
     parts = urlsplit(base)
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     try:
-        with HttpClient(address, timeout=SECONDS, retries=Retries(most=0)) as client:
+        with HttpClient(address, timeout=SECONDS, within=SECONDS, retries=Retries(most=0)) as client:
             values = client.get(f"{address}/v1/models").values
     except SemtokenError:
         return None
