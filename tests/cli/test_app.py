@@ -146,6 +146,7 @@ def test_choices_are_those_of_the_library() -> None:
     library: dict[str, Any] = {
         "preset": inspect.signature(ScoringRules).parameters["preset"],
         "function_words": inspect.signature(ScoringRules).parameters["function_words"],
+        "equality": inspect.signature(STC.from_pretrained).parameters["equality"],
         "algorithm": inspect.signature(cluster_tokens).parameters["algorithm"],
         "linkage": inspect.signature(cluster_tokens).parameters["linkage"],
         "metric": inspect.signature(cluster_tokens).parameters["metric"],

@@ -113,8 +113,8 @@ def test_a_calibrator_of_an_earlier_headline_is_fitted_again_by_the_command_that
 def test_what_an_error_names_mends_it(folder: Path) -> None:
     """A file without scores is scored by the command that the error names."""
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
-    [words] = steps(run(folder, "view", "in.jsonl", "-o", "p.html", status=1))
-    assert words == ["score", "FILE", "-o", "scored.jsonl"]
+    named = steps(run(folder, "view", "in.jsonl", "-o", "p.html", status=1))
+    assert ["check", "FILE", "-o", "scored.jsonl"] in named
 
 
 @pytest.mark.slow
@@ -364,7 +364,7 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_the_demo_another_model_is_asked: ('ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."',),
     test_after_the_demo_one_asks: ('ask --tokens "What is the capital of Peru?"',),
     test_after_score_with_a_schema_its_page_is_made: ("view {quote(str(lines))} -o page.html",),
-    test_a_file_without_scores_is_scored_and_then_shown: ("score FILE -o scored.jsonl",),
+    test_a_file_without_scores_is_scored_and_then_shown: ("check FILE -o scored.jsonl",),
     test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("view - -o page.html",),
     test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads: (
         "doctor URL",
@@ -381,7 +381,7 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
 }
 """A test -> the commands that it runs, as the package's texts have them behind `semtoken`."""
 TO_ADD = {
-    "calibrate --groups": "an error of a calibrator: the same command with a further option",
+    "calibrate --groups model": "an error of a calibrator: the same command with a further option",
     "score --methods": "the help of --by: where its scores come from",
     "decide run --endpoint": "an error of `decide`: the same command with a further option",
 }

@@ -111,7 +111,6 @@ def of_judgements(clusters: TokenClusters) -> list[Target]:
     return [
         Target("Calibrator.decide", decided, {"answer": LOGS[0]}),
         Target("Calibrator.save", saved, {"threshold": None}),
-        Target("compare_states", calibrator.compare_states, {"scored": LOGS.tolist(), "seed": 0}, refuses=True),
         Target("Fingerprint.require_same", required, {"other": known}),
         Target("Resampled.minus", minus, {"other": resampled, "confidence_level": 0.95}, -1, 1, nan=True),
         Target("tally", counted, {"judgements": JUDGED}, 0, 1, nan=True, booleans=("judgements",)),

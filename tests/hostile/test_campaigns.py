@@ -119,6 +119,7 @@ LEFT_OUT = {
         ("neutral_masks", "alike", "in_cluster", "call_confidences"),
         "takes objects of this library alone",
     ),
+    "field_confidences": "takes a JSON schema, as `parts_of` does, which is attacked",
     "alternatives_at": "takes the places of tokens that the answer has",
     "ScoredResponse.with_fields": "replaces fields, as `dataclasses.replace` does",
     "from_summary": "takes what `to_summary` made in another process of the same run",

@@ -102,7 +102,7 @@ def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
     scored = engine.generate(["x"], 2)[0].to_dict()
     of_intervals = ("uncertainty_bounds", "log_score_bounds", "proxy_for", "flags")  # a job's scores are exact
     with_parts = ("uncertainty_under", "borrowed", "headline", "scores", "score_bounds")  # objects: no column of CSV
-    others = ("text", "tokens", *of_intervals, *with_parts)
+    others = ("text", "tokens", "model", *of_intervals, *with_parts)
     assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
 
 
