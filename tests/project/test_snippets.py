@@ -142,12 +142,6 @@ assert CliRunner().invoke(app, arguments.split()).exit_code == 0
         f"{LABELLED}\nlanguages = [('de', 'en')[place % 2] for place in range(len(scored))]\nanswers = scored\n",
         instead={
             "from cascade import": "from examples.cascade import",  # a copy beside the reader's own code
-            'stc = st.STC.from_pretrained("MODEL", states=True) ': """
-from semtoken.almanac import load_questions
-from semtoken.almanac import PROMPT
-prompts = [PROMPT.replace("{question}", one.question) for one in load_questions("dev")[:150]]
-correct = [place % 2 == 0 for place in range(150)]
-stc = st.STC.from_pretrained("MODEL", states=True) """,
         },
     ),
     "docs/check-an-extraction.md": Page(
@@ -607,7 +601,7 @@ def prepare(folder: Path, page: str) -> None:
     golden = [{"id": q.id, "question": q.question, "answers": list(q.answers)} for q in asked]
     lines("questions.jsonl", golden)
     lines("in.jsonl", [{"id": q.id, "prompt": q.prompt()} for q in asked[:3]])
-    if page == "docs/calibration.md":  # it makes its own answers, and learning takes 150 labels
+    if page == "docs/calibration.md":  # it makes its own answers
         lines("questions.jsonl", [{"id": q.id, "question": q.question} for q in load_questions("dev")[:300]])
         return
     if page == "docs/watch.md":
