@@ -108,10 +108,11 @@ class STC:
         # the headline is always there
         known = (method for method in labelled_by if method not in (None, HEADLINE))
         self.methods = require_one_pass([*methods, *known])
-        self._depth = None if states is False else DEPTH if states is True else real(states, "states")
-        if self._depth is not None and not 0 < self._depth <= 1:
+        self.depth: float | None = None if states is False else DEPTH if states is True else real(states, "states")
+        """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
+        if self.depth is not None and not 0 < self.depth <= 1:
             raise InvalidInput(f"states must be True or a depth in (0, 1]. Got {states!r} instead.")
-        require_readings(self.backend, [MethodScores(self.methods, self._depth)])
+        require_readings(self.backend, [MethodScores(self.methods, self.depth)])
         self._name: str | None = None
         self._given = clusters is not None
         self._shipped: Path | None = None
@@ -126,11 +127,6 @@ class STC:
         """What tells this model from others, for states that are kept."""
         weights: str | None = getattr(self.backend, "weights", None)
         return weights
-
-    @property
-    def depth(self) -> float | None:
-        """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
-        return self._depth
 
     def _require_own(self, check: Callable[[Fingerprint], None]) -> None:
         """Check where the calibrator and the threshold come from."""

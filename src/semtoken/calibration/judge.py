@@ -28,6 +28,7 @@ import numpy.typing as npt
 from semtoken.calibration.betting import LEVEL, Change, find_change, wrong_share
 from semtoken.calibration.promises import binomial_p_value, check_level, percent
 from semtoken.errors import InvalidInput
+from semtoken.metrics import holm
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
@@ -199,10 +200,11 @@ def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[V
     `does not hold` comes for any of them with a probability of at most `level` while all are kept: their p-values are
     adjusted together (Holm 1979). `InvalidInput` if the level is outside (0, 1).
     """
-    rejected = _holm([claim.against(seen) for claim, seen in tested], check_level(level, "level"))
+    check_level(level, "level")
+    adjusted = holm([claim.against(seen) for claim, seen in tested])
     verdicts: list[Verdict] = []
-    for (claim, seen), broken in zip(tested, rejected, strict=True):
-        if broken:
+    for (claim, seen), p_value in zip(tested, adjusted, strict=True):
+        if p_value <= level:
             verdicts.append("does not hold")
         elif not seen.of:
             verdicts.append("nothing was measured")
@@ -211,16 +213,6 @@ def judge(tested: Sequence[tuple[Claim, Share]], level: float = LEVEL) -> list[V
         else:
             verdicts.append("holds" if claim.is_shown(seen) else "cannot be told")
     return verdicts
-
-
-def _holm(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses Holm's procedure rejects."""
-    rejected, order = [False] * len(p_values), np.argsort(p_values, kind="stable")
-    for tried, place in enumerate(order):
-        if p_values[place] * (len(p_values) - tried) > level:
-            break
-        rejected[place] = True
-    return rejected
 
 
 @dataclass(frozen=True)

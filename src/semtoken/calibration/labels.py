@@ -105,9 +105,6 @@ def _by_method(answer: Any, by: str) -> float | None:
         return log
     scores = answer.scores
     if by not in scores:
-        reasons = [flag.message for flag in getattr(answer, "flags", ()) if flag.code == f"{by}_refused"]
-        if reasons:
-            raise CalibratorMismatch(reasons[0])
         held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
         raise CalibratorMismatch(
             f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
+from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json, escaped_name, unescaped_name
 from semtoken.parts.part import Budget, Ending, FoundPart, Part, PartEquality
 from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored_token import Flag
@@ -108,7 +108,7 @@ def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, An
         return {}
     current: Any = schema
     for name in pointer.split("/")[1:]:
-        current = _step(_resolved(current, schema), name.replace("~1", "/").replace("~0", "~"))
+        current = _step(_resolved(current, schema), unescaped_name(name))
     return _resolved(current, schema)
 
 
@@ -145,7 +145,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 def _target(root: Mapping[str, Any], reference: str) -> Any:
     target: Any = root
     for name in reference.split("/")[1:]:
-        name = name.replace("~1", "/").replace("~0", "~")
+        name = unescaped_name(name)
         if not isinstance(target, Mapping) or name not in target:
             raise InvalidInput(f"The schema refers to {reference!r}, which it does not hold.")
         target = target[name]
@@ -168,7 +168,7 @@ def missing_fields(document: JsonText, schema: Mapping[str, Any] | None, budget:
     for pointer in sorted(objects, key=lambda object_pointer: object_pointer.count("/")):
         properties = subschema(schema, pointer).get("properties")
         for name in properties if isinstance(properties, Mapping) else ():
-            path = f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
+            path = f"{pointer}/{escaped_name(str(name))}"
             budget.spend(1 + len(path))
             if path not in present:
                 missing.append(path)

@@ -37,6 +37,16 @@ _FENCE = re.compile(r"```[ \t]*json", re.IGNORECASE)
 MAX_STARTS = 64  # brackets in talk that are tried as the beginning of an object
 
 
+def escaped_name(name: str) -> str:
+    """A name as a step of a JSON Pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def unescaped_name(step: str) -> str:
+    """The name that a step of a JSON Pointer stands for."""
+    return step.replace("~1", "/").replace("~0", "~")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class JsonPlace:
     """A place in a JSON value: a name or number, and the place that contains it."""
@@ -57,7 +67,7 @@ class JsonPlace:
         steps: list[str] = []
         place: JsonPlace | None = self
         while place is not None and place.before is not None and place is not below:
-            steps.append(place.name.replace("~", "~0").replace("/", "~1"))
+            steps.append(escaped_name(place.name))
             place = place.before
         return "".join(f"/{step}" for step in reversed(steps))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from semtoken.parts.json_values import JsonPlace, find_json
+from semtoken.parts.json_values import JsonPlace, find_json, unescaped_name
 from semtoken.parts.part import Budget
 
 
@@ -42,5 +42,5 @@ def nested(text: str, known: Mapping[str, Any]) -> Any:
     for pointer in known.keys() - made.keys():
         around, _, name = pointer.rpartition("/")
         if isinstance(made.get(around), dict):
-            made[around][name.replace("~1", "/").replace("~0", "~")] = known[pointer]
+            made[around][unescaped_name(name)] = known[pointer]
     return made.get("")

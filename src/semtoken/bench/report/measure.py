@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
-"""What STC is without its parts; not among the methods that it is compared with."""
+"""STC without one of its parts each. These are not among the methods that it is compared with."""
 METRICS = {"auroc": "AUROC", "prr": "PRR"}
 """The metrics of every method, and their names in tables."""
 SECONDS, PERCENT = "seconds", "percent of generation time"
@@ -81,7 +81,7 @@ class PairedTest:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCell(OfCell):
-    """What is counted, rather than measured, on one model and data set."""
+    """The counts of one model on one data set: answers, verdicts, agreements, and seconds."""
 
     n: int
     counts: Tally
@@ -380,7 +380,10 @@ class _Measuring:
                 self._figure("ablations", "ablation", title_of(name), shown, self.drawn[metric][name].estimate())
 
     def _percent(self, seconds: float) -> float:
-        """Of the greedy generation. NaN also where the beginning of all prompts was read apart, and is not in that."""
+        """Each method's seconds in percent of the greedy generation.
+
+        NaN also where the beginning of all prompts was read apart and is not in those seconds.
+        """
         comparable = self.cell.greedy_seconds > 0 and SHARED_PREFIX not in self.cell.steps
         return 100 * seconds / self.cell.greedy_seconds if comparable else math.nan
 
@@ -445,7 +448,7 @@ class _Measuring:
             self._test("control", title, "AUROC", title_of(BASELINE), to_baseline[name])
 
     def counted(self) -> MeasuredCell:
-        """What is counted; after the steps."""
+        """The counts of the cell, to be asked for after the steps."""
         cell = self.cell
         return MeasuredCell(
             model=cell.model,
@@ -465,7 +468,7 @@ class _Measuring:
 
 
 def by_value(value: str) -> tuple[float, str]:
-    """What values of a setting are sorted by: numbers ascending, then words by the alphabet."""
+    """The key by which values of a setting are sorted: numbers ascending, then words by the alphabet."""
     return (float(value), "") if value.isdigit() else (math.inf, value)
 
 

@@ -163,7 +163,7 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if isinstance(value, str) and path and value.startswith("data:") and "{" in value:
         yield Found(path, value, None, around)
     elif (again := opened(value)) is not value and len(path) < DEEPEST:
-        yield from _shaped(again, path, around) if path else _shaped(again, (), around)
+        yield from _shaped(again, path, around)
 
 
 def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
