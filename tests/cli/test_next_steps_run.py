@@ -219,7 +219,7 @@ def test_after_replies_from_standard_input_no_command_reads_them_again(folder: P
 def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
     asked = ("view", "in.jsonl", "-o", "p.html")
-    [words] = steps(run(folder, *asked, status=1))
+    words = steps(run(folder, *asked, status=1))[0]
     run(folder, *filled(words, FILE="in.jsonl"))
     run(folder, "view", "scored.jsonl", *asked[2:])
     assert (folder / "p.html").read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -288,7 +288,7 @@ def test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_tha
     (folder / "reply.json").write_text(json.dumps(bare), encoding="utf-8")
     doctor, proxy = steps(run(folder, "check", "reply.json", status=1))
     away = "http://127.0.0.1:9"
-    assert "cannot be reached" in run(folder, *filled(doctor, URL=away + "/v1"), status=1)
+    assert "cannot be reached" in run(folder, *filled(doctor, URL=away + "/v1"), status=2)
     reading = filled(proxy, URL=away, MODEL="my model")
     for words in (reading, [*reading[: reading.index("--read-with")], "--token-ids"]):
         assert b"ok" in answers_at(folder, words, "/health")

@@ -29,11 +29,13 @@ REWORDED = QUESTIONS.replace("Is it late?", "Does it come too late?").replace("t
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.app import ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    with running(serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False) as address:
+    # Requests that are answered together have other last digits, which is no matter of formats.
+    app = serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED), limits=ServeLimits(together=1))
+    with running(app, strict=False) as address:
         yield address
 
 
@@ -112,9 +114,9 @@ class TestLive:
         kept = tmp_path / "kept.jsonl"
         words = ("audit", made / "calibrator", labelled, "--endpoint", f"{url}/v1/systemone", "--json")
         code, shown, said = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
-        assert code == 0, said
+        assert code == 3, said  # these are the items that it was fitted on
         found = [json.loads(line) for line in shown.splitlines()]
-        verdicts = {(one["question"], one["side"]): one for one in found if "verdict" in one}
+        verdicts = {(one["question"], one["side"]): one for one in found if "side" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
         assert set(verdicts) == {(one.name, one.side) for one in fitted.sides.values()} | {
             ("tone", "set"),
@@ -137,7 +139,7 @@ class TestLive:
         assert told.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
         assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
         code, again, _ = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
-        assert (code, again) == (0, shown)
+        assert (code, again) == (3, shown)
 
     def test_what_cannot_be_asked_is_one_line(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
         other = tmp_path / "other.yaml"
@@ -147,7 +149,7 @@ class TestLive:
             ((labelled, "--endpoint", f"{url}/v1/systemone", "--wording", other), "no question 'early'"),
             ((labelled, "--wording", other), "need --endpoint"),
             ((labelled, "--endpoint", f"{url}/v1/elsewhere"), "An endpoint ends with"),
-            ((labelled, "--endpoint", "http://127.0.0.1:9/v1/decisions"), "gave no answers"),
+            ((labelled, "--endpoint", "http://127.0.0.1:9/v1/decisions"), "cannot be reached"),
         ):
             code, _, said = semtoken("audit", calibrator, *words)
             assert code == 2 and why in " ".join(said.split()) and "Traceback" not in said, said
@@ -161,13 +163,13 @@ class TestLive:
         words = ("run", asked, labelled, "-o", target, "--endpoint", f"{url}/v1/decisions", "--journal", address)
         code, _, said = semtoken(*words, "--journal-texts", "--calibrator", made / "calibrator")
         assert code == 0, said
+        written = read_decisions(target)
         target.unlink()
         code, _, said = semtoken(*words, "--journal-texts", "--calibrator", made / "calibrator")
         assert code == 0, said
         journal = Journal.open(str(address))
         rows = list(journal.entries())
         journal.close()
-        written = read_decisions(target)
         assert len(rows) == len(written) == 2 * N
         by_text = {row["question"]: row for row in rows}
         row = by_text["What is the tone?\n\nParcel 7"]

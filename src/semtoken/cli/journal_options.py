@@ -179,13 +179,18 @@ class AnswerKeeper:
     def keep_decision(
         self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
     ) -> None:
-        """Keep an answer to a question about a state, once, as `keep` does; `block` is what a calibrator added."""
+        """Keep an answer to a question about a state, once, as `keep` does; `block` is what a calibrator added.
+
+        What was chosen tells answers apart, as texts do for `keep`: the last digits of probabilities depend on what else
+        a server was asked at the time.
+        """
         from semtoken.decisions.answers import AskedQuestion
         from semtoken.decisions.questions import as_text
 
         fingerprint = AskedQuestion(answer.question, options).fingerprint
         text = f"{answer.question.instructions}\n\n{as_text(state)}"
-        name = _identifier(place, text, fingerprint, answer.probabilities, block.get("promise"))
+        said = answer.refusal or answer.value
+        name = _identifier(place, text, fingerprint, said, block.get("promise"))
         signature = f"decision:{fingerprint[:16]}"
         self._writer.put(self._recording.decision(answer, signature, block, question=text, identifier=name))
 
