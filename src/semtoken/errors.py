@@ -21,7 +21,8 @@ Errors about arguments are also `ValueError`, so an ordinary `except` works. The
 from __future__ import annotations
 
 HOW_TO_SCORE = (
-    "Score prompts or questions with `semtoken score`, replies of a server with `semtoken check FILE -o scored.jsonl`."
+    "Score prompts or questions with `semtoken score FILE -o scored.jsonl`, "
+    "replies of a server with `semtoken check FILE -o scored.jsonl`."
 )
 """What to do with a file of answers without scores, for messages."""
 

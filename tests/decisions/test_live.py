@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +29,36 @@ REWORDED = QUESTIONS.replace("Is it late?", "Does it come too late?").replace("t
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    from semtoken.web.serve.app import ServeLimits, serve_app
+    from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    # Requests that are answered together have other last digits, which is no matter of formats.
-    app = serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED), limits=ServeLimits(together=1))
-    with running(app, strict=False) as address:
+    with running(serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lines(tmp_path_factory.mktemp("live") / "items.jsonl", labels_of(range(N)))
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Items like those that the calibrator was fitted on."""
+    return lines(tmp_path_factory.mktemp("others") / "items.jsonl", labels_of(range(N, 2 * N)))
+
+
+def labels_of(parcels: Iterable[int]) -> list[dict[str, Any]]:
     """Items, four in five labelled as the tiny model answers them, so that there is something to promise."""
     stc = STC(tiny())
     questions = {"late": Predicate("Is it late?"), "tone": Choice("What is the tone?", ["calm", "angry", "sad"])}
     found: list[dict[str, Any]] = []
-    for i in range(N):
+    for i in parcels:
         said = stc.decide(f"Parcel {i}", questions)
         wrong = {"late": not said["late"].value, "tone": "calm" if said["tone"].value != "calm" else "sad"}
         labels = wrong if i % 5 == 0 else {name: one.value for name, one in said.items()}
         found.append({"state": f"Parcel {i}", "labels": labels})
-    return lines(tmp_path_factory.mktemp("live") / "items.jsonl", found)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,7 @@ class TestLive:
         here, there = read_decisions(made / "here.jsonl"), read_decisions(target)
         for one, other in zip(here[:20], there, strict=False):
             assert one.fingerprint == other.fingerprint
-            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)  # asked beside others
         [direct] = stc.decide("Parcel 0", [Predicate("Is it late?")])
         assert here[0].probabilities == pytest.approx(direct.probabilities, abs=1e-5)
 
@@ -108,13 +116,13 @@ class TestLive:
                         assert low - 1e-4 <= p <= high + 1e-4
                         assert wide or high - low < 1e-3
 
-    def test_an_audit_asks_the_endpoint_itself(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
+    def test_an_audit_asks_the_endpoint_itself(self, url: str, others: Path, made: Path, tmp_path: Path) -> None:
         reworded = tmp_path / "reworded.yaml"
         reworded.write_text(REWORDED, "utf-8")
         kept = tmp_path / "kept.jsonl"
-        words = ("audit", made / "calibrator", labelled, "--endpoint", f"{url}/v1/systemone", "--json")
+        words = ("audit", made / "calibrator", others, "--endpoint", f"{url}/v1/systemone", "--json")
         code, shown, said = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
-        assert code == 3, said  # these are the items that it was fitted on
+        assert code == 0, said
         found = [json.loads(line) for line in shown.splitlines()]
         verdicts = {(one["question"], one["side"]): one for one in found if "side" in one}
         fitted = DecisionCalibrator.load(made / "calibrator")
@@ -122,9 +130,7 @@ class TestLive:
             ("tone", "set"),
             ("late", "set"),
         }
-        for side in fitted.sides.values():  # the server is the one that it was fitted on, and the items are, too
-            assert verdicts[side.name, side.side]["accepted"] == side.n_accepted
-            assert verdicts[side.name, side.side]["verdict"] != "does not hold"
+        assert all(one["verdict"] != "does not hold" for one in verdicts.values())  # it is the server and the world
         variants = {(one["question"], one["how"]): one for one in found if "how" in one}
         assert set(variants) == {
             ("tone", "with its options in another order"),
@@ -133,13 +139,26 @@ class TestLive:
         }
         assert all(one["asked"] == 30 and 0 < one["moved"] < 1 for one in variants.values())
         stc = STC(tiny())
-        before = stc.decide("Parcel 0", [Choice("What is the tone?", ["calm", "angry", "sad"])])[0]
-        turned = stc.decide("Parcel 0", [Choice("What is the tone?", ["sad", "calm", "angry"])])[0]
+        before = stc.decide(f"Parcel {N}", [Choice("What is the tone?", ["calm", "angry", "sad"])])[0]
+        turned = stc.decide(f"Parcel {N}", [Choice("What is the tone?", ["sad", "calm", "angry"])])[0]
         told = read_decisions(tmp_path / "kept.order.jsonl")[0]
         assert told.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
         assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
         code, again, _ = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
-        assert (code, again) == (3, shown)
+        assert (code, again) == (0, shown)
+
+    def test_items_that_it_was_fitted_on_measure_nothing(self, url: str, labelled: Path, made: Path) -> None:
+        code, shown, said = semtoken(
+            "audit", made / "calibrator", labelled, "--endpoint", f"{url}/v1/systemone", "--json"
+        )
+        assert code == 3, said
+        found = [json.loads(line) for line in shown.splitlines()]
+        verdicts = {one["verdict"] for one in found if "verdict" in one}
+        assert verdicts == {"nothing was measured", "nothing was promised"}
+        accepted = {(one["question"], one["side"]): one["accepted"] for one in found if "side" in one}
+        fitted = DecisionCalibrator.load(made / "calibrator")
+        for side in fitted.sides.values():  # the server is the one that it was fitted on
+            assert accepted[side.name, side.side] == side.n_accepted
 
     def test_what_cannot_be_asked_is_one_line(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
         other = tmp_path / "other.yaml"

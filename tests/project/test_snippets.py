@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -523,6 +523,7 @@ NOT_RUN = {
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
     r"almanac/answers\.parquet": "tests/bench/test_report_command.py makes reports",
 }
+LEARNS = "python examples/learn_a_number.py learn "
 QUESTIONS = ("Who wrote Emma?", "Mumbai lies in what country?", "What is the capital of Japan?")
 
 
@@ -535,7 +536,7 @@ def runnable(page: str) -> list[Command]:
         command
         for command in commands()
         if command.page == page
-        and command.steps[-1][0] == "semtoken"
+        and (command.steps[-1][0] == "semtoken" or LEARNS in command.text)
         and not any(re.search(pattern, command.text) for pattern in NOT_RUN)
     ]
 
@@ -561,6 +562,9 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
             continue
         for old, new in INSTEAD.items():
             text = text.replace(old, new)
+        if command.text.startswith(LEARNS):
+            learn(shlex.split(text)[1:], here / "answers.labelled.jsonl", here / "learned.jsonl")
+            continue
         words = Command(page, text, "").steps[-1][1:]
         stdin = "\n".join(QUESTIONS) if "-" in words else None
         done = CliRunner().invoke(app, words, input=stdin, prog_name="semtoken")
@@ -570,6 +574,17 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
         assert done.exit_code == expected, f"{command.text}\n{done.output}\n{done.exception!r}"
         if expected:
             assert done.stderr.split()[:6] == command.output.split()[:6]
+
+
+def learn(words: Sequence[str], labelled: Path, learned: Path) -> None:
+    """Run the example; where it keeps the headline, what it would have written is the answers with that as a score."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, cwd=labelled.parent)
+    kept = "Kept the headline" in done.stderr
+    assert (done.returncode, learned.exists()) == ((1, False) if kept else (0, True)), done.stderr
+    if not learned.exists():
+        records = [json.loads(line) for line in labelled.read_text("utf-8").splitlines()]
+        scored = [one | {"score_learned": one["uncertainty"]} for one in records]
+        learned.write_text("".join(json.dumps(one) + "\n" for one in scored), "utf-8")
 
 
 def label_all(path: Path) -> None:

@@ -181,8 +181,8 @@ class AnswerKeeper:
     ) -> None:
         """Keep an answer to a question about a state, once, as `keep` does; `block` is what a calibrator added.
 
-        What was chosen tells answers apart, as texts do for `keep`: the last digits of probabilities depend on what else
-        a server was asked at the time.
+        What was chosen tells answers apart, as texts do for `keep`: the last digits of probabilities depend on what
+        else a server was asked at the time.
         """
         from semtoken.decisions.answers import AskedQuestion
         from semtoken.decisions.questions import as_text

@@ -22,6 +22,9 @@ NO_MEANING = (
     "preset='paper', or clusters beside another preset."
 )
 
+ROUNDING = 1e-12
+"""Relative difference of two masses of the same tokens that were summed in different order."""
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -195,7 +198,9 @@ class ScoredToken:
         own = self.probability
         if self.neutral:
             return MassShares(own, 0.0, 0.0, 1.0 - own)
-        cluster = max(self.cluster_probability - own, 0.0)
+        cluster = self.cluster_probability - own
+        if cluster <= ROUNDING * own:  # a token that is alone in its cluster
+            cluster = 0.0
         return MassShares(own, cluster, self.prefix_probability, self.neutral_probability)
 
     @property
