@@ -173,7 +173,7 @@ def killing(notes: Path, *, wanted: bool) -> Iterator[list[int]]:
 
 def run(command: str, words: Sequence[str], lines: int, workers: int, *, kill: bool = False) -> Run:
     """Run one command in this process and time it."""
-    from semtoken.cli.app import app
+    from semtoken.cli.typer_app import app
     from semtoken.executors.ray import RayExecutor
 
     clock = sys.modules["machines"].Clock

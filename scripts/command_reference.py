@@ -8,8 +8,8 @@ from typing import Any
 
 from typer.main import get_command
 
-from semtoken.cli.app import app
-from semtoken.cli.commands import GROUPS, described, examples_apart
+from semtoken.cli.typer_app import app
+from semtoken.cli.typer_commands import GROUPS, described, examples_apart
 
 
 def reference() -> str:

@@ -10,22 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.cli.app import app
 from semtoken.cli.bench_run import RunLines, duration
 from semtoken.methods.table import withdraw
 from tests.bench.runs import tiny_model, tiny_questions
+from tests.cli.run import Result, invoke
 
 METHODS = "sequence_probability,perplexity"
 
 
 def command(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["compare", *arguments])
+    return invoke(["compare", *arguments])
 
 
 @pytest.mark.slow

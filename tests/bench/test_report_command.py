@@ -14,18 +14,17 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from sklearn.metrics import roc_auc_score
-from typer.testing import CliRunner, Result
 
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.bench.storage import read_json
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from tests.bench.report_runs import cell, clustering, results
 from tests.bench.runs import TINY_QUESTIONS, same, tiny_settings
 from tests.bench.test_report_writing import contents
+from tests.cli.run import Result, invoke
 
 METHODS = ["stc", "stc_no_clustering", "sequence_probability", "perplexity"]
 
@@ -51,7 +50,7 @@ def run(made: Path, tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["bench", "report", *map(str, arguments)], prog_name="semtoken")
+    return invoke(["bench", "report", *map(str, arguments)])
 
 
 def test_a_whole_run(run: Path) -> None:
@@ -71,7 +70,7 @@ def test_a_whole_run(run: Path) -> None:
 @pytest.mark.slow
 def test_another_process_writes_the_same_bytes(run: Path, tmp_path: Path) -> None:
     command(run, "--n-resamples", 50)
-    code = "from semtoken.cli.app import app; app()"
+    code = "from semtoken.cli.typer_app import app; app()"
     arguments = ["bench", "report", str(run), "--n-resamples", "50", "--out", str(tmp_path / "again")]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, env=environment)

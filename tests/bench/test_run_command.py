@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from semtoken import TokenClusters
 from semtoken.bench.estimate import estimate
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.cli.app import app
 from semtoken.cli.bench_run import resolve
 from tests.bench.runs import tiny_settings
+from tests.cli.run import Result
+from tests.cli.run import invoke as launched
 
 
 def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["bench", "run", *map(str, arguments)], prog_name="semtoken")
+    return launched(["bench", "run", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")

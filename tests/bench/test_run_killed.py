@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from semtoken.bench.read_results import collect
-from semtoken.cli.app import app
 from semtoken.files.temporary import WORKING
 from tests.bench.runs import same, shards, tiny_settings
+from tests.cli.run import invoke
 
 COMMAND = (sys.executable, "-c", "from semtoken.cli import main; main()", "bench", "run")
 PATIENCE = 900.0  # the machine may be busy
@@ -52,7 +51,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 def run_here(settings: Path, run: Path) -> None:
     """The command in this process, which has loaded torch already."""
-    result = CliRunner().invoke(app, ["bench", "run", str(settings), "--out", str(run)])
+    result = invoke(["bench", "run", str(settings), "--out", str(run)])
     assert result.exit_code == 0, result.output
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.labels import read_answers
@@ -25,11 +24,11 @@ from semtoken.checking.answers import CheckSettings
 from semtoken.checking.doubts import in_message
 from semtoken.checking.replies import saved_replies
 from semtoken.checking.shards import checker
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_records, write_records
 from semtoken.payloads.formats import known_shapes
 from semtoken.payloads.formats.openai_choices import OpenAIChat
+from tests.cli.run import invoke
 
 RECORDED = Path(__file__).parents[1] / "payloads" / "data"
 
@@ -194,10 +193,9 @@ def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
     assert sum(count for count, _ in found.reasons()) == len(found.refused)
     assert max(found.reasons(), key=lambda one: one[0])[0] == 3  # the two broken lines, and the note
 
-    run = CliRunner()
     for ending in ("csv", "jsonl", "html", "md"):
         target = tmp_path.with_suffix(f".{ending}")
-        done = run.invoke(app, ["check", str(tmp_path), "-o", str(target)])
+        done = invoke(["check", str(tmp_path), "-o", str(target)])
         assert done.exit_code == 0 and "6 of 8 replies could not be scored" in done.stderr, done.output
         assert "photo.png" in done.stderr
         text = target.read_text(encoding="utf-8")
@@ -206,12 +204,12 @@ def test_one_bad_file_or_line_ends_no_folder(tmp_path: Path) -> None:
     rows = list(csv.DictReader(tmp_path.with_suffix(".csv").read_text(encoding="utf-8").splitlines()))
     assert [bool(row["error"]) for row in rows] == [False] * 2 + [True] * 6
     assert [bool(row["uncertainty"]) for row in rows] == [True] * 2 + [False] * 6
-    view = run.invoke(app, ["view", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
+    view = invoke(["view", str(tmp_path.with_suffix(".jsonl")), "-o", str(tmp_path.with_suffix(".view.html"))])
     assert view.exit_code == 0 and "2 answers" in view.stderr
     assert len(read_answers(tmp_path.with_suffix(".jsonl"))) == 2  # `label` and `calibrate` leave the others out
 
     strict = tmp_path.with_suffix(".strict.csv")
-    done = run.invoke(app, ["check", str(tmp_path), "-o", str(strict), "--strict"])
+    done = invoke(["check", str(tmp_path), "-o", str(strict), "--strict"])
     assert done.exit_code == 1 and not strict.exists()
 
 
@@ -310,7 +308,7 @@ def test_the_terminal_shows_flags_and_says_no_nonsense(tmp_path: Path) -> None:
     bare = reply([("Lima", -0.01)])
     bare["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = []
     odd = reply([("the", -9.0), (" ", -0.01), ("of", -8.0)])  # function words alone, and hardly likely
-    done = CliRunner().invoke(app, ["check", str(written(tmp_path, bare=bare, odd=odd))])
+    done = invoke(["check", str(written(tmp_path, bare=bare, odd=odd))])
     assert done.exit_code == 0, done.output
     flags = [flag.message for one in check_replies([str(tmp_path)]).answers for flag in one.response.flags]
     assert flags and all(flag in done.stdout for flag in flags)
@@ -354,7 +352,7 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
     hostile = reply([("<b>|", -0.01), ("x", -2.0)])
     written(folder, a=SURE, b=TORN, c=hostile)
     target = tmp_path / f"out.{ending}"
-    done = CliRunner().invoke(app, ["check", str(folder), "--top", "2", "-o", str(target)])
+    done = invoke(["check", str(folder), "--top", "2", "-o", str(target)])
     assert done.exit_code == 0, done.output
     text = target.read_text(encoding="utf-8")
     if ending == "csv":
@@ -381,7 +379,7 @@ def test_a_calibrator_of_labelled_answers_decides_on_the_next_replies(tmp_path: 
     source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
 
     def run(*arguments: object) -> None:
-        done = CliRunner().invoke(app, [str(one) for one in arguments])
+        done = invoke([str(one) for one in arguments])
         assert done.exit_code == 0, done.output
 
     run("check", source, "-o", answers)
@@ -456,7 +454,7 @@ def test_an_answer_weighs_little_on_the_page(tmp_path: Path) -> None:
     for count in (1, 100):
         source, page = tmp_path / f"{count}.jsonl", tmp_path / f"{count}.html"
         source.write_text("\n".join(map(json.dumps, lines[:count])), encoding="utf-8")
-        assert CliRunner().invoke(app, ["check", str(source), "-o", str(page)]).exit_code == 0
+        assert invoke(["check", str(source), "-o", str(page)]).exit_code == 0
         sizes.append(page.stat().st_size)
     assert (sizes[1] - sizes[0]) / 99 < 3_000, f"{(sizes[1] - sizes[0]) / 99:.0f} bytes an answer"
 

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.checking import CheckedReplies, check_replies
 from semtoken.checking.answers import CheckSettings
 from semtoken.checking.shards import check_in_shards, checker
 from semtoken.checking.tables import field_table, markdown, page_rows, rows_of
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.executors import LocalExecutor, Work
 from semtoken.files.record_files import write_records
 from tests.bench.test_run_ray import in_a_namespace
 from tests.checking.test_check import CUT, RECORDED, SURE, TORN, reply
+from tests.cli.run import invoke
 
 BLANK = reply([(" ", -0.5)])
 INVOICE = reply([('{"total": ', -0.01), ("12", -1.2), (', "city": "', -0.1), ("Lima", -0.3), ('"}', -0.01)])
@@ -125,7 +124,7 @@ def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> Non
     rows = rows_of(check_replies([str(lines)]))
     write_records(labelled, [row | {"correct": int(draw.random() < row["headline_confidence"])} for row in rows])
     made = tmp_path / "calibrator"
-    done = CliRunner().invoke(app, ["calibrate", str(labelled), "-o", str(made), "--alpha", "0.4"])
+    done = invoke(["calibrate", str(labelled), "-o", str(made), "--alpha", "0.4"])
     assert done.exit_code == 0, done.output
     alone = tables(check_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
     assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 40)) == alone
@@ -138,7 +137,7 @@ def test_what_processes_cannot_do_is_refused(tmp_path: Path) -> None:
     found = in_shards([str(RECORDED)], CheckSettings(), tmp_path, 50).answers[0]
     with pytest.raises(InvalidInput, match="another process"):
         _ = found.response.tokens
-    done = CliRunner().invoke(app, ["check", str(RECORDED), "--executor", "ray"])
+    done = invoke(["check", str(RECORDED), "--executor", "ray"])
     assert done.exit_code == 2 and "name both" in done.output
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.checking.fields import NO_JSON, field_records, read_schema
-from semtoken.cli.app import app
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from tests.checking.test_check import reply
+from tests.cli.run import invoke
 
 SCHEMA = {
     "type": "object",
@@ -40,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    done = invoke([str(one) for one in arguments])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -150,7 +149,7 @@ def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None
     page = run("view", folder / "fields.jsonl", "-o", folder / "page.html")
     assert "2 answers" in page
     (folder / "other.csv").write_text("mine", encoding="utf-8")
-    done = CliRunner().invoke(app, [str(one) for one in (*asked, "-o", folder / "other.csv")])
+    done = invoke([str(one) for one in (*asked, "-o", folder / "other.csv")])
     assert done.exit_code != 0 and (folder / "other.csv").read_text(encoding="utf-8") == "mine"
 
 
@@ -184,5 +183,5 @@ def test_fields_are_written_in_the_shape_of_their_json(folder: Path) -> None:
     assert set(confidence) == {"total", "paid", "currency"} and confidence["currency"] is None
     assert 0 < confidence["total"] < confidence["paid"] < 1
     assert "/total" in written["wrong"]["check"] and written["talk"]["confidence"] is None
-    done = CliRunner().invoke(app, ["check", str(folder / "replies.jsonl"), "-o", str(folder / "x.json")])
+    done = invoke(["check", str(folder / "replies.jsonl"), "-o", str(folder / "x.json")])
     assert done.exit_code != 0 and "--schema" in done.output and not (folder / "x.json").exists()

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from semtoken.checking import CheckedReplies, check_replies
 from semtoken.checking.ids import identifiers, is_id_name, may_identify
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from tests.checking.test_check import reply
+from tests.cli.run import invoke
 
 Line = dict[str, Any]
 USUAL = [
@@ -86,7 +85,7 @@ def test_any_field_that_both_sides_have_joins_them_and_stands_in_every_output(
     assert all(answer.id == f"r20-{answer.text[1:]}" for answer in found.answers)
     table = tmp_path / "out.csv"
     arguments = ["check", str(tmp_path / "replies.jsonl"), "-q", str(tmp_path / "questions.jsonl"), "-o", str(table)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert invoke(arguments).exit_code == 0
     with table.open(encoding="utf-8") as file:
         assert all(row["id"] == f"r20-{row['answer'][1:]}" for row in csv.DictReader(file))
 

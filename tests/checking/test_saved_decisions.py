@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from semtoken.checking.saved_decisions import are_decisions, decision_records, saved_decisions
-from semtoken.cli.app import app
 from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.errors import InvalidInput
+from tests.cli.run import invoke
 from tests.decisions.server_replies import (
     BY_LEVEL,
     BY_OPTION,
@@ -132,18 +131,18 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     right = [{"id": f"r{i}", "labels": {"late": (i * 7919) % 1000 < i}} for i in range(1000)]
     source, labels = lines(tmp_path / "r.jsonl", saved), lines(tmp_path / "l.jsonl", right)
     words = ["decide", "fit", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
-    done = CliRunner().invoke(app, words)
+    done = invoke(words)
     assert done.exit_code == 0 and "With confidence 90 %" in done.output, done.output
     words = ["decide", "audit", str(tmp_path / "c"), str(source), "--labels", str(labels)]
-    done = CliRunner().invoke(app, words)
+    done = invoke(words)
     assert done.exit_code == 3 and "late: nothing was measured. All its labels are of items that" in done.output
     others = lines(tmp_path / "others.jsonl", [one | {"id": f"other {one['id']}"} for one in saved])
     same = lines(tmp_path / "same.jsonl", [one | {"id": f"other {one['id']}"} for one in right])
     words = ["decide", "audit", str(tmp_path / "c"), str(others), "--labels", str(same)]
-    done = CliRunner().invoke(app, words)
+    done = invoke(words)
     assert done.exit_code == 0 and "late, called true: holds" in done.output, done.output
     more = ["--labels", str(labels), "--calibrator", str(tmp_path / "c"), "-n", "2", "-o", str(tmp_path / "o.jsonl")]
-    done = CliRunner().invoke(app, ["check", str(source), *more])
+    done = invoke(["check", str(source), *more])
     assert done.exit_code == 0 and "2 of 1,000 answers to typed questions" in done.output, done.output
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows[0]["probability"] <= rows[1]["probability"] and rows[-1]["decision"] == "answer"

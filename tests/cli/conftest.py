@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from semtoken.cli.app import app
 from tests import tiny
+from tests.cli.run import Result, invoke
 
 RunCommand = Callable[..., Result]
 
@@ -44,7 +43,7 @@ def semtoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*args: object, stdin: str | None = None) -> Result:
-        return CliRunner().invoke(app, [str(a) for a in args], input=stdin, prog_name="semtoken")
+        return invoke([str(a) for a in args], stdin=stdin)
 
     return run
 

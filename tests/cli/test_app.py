@@ -16,9 +16,9 @@ import semtoken.choices
 from semtoken import STC, Calibrator, Threshold, __version__, cluster_tokens, score_payload, token_table
 from semtoken.choices import DType
 from semtoken.cli import SPINS, wait_briefly
-from semtoken.cli.app import app
-from semtoken.cli.commands import ESSENTIAL, PLACES
 from semtoken.cli.options import ModelChoice
+from semtoken.cli.typer_app import app
+from semtoken.cli.typer_commands import ESSENTIAL, PLACES
 from semtoken.core import ScoringRules
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
@@ -106,7 +106,7 @@ def test_summaries_are_what_the_commands_say() -> None:
 def test_version_and_help_are_light() -> None:
     """Neither torch nor numpy, and no command, is loaded to say what the command can do."""
     code = (
-        "import sys; from semtoken.cli.app import app; app(sys.argv[1:], standalone_mode=False)\n"
+        "import sys; from semtoken.cli.app import launch; launch(sys.argv[1:])\n"
         "print(sorted({'torch', 'transformers', 'numpy', 'numba', 'semtoken.cli.ask'} & set(sys.modules)))"
     )
     for argument, shown in (("--version", f"semtoken {__version__}"), ("--help", "Usage")):
@@ -122,7 +122,7 @@ def test_the_entry_point_is_installed(by: str) -> None:
     )
     result = subprocess.run([*command, "no-such-command"], capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert "No such command" in result.stderr and "Traceback" not in result.stderr
+    assert "Unknown command" in result.stderr and "Traceback" not in result.stderr
 
 
 def commands_of(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from semtoken.cli.app import app
 from semtoken.journal.store import Journal
+from tests.cli.run import invoke
 
 
 def kept(database: Path) -> list[dict[str, Any]]:
@@ -21,7 +20,7 @@ def kept(database: Path) -> list[dict[str, Any]]:
 
 
 def run(*arguments: str) -> None:
-    done = CliRunner().invoke(app, list(arguments))
+    done = invoke(list(arguments))
     assert done.exit_code == 0, done.output
 
 
@@ -68,5 +67,5 @@ def test_checked_replies_are_kept_in_the_order_in_which_they_were_read(tmp_path:
 
 def test_without_a_journal_its_options_are_refused(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"question": "?"}\n')
-    done = CliRunner().invoke(app, ["score", str(tmp_path / "q.jsonl"), "--journal-texts"])
+    done = invoke(["score", str(tmp_path / "q.jsonl"), "--journal-texts"])
     assert done.exit_code != 0 and "need --journal" in " ".join(done.output.split())

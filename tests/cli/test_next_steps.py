@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import semtoken
-from semtoken.cli.app import app
+from semtoken.cli.typer_app import app
 from semtoken.support import extras
 from semtoken.support.extras import EXTRAS
 

@@ -18,7 +18,7 @@ import pytest
 import semtoken
 from semtoken.almanac import is_correct, load_questions
 from semtoken.calibration import calibrator
-from semtoken.cli.commands import PLACES
+from semtoken.cli.typer_commands import PLACES
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import fetched_path
 from semtoken.web.page import static

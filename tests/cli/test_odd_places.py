@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
-from semtoken.cli.app import app
+from semtoken.cli.typer_app import app
+from tests.cli.run import invoke
 
 ADDRESSES = ("http://[bad/", "http://a:99999999", "http://a:b/", "http://", "ftp://a/", "postgresql://[bad/", "")
 URLS = {"journal", "url", "endpoint", "base_url", "upstream"}
@@ -89,7 +89,7 @@ def test_no_place_brings_a_traceback(name: str, busy: int, tmp_path: Path, monke
             given = [value] if not parameter.opts[0].startswith("-") else [parameter.opts[0], value]
             line = [*name.split(), *(base if given[0].startswith("-") else [*given, *base[1:]])]
             line += given if given[0].startswith("-") else []
-            done = CliRunner().invoke(app, line)
+            done = invoke(line)
             said = [one for one in done.output.splitlines() if one.startswith(("Error: ", "Usage: "))]
             told = done.exit_code == 0 or (len(said) == 1 and "Traceback" not in done.output)
             if not isinstance(done.exception, SystemExit | None) or not told:

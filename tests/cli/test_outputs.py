@@ -15,8 +15,8 @@ import pytest
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from semtoken.cli.app import app
-from semtoken.cli.commands import output_names
+from semtoken.cli.typer_app import app
+from semtoken.cli.typer_commands import output_names
 from tests.checking.test_check import reply
 from tests.cli.conftest import RunCommand, assert_told
 

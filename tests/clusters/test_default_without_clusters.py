@@ -21,13 +21,12 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.almanac import almanac_path, load_questions
-from semtoken.cli.app import app
 from semtoken.decisions import Predicate
 from tests import tiny
+from tests.cli.run import invoke
 from tests.clusters.watched import watched
 from tests.payloads.recorded import recording
 
@@ -70,7 +69,7 @@ def names_clusters(text: str) -> bool:
 
 def command(*words: object, stdin: str | None = None) -> str:
     """What a command prints, which names no clusters."""
-    done = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="semtoken")
+    done = invoke([str(word) for word in words], stdin=stdin)
     assert done.exit_code == 0, (done.output, done.exception)
     assert not names_clusters(done.output), done.output
     return done.output

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from semtoken.cli.app import app
 from semtoken.decisions import AnsweredQuestion, Predicate, Question, ReadingOptions
 from semtoken.decisions.answers import answer_values, read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.running import DecisionJob
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.executors import LocalExecutor, Work
+from tests.cli.run import invoke
 from tests.decisions.test_calibrating import world
 
 ASKED = Predicate("Is it late?")
@@ -38,7 +37,7 @@ def answers(path: Path, n: int, seed: int, sharpened: float = 1.0) -> Path:
 
 
 def semtoken(*words: object) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["decide", *map(str, words)], prog_name="semtoken")
+    done = invoke(["decide", *map(str, words)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
 

@@ -11,9 +11,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from typer.testing import CliRunner
 
-from semtoken.cli.app import app
+from tests.cli.run import invoke
 from tests.web.servers import running
 
 Runs = Callable[..., tuple[int, str]]
@@ -51,7 +50,7 @@ def semtoken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
                 patched.delenv(name, raising=False)
             for name, value in ({"OPENAI_API_KEY": "sk-secret"} | variables).items():
                 patched.setenv(name, value)
-            done = CliRunner().invoke(app, list(words), prog_name="semtoken")
+            done = invoke(list(words))
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert "sk-secret" not in done.output
         return done.exit_code, " ".join(done.stderr.split())

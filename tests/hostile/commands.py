@@ -58,7 +58,7 @@ def _become(arguments: list[str], log: Path | None) -> None:
         sink = os.open(os.devnull if log is None else str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(sink, 1)
         os.dup2(sink, 2)
-        from semtoken.cli.app import app
+        from semtoken.cli.typer_app import app
 
         app(arguments)
         status = 0

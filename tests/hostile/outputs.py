@@ -13,10 +13,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from rich.console import Console
-from typer.testing import CliRunner
 
 from semtoken.bench.report.table import Table, frame, latex_escaped, latex_table, markdown_table
-from semtoken.cli.app import app
 from semtoken.cli.console import json_line
 from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
 from semtoken.files.record_files import convert_lines, read_records
@@ -24,6 +22,7 @@ from semtoken.files.safe_files import dump_json, parse_json
 from semtoken.results import ScoredResponse
 from semtoken.support.text import visible
 from semtoken.web.page.static import static_page
+from tests.cli.run import invoke
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.targets import scored
 
@@ -76,7 +75,7 @@ def command(text: str, folder: Path) -> str | None:
     """An error of a server, through a command."""
     source = folder / "reply.json"
     source.write_text(json.dumps({"error": {"message": text, "code": text}}))
-    done = CliRunner().invoke(app, ["check", str(source), "--clusters", "almanac"])
+    done = invoke(["check", str(source), "--clusters", "almanac"])
     if done.exit_code != 1 or "Traceback" in done.output:
         return f"exit status {done.exit_code}: {done.output[:200]!r}"
     return unprintable(done.output)

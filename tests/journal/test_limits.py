@@ -9,14 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.judge import KINDS, Claim
 from semtoken.calibration.measures import Drift
 from semtoken.choices import Promise
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.database import cause, engine_of, url_of
 from semtoken.journal.entries import _name
@@ -25,6 +23,7 @@ from semtoken.journal.labels import LabelAgreement, add_label, queue, sampled_an
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import _compared, promise_report, watch
 from semtoken.journal.writer import JournalWriter
+from tests.cli.run import invoke
 from tests.journal.made_up import entry, filled, fitted, rows_of
 
 
@@ -153,7 +152,7 @@ def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
     """
 
     def status(*words: object) -> int:
-        done = CliRunner().invoke(app, ["watch", *map(str, words)])
+        done = invoke(["watch", *map(str, words)])
         assert done.exit_code in (0, 1, 3), done.output
         return done.exit_code
 
@@ -163,7 +162,7 @@ def test_the_exit_status_of_a_watch(journal: Journal, tmp_path: Path) -> None:
     filled(journal, calibrator, [True] * 28 + [False] * 4)
     moved = watch(journal).moved
     assert watch(journal).state == "unknown" and moved is not None and 0.05 < moved.low < moved.distance - 0.1
-    assert CliRunner().invoke(app, ["journal", "export", url, "-o", str(file)]).exit_code == 0
+    assert invoke(["journal", "export", url, "-o", str(file)]).exit_code == 0
     calibrator.calibrator.save(tmp_path / "fitted")
     for words in ((url,), (url, "--json"), (file, "--calibrator", tmp_path / "fitted")):
         for more in ((), ("--json",)) if words[0] == file else ((),):

@@ -13,10 +13,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 import semtoken as st
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.database import JournalError, engine_of, entries, metadata, url_of, without_password
 from semtoken.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
@@ -24,6 +22,7 @@ from semtoken.journal.labels import add_label
 from semtoken.journal.spool import Spool, spool_folder
 from semtoken.journal.store import Journal
 from semtoken.journal.writer import write_file
+from tests.cli.run import invoke
 from tests.journal.made_up import RULE, entry, rows_of
 
 
@@ -120,7 +119,7 @@ def test_texts_that_another_programs_transaction_keeps_are_not_called_gone(
     journal.add(rows_of([entry(3, person="ann", answer="another secret answer")]))
     with pytest.raises(JournalError, match=r"2 entries are deleted .* still in its files"):
         journal.delete(person="ann")
-    failed = CliRunner().invoke(app, ["journal", "delete", url, "--person", "ann", "--yes"])
+    failed = invoke(["journal", "delete", url, "--person", "ann", "--yes"])
     assert failed.exit_code == 1 and "still in its files" in " ".join(failed.output.split())
     other.close()
     assert journal.delete(person="ann") == 0
@@ -196,7 +195,7 @@ def test_no_password_is_shown() -> None:
 
 
 def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["journal", *arguments])
+    done = invoke(["journal", *arguments])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -240,7 +239,7 @@ def test_the_size_is_that_of_the_file_and_of_what_is_in_it(tmp_path: Path) -> No
 
 
 def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["journal", "show", str(tmp_path / "none.db")])
+    done = invoke(["journal", "show", str(tmp_path / "none.db")])
     assert done.exit_code == 1 and list(tmp_path.iterdir()) == []
 
 

@@ -8,18 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.betting import wrong_share
 from semtoken.calibration.judge import KINDS, Claim
 from semtoken.calibration.measures import drift
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, agreement, queue, undo
 from semtoken.journal.store import Journal
 from semtoken.journal.watch import promise_report, watch
+from tests.cli.run import invoke
 from tests.journal.made_up import DAY, entry, filled, fitted, rows_of
 
 
@@ -221,7 +220,7 @@ def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str,
     for i in [*range(300), *range(600, 700)]:
         add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)
     target = tmp_path / "calibrator"
-    done = CliRunner().invoke(app, ["calibrate", "--journal", url, "-o", str(target), "--alpha", "0.3"])
+    done = invoke(["calibrate", "--journal", url, "-o", str(target), "--alpha", "0.3"])
     assert done.exit_code == 0, done.output
     found = st.Calibrator.load(target)
     assert found.n == 300  # not the hundred wrong ones that are not of the sample
@@ -231,11 +230,11 @@ def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str,
 
 def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) -> None:
     filled(journal, fitted(), [True] * 30 + [False] * 40)
-    done = CliRunner().invoke(app, ["watch", url])
+    done = invoke(["watch", url])
     assert done.exit_code == 1 and "Broken since about" in done.output and "distance" in done.output
-    report = json.loads(CliRunner().invoke(app, ["watch", url, "--json"]).stdout)
+    report = json.loads(invoke(["watch", url, "--json"]).stdout)
     assert (report["state"], report["n"], report["wrong"], report["holds"]) == ("broken", 70, 40, False)
-    assert CliRunner().invoke(app, ["watch", url + "-not-there"]).exit_code == 2
+    assert invoke(["watch", url + "-not-there"]).exit_code == 2
 
 
 def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url: str, tmp_path: Path) -> None:
@@ -247,7 +246,7 @@ def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url:
     second.calibrator.save(folder)
 
     def run(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["journal", "calibrators", url, *arguments])
+        done = invoke(["journal", "calibrators", url, *arguments])
         return done.exit_code, " ".join(done.output.split())
 
     listed = run()[1]

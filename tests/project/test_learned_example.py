@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from semtoken import Calibrator
 from semtoken.almanac import load_questions
 from semtoken.calibration.labels import read_answers
-from semtoken.cli.app import app
+from tests.cli.run import invoke
 
 pytest.importorskip("sklearn")
 ROOT = Path(__file__).parents[2]
@@ -43,7 +42,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     questions = [{"question": one.question} for one in load_questions("dev")[: LABELLED + 40]]
     source, target = written(folder / "questions.jsonl", questions), folder / "answers.jsonl"
     asked = [str(source), "-o", str(target), "--questions", "--states", "--batch-size", "32"]
-    assert CliRunner().invoke(app, ["score", *asked]).exit_code == 0
+    assert invoke(["score", *asked]).exit_code == 0
     states = np.stack([one.state.values for one in read_answers(target) if one.state is not None])
     centred = (states - states.mean(axis=0)) / states.std(axis=0)
     known = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
@@ -57,7 +56,7 @@ def test_what_was_learned_is_calibrated_and_scores_later_answers(answers: list[d
     assert done.returncode == 0, done.stderr
     assert "ranks answers that it did not see better than the headline" in done.stdout
     given = ["calibrate", tmp_path / "learned.jsonl", "--by", "learned", "-o", tmp_path / "made"]
-    assert (made := CliRunner().invoke(app, list(map(str, given)))).exit_code == 0, made.output
+    assert (made := invoke(list(map(str, given)))).exit_code == 0, made.output
     later = written(tmp_path / "later.jsonl", answers[LABELLED:])
     done = run("apply", tmp_path / "learned.npz", later, tmp_path / "scored.jsonl")
     assert done.returncode == 0, done.stderr

@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from semtoken.cli.app import app
+from tests.cli.run import invoke
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text("utf-8")
@@ -19,7 +18,7 @@ SHOWN = [block.split("\n", 1) for block in re.findall(r"```console\n\$ semtoken 
 @pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
 def test_its_outputs_are_those_of_its_commands(command: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    done = CliRunner().invoke(app, shlex.split(command))
+    done = invoke(shlex.split(command))
     assert done.exit_code == 0, done.output
     for line in shown.splitlines():
         assert line in done.output, line
@@ -35,7 +34,7 @@ def test_the_audits_that_pages_show_are_those_of_the_files_in_a_clone(
     statuses = []
     for block in re.findall(r"```console\n\$ semtoken (decide .*?)```", page, re.DOTALL):
         for command, shown in (one.split("\n", 1) for one in block.split("$ semtoken ")):
-            done = CliRunner().invoke(app, shlex.split(command))
+            done = invoke(shlex.split(command))
             printed = [*done.stdout.splitlines(), " ".join(done.stderr.split())]
             for line in (line for line in shown.splitlines() if line not in ("", "...")):
                 assert any(one.startswith(line.removesuffix(" ...")) for one in printed), line

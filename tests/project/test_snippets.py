@@ -25,11 +25,11 @@ from typing import Any
 import pytest
 from scripts import command_reference
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.cli.app import app
+from semtoken.cli.typer_app import app
 from semtoken.journal.store import Journal
+from tests.cli.run import invoke
 from tests.journal.made_up import filled, fitted
 
 ROOT = Path(__file__).parents[2]
@@ -131,10 +131,10 @@ inputs = stc.tokenizer(prompts, return_tensors="pt", return_token_type_ids=False
     ),
     "docs/bench.md": Page(
         setup="""
-from semtoken.cli.app import app
-from typer.testing import CliRunner
+from semtoken.cli.typer_app import app
+from tests.cli.run import invoke
 arguments = "bench run --model almanac --dataset almanac-dev --limit 12 --methods stc,perplexity --out runs/almanac"
-assert CliRunner().invoke(app, arguments.split()).exit_code == 0
+assert invoke(arguments.split()).exit_code == 0
 """,
         slow=True,
     ),
@@ -567,7 +567,7 @@ def test_the_commands_of_a_page_run(page: str, here: Path) -> None:
             continue
         words = Command(page, text, "").steps[-1][1:]
         stdin = "\n".join(QUESTIONS) if "-" in words else None
-        done = CliRunner().invoke(app, words, input=stdin, prog_name="semtoken")
+        done = invoke(words, stdin=stdin)
         expected = int(command.output.startswith("Error:"))
         if done.exit_code == 1 and re.search(r"Broken since|does not hold", done.output):
             continue  # a verdict about this model's answers, which the exit status says too

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
-from semtoken.cli.app import app
 from semtoken.cli.ask import summary
 from semtoken.core.scorer import scorer_for
 from semtoken.integrations.events import evaluation
 from semtoken.web.block import BlockOptions, score_block
 from tests.checking.test_check import reply
+from tests.cli.run import invoke
 from tests.cli.test_calibrator_option import made
 
 QUESTION = "What is the capital of Norway?"
@@ -61,7 +60,7 @@ def file_of(folder: Path) -> Path:
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
+    result = invoke([*map(str, arguments)])
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -16,17 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from semtoken import STC, TokenClusters, Vocabulary
 from semtoken.almanac import PROMPT, almanac_clusters_path, almanac_path
-from semtoken.cli.app import app
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
 from semtoken.web.doctor.examination import find_most
 from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
+from tests.cli.run import Result, invoke
 from tests.web.servers import Received, raw_upstream, running
 from tests.web.sick_server import Faults, sick_app
 
@@ -295,7 +294,7 @@ class TestCommand:
     @pytest.fixture
     def doctor(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
         monkeypatch.setenv("COLUMNS", "200")
-        return lambda *args: CliRunner().invoke(app, ["doctor", *map(str, args)], prog_name="semtoken")
+        return lambda *args: invoke(["doctor", *map(str, args)])
 
     def test_table(self, doctor: Callable[..., Result], served: str) -> None:
         result = doctor(served, "--tokenizer", "almanac")

@@ -15,7 +15,6 @@ import pytest
 import semtoken as st
 from semtoken.calibration import Calibrator
 from semtoken.checking import check_replies
-from semtoken.cli.app import app
 from semtoken.errors import CalibratorMismatch
 from semtoken.payloads import PayloadStream, read_payload
 from semtoken.results.headlines import Headline
@@ -80,10 +79,10 @@ def by_request_beside(line: Line, tmp_path: Path) -> Headline:
 
 
 def by_command(line: Line, tmp_path: Path) -> Headline:
-    from typer.testing import CliRunner
+    from tests.cli.run import invoke
 
     (tmp_path / "line.json").write_text(json.dumps(line), encoding="utf-8")
-    done = CliRunner().invoke(app, ["check", str(tmp_path / "line.json"), "--json"])
+    done = invoke(["check", str(tmp_path / "line.json"), "--json"])
     assert done.exit_code == 0, done.output
     return as_headline(json.loads(done.stdout)["headline"])
 
@@ -104,11 +103,11 @@ def by_proxy(line: Line, tmp_path: Path) -> Headline:
 def journalled(tmp_path: Path) -> dict[str, float]:
     """The confidence of each question's answer that `semtoken check` puts into a journal."""
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy, which the journal needs, is missing")
-    from typer.testing import CliRunner
+    from tests.cli.run import invoke
 
     database, table = tmp_path / "journal.db", tmp_path / "table.csv"
     command = ["check", str(FOLDER), "-o", str(table), "--journal", f"sqlite:///{database}", "--journal-texts"]
-    done = CliRunner().invoke(app, command)
+    done = invoke(command)
     assert done.exit_code == 0, done.output
     with sqlite3.connect(database) as connection:
         return dict(connection.execute("SELECT question, confidence FROM entries").fetchall())

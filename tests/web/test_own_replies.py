@@ -10,12 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from semtoken.almanac import load_questions
 from semtoken.checking import check_replies
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
+from tests.cli.run import invoke
 
 QUESTIONS = [question.question for question in load_questions("dev")[:4]]
 
@@ -111,7 +110,7 @@ def test_the_command_says_whose_numbers_it_shows(replies: list[dict[str, Any]], 
     folder = saved(tmp_path / "replies", **{str(i): reply for i, reply in enumerate(replies)})
 
     def run(*words: object) -> Any:
-        return CliRunner().invoke(app, ["check", folder, *map(str, words)], prog_name="semtoken")
+        return invoke(["check", folder, *map(str, words)])
 
     for name in ("page.html", "ranked.csv", "ranked.jsonl", "ranked.md"):
         done = run("-o", tmp_path / name)

@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken import TokenClusters
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.tokens.rules import ScoringRules
+from tests.cli.run import invoke
 from tests.web.servers import answering, raw_upstream, response, running
 
 CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}]}
@@ -61,7 +61,6 @@ def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: T
 def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
     almanac_clusters: TokenClusters, tmp_path: Path, origin: dict[str, Any], named: str
 ) -> None:
-    from semtoken.cli.app import app
 
     made(almanac_clusters, tmp_path, **origin)
     options = [
@@ -74,7 +73,7 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
         "--calibrator",
         str(tmp_path),
     ]
-    result = CliRunner().invoke(app, ["proxy", *options])
+    result = invoke(["proxy", *options])
     assert result.exit_code == 1
     assert "This calibrator was fitted on scores with" in result.stderr and named in result.stderr
 

@@ -1,8 +1,9 @@
 """The command `semtoken`: arguments in, one call into the library, a printed result out.
 
-One module for each command (`ask.py`, `score.py`, `compare.py`, `bench_run.py`, ...); `app.py` puts them together and
-prints errors, and commands.py lists them without importing one. Shared are options.py (also a name -> an
-`STC`), console.py (results on stdout, all else on stderr) and listening.py (commands that open a port).
+One module for each command (`ask.py`, `score.py`, `compare.py`, `bench_run.py`, ...); `app.py` runs a command line and
+prints errors, commands.py lists the commands without importing one, help.py writes their help, settings.py reads
+`semtoken.toml`. Shared are options.py (also a name -> an `STC`), console.py (results on stdout, all else on stderr)
+and listening.py (commands that open a port). Commands that have not moved to cyclopts yet are run by typer_app.py.
 
 Enter at `main`. No other package imports this one.
 """
@@ -22,9 +23,9 @@ def main() -> None:
     """Entry point of the command."""
     wait_briefly(os.environ)
     replace_unknown(sys.stdout)
-    from semtoken.cli.app import app
+    from semtoken.cli.app import launch
 
-    app(prog_name="semtoken")
+    sys.exit(launch(sys.argv[1:]))
 
 
 def replace_unknown(stream: Any) -> None:

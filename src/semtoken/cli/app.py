@@ -1,68 +1,200 @@
-"""The commands put together, and what a failure looks like: one message, no traceback, a telling exit status."""
+"""A command line, run: its settings, its command, and what a failure looks like: one message, a telling exit status."""
 
 from __future__ import annotations
 
 import errno
+import re
+import sys
 import textwrap
 import traceback
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
 
-import typer
-from typer.core import TyperGroup
-
-from semtoken.cli.commands import GROUPS, CommandsOnDemand, print_commands
-from semtoken.cli.console import tell
-from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, status_of_error
-from semtoken.errors import MissingExtra, SemtokenError, one_line_of
-from semtoken.support.extras import all_that_is_missing, missing_extra
+from semtoken.cli.commands import PLACES, SUBCOMMANDS, TYPER, program
+from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, UsageError, status_of_error
+from semtoken.errors import InvalidInput, MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-USAGE = (typer.Exit, typer.Abort, *typer.BadParameter.__mro__[1:3])
-"""What typer raises for its own ends: an exit status, an interruption, a command line that it does not understand."""
+SETTING = re.compile(r"--[a-z]+\.[a-z_-]+")
+"""An option that is a key of semtoken.toml."""
+OUTPUT, FORCE = "output", "force"
+"""The parameters that name what a command writes, and that let it replace what is there, on all commands."""
 
 
-class Commands(TyperGroup):
-    """Turns errors that semtoken raises on purpose, a full disk and a place that cannot be used into one message."""
+class Dash(str):
+    """The word "-" for standard input or output, which cyclopts takes for an option without a name."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands = CommandsOnDemand()  # type: ignore[assignment]
+    def startswith(self, *_: Any) -> bool:
+        """No: it is a value."""
+        return False
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write what the commands are for, without the libraries that format Markdown: help is there at once."""
-        print_commands(
-            self, ctx, {title: {n: p.summary for n, p in places.items()} for title, places in GROUPS.items()}
-        )
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
-        try:
-            return super().invoke(ctx)
-        except (SemtokenError, ModuleNotFoundError, OSError) as error:
-            command = ctx.invoked_subcommand
-            if (message := _message(error, command)) is None:
-                if command in CHECKING and not isinstance(error, BrokenPipeError):  # a reader such as `head`
-                    message = f"{type(error).__name__}: {one_line_of(error)}"
-                else:
-                    raise
-            tell(f"Error: {message}", style="red")
-            raise typer.Exit(status_of_error(command)) from error
-        except KeyboardInterrupt as error:
-            tell("Interrupted.", style="yellow")
-            raise typer.Exit(INTERRUPTED) from error
-        except Exception as error:
-            if ctx.invoked_subcommand not in CHECKING or isinstance(error, USAGE):
+class Words:
+    """A command line apart: the words of the command, those that are settings, and the options of every command."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.command: list[str] = []
+        self.settings: list[str] = []
+        self.config: Path | None = None
+        self.verbose = self.help = self.version = False
+        rest = iter(words)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if word == "--":
+                self.command += [word, *rest]
+            elif name == "--config":
+                self.config = Path(value if equals else next(rest, ""))
+            elif SETTING.fullmatch(name):
+                self.settings.append(word if equals else f"{word}={next(rest, '')}")
+            elif word in ("--verbose", "-v"):
+                self.verbose = True
+            elif word in ("--help", "-h"):
+                self.help = True
+            elif word == "--version":
+                self.version = True
+            else:
+                self.command.append(Dash(word) if word == "-" else word)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The names of the command that is meant, such as ("journal", "show"); none where the first word is no name."""
+        first = tuple(self.command[:1])
+        if not first or first[0] not in PLACES:
+            return ()
+        inner = self.command[1:2]
+        return (*first, *inner) if inner and inner[0] in SUBCOMMANDS.get(first[0], ()) else first
+
+
+def launch(arguments: Sequence[str]) -> int:
+    """Run a command line, and return the exit status."""
+    words = Words(arguments)
+    place = words.place
+    if place and place[0] in TYPER:
+        from semtoken.cli.typer_app import app as of_typer
+
+        of_typer(list(arguments), prog_name="semtoken")
+        return 0
+    if words.version:
+        print(f"semtoken {__version__}")
+        return 0
+    if words.help or not words.command or (place and len(words.command) == 1 and place[0] in SUBCOMMANDS):
+        from semtoken.cli.help import help_of
+
+        print(help_of(place))
+        return 0
+    name = place[0] if place else ""
+    try:
+        return _run(words)
+    except (SemtokenError, ModuleNotFoundError, OSError) as error:
+        if (message := _message(error, name)) is None:
+            if name in CHECKING and not isinstance(error, BrokenPipeError):  # a reader such as `head`
+                message = f"{type(error).__name__}: {one_line_of(error)}"
+            else:
                 raise
-            # A traceback would end with 1, which means that a promise does not hold.
-            traceback.print_exception(error)
-            tell(f"Error: {type(error).__name__}: {one_line_of(error)} This is a fault of semtoken: please report it.")
-            raise typer.Exit(Status.CANNOT_BE_DONE) from error
+        _tell(f"Error: {message}")
+        return Status.CANNOT_BE_DONE if isinstance(error, UsageError) else status_of_error(name)
+    except KeyboardInterrupt:
+        _tell("Interrupted.")
+        return INTERRUPTED
+    except Exception as error:
+        if name not in CHECKING:
+            raise
+        # A traceback would end with 1, which means that a guarantee does not hold.
+        traceback.print_exception(error)
+        _tell(f"Error: {type(error).__name__}: {one_line_of(error)} This is a fault of semtoken: please report it.")
+        return Status.CANNOT_BE_DONE
+
+
+def _run(words: Words) -> int:
+    """Bind the words to the parameters of the command, with the settings that it reads, and call it."""
+    from cyclopts import CycloptsError
+
+    from semtoken.cli.settings import SECTIONS, SettingsInUse, read_settings
+
+    try:
+        command, bound, given = program().parse_args(words.command, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise UsageError(one_line_of(error)) from error
+    in_use = read_settings(words.config, words.settings)
+    place = " ".join(words.place)
+    read = tuple(given.values())
+    for word in words.settings:
+        if SettingsInUse not in read and SECTIONS.get(word[2:].partition(".")[0]) not in read:
+            raise UsageError(f"{word.partition('=')[0]} has no effect on `semtoken {place}`: leave it out.")
+    for name, section in given.items():
+        bound.arguments[name] = (
+            words.verbose if section is bool else in_use if section is SettingsInUse else in_use.of(section)
+        )
+    outputs = check_outputs(bound.arguments, place)
+    status = command(*bound.args, **bound.kwargs)
+    if outputs:
+        from semtoken.files.outputs import remember
+
+        for output in outputs:
+            remember(output, place)
+    return status or 0
+
+
+def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
+    """Refuse, before any work, outputs that would destroy an input, each other or another file, or cannot be written.
+    Returns what the command may write.
+
+    Without --force, where it has that, it replaces only files of its own. `values` are its parameters.
+    """
+    given = values.get(OUTPUT)
+    named = [Path(one) for one in (given if isinstance(given, tuple | list) else [given]) if one is not None]
+    outputs = [path for path in named if str(path) != "-"]
+    if not outputs:
+        return []
+    from semtoken.files.outputs import check_not_read, check_own
+    from semtoken.files.safe_files import check_place
+
+    read = [path for name, value in values.items() if name != OUTPUT for path in _texts(value)]
+    for place, output in enumerate(outputs):
+        check_not_read([output], read)
+        if any(output.absolute() == other.absolute() for other in outputs[:place]):
+            raise InvalidInput(f"{output} is named for two outputs. Give each its own name. Nothing was written.")
+        if not values.get(FORCE, False) and FORCE in values:
+            check_own(output, command)
+        check_place(output)
+    return outputs
+
+
+def _texts(value: Any) -> Iterator[str | Path]:
+    """Whatever in a parameter may name a file: itself, and the parts of `nq=FOLDER`, `one,two` and `mine.py:score`."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, str):
+        pieces = re.split("[,=]", value)
+        named = [
+            value,
+            *pieces,
+            *(part.rpartition(":")[0] for part in pieces),
+            re.sub(r"^sqlite(\+\w+)?:///", "", value),
+        ]
+        yield from filter(None, named)  # an empty text is no path, though `Path` takes it for the working directory
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    elif is_dataclass(value):
+        yield from _texts(list(vars(value).values()))
+
+
+def _tell(message: str) -> None:
+    """A message on stderr, with no character that a terminal would obey."""
+    from semtoken.support.text import visible
+
+    print(visible(message), file=sys.stderr)
 
 
 def _message(error: Exception, command: str) -> str | None:
     """What to say of an error; None for one whose traceback is wanted."""
     if isinstance(error, MissingExtra | ModuleNotFoundError):
+        from semtoken.support.extras import all_that_is_missing, missing_extra
+
         missing = error if isinstance(error, MissingExtra) else missing_extra(error)
         return None if missing is None else f"{missing}{all_that_is_missing(command, str(missing))}"
     if not isinstance(error, OSError):
@@ -73,35 +205,3 @@ def _message(error: Exception, command: str) -> str | None:
     if error.filename is None:
         return None
     return f"{textwrap.shorten(str(error.filename), 300)} cannot be used: {error.strerror}."
-
-
-app = typer.Typer(
-    cls=Commands,
-    name="semtoken",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"semtoken {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def semtoken(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Which answers, fields and decisions of your model may run without a person?
-
-    semtoken gives each of them a confidence from the log-probabilities of the one generation that you make anyway, and
-    from your labels a threshold with a promise that you can check. A small model is built in; --model names any other.
-
-    Begin with `semtoken check replies.jsonl` on replies that you have, or with `semtoken demo` (which needs the extra
-    `demo`).
-    """

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.cli.bench_run import run
-from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import counting, err, out, plain_table, print_findings, tell, untrusted
 from semtoken.cli.options import (
     BatchSizeOption,
@@ -26,6 +25,7 @@ from semtoken.cli.options import (
     model_options,
     output_file,
 )
+from semtoken.cli.typer_commands import CommandGroup, ShortHelp
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import only_errors, quiet_libraries
 

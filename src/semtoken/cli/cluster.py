@@ -16,10 +16,10 @@ from rich.text import Text
 
 from semtoken.almanac import ALMANAC
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
-from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import JsonOption, RevisionOption, VerboseOption
+from semtoken.cli.typer_commands import CommandGroup, ShortHelp
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
 

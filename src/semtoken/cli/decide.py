@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.choices import Promise, Reading
-from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.options import (
@@ -26,6 +25,7 @@ from semtoken.cli.options import (
     output_folder,
 )
 from semtoken.cli.statuses import Status, verdict
+from semtoken.cli.typer_commands import CommandGroup, ShortHelp
 from semtoken.errors import InvalidInput
 from semtoken.support.http_client import AT_ONCE, key_from
 from semtoken.support.inputs import shown_address

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.commands import CommandGroup, ShortHelp
 from semtoken.cli.console import json_line, out, tell, untrusted
 from semtoken.cli.journal_options import VARIABLE
 from semtoken.cli.options import ForceOption, JsonOption, output_file, output_folder
+from semtoken.cli.typer_commands import CommandGroup, ShortHelp
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from semtoken.errors import InvalidInput
+
 
 class Status(IntEnum):
     """What the exit status of a checking command says."""
@@ -37,3 +39,7 @@ def verdict(*, holds: bool, measured: bool = True) -> Status:
     if not holds:
         return Status.DOES_NOT_HOLD
     return Status.HOLDS if measured else Status.NOTHING_MEASURED
+
+
+class UsageError(InvalidInput):
+    """A command line or a setting that means nothing here; the command ends with 2 before anything is done."""

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 from lm_eval.api.instance import Instance
-from typer.testing import CliRunner
 
 from semtoken import STC, metrics
 from semtoken.almanac import PROMPT, Question
-from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.integrations.lm_eval import SemtokenLM, evaluate
+from tests.cli.run import invoke
 
 TASK = """
 task: facts
@@ -128,7 +127,7 @@ def test_an_unknown_task_is_refused_before_anything_runs(stc: STC) -> None:
 def test_command(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     asked = ["--tasks", "facts", "--include-path", str(folder), "--limit", "12", "--json", str(file)]
-    done = CliRunner().invoke(app, ["bench", "lm-eval", *asked])
+    done = invoke(["bench", "lm-eval", *asked])
     assert done.exit_code == 0, done.output
     assert "exact_match" in done.stdout and "AUROC" in done.stdout
     content = json.loads(file.read_text(encoding="utf-8"))

@@ -1,0 +1,135 @@
+"""The help of a command on one screen of plain text, written without rich, whose import takes longer than all of it."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from semtoken.cli.commands import GROUPS, HELP, PLACES, SUBCOMMANDS, program
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+INDENT = 26
+"""Where the second column begins."""
+COMMON = (
+    ("--config FILE", "Settings file. Default: semtoken.toml in this folder or one above it."),
+    ("--verbose, -v", "Show what the libraries say."),
+    ("--help, -h", "Show this message and exit."),
+    ("--version", "Show the version and exit."),
+)
+SETTINGS = """\
+Settings: any key of semtoken.toml is also an option (--limits.connections 200) and a variable \
+(SEMTOKEN_LIMITS_CONNECTIONS=200). See semtoken config."""
+
+
+class Row(NamedTuple):
+    """An argument or an option, as the help shows it."""
+
+    names: str
+    """Its names and what it takes, such as "--output, -o FILE"."""
+    help: str
+    is_argument: bool
+
+
+def help_of(place: Sequence[str]) -> str:
+    """The help of a command, such as ("journal", "show"); of none that of the program, of a group that of the group."""
+    if not place:
+        return _overview("COMMAND [OPTIONS]", HELP, GROUPS, COMMON, SETTINGS)
+    if len(place) == 1 and place[0] in SUBCOMMANDS:
+        summaries = {"Commands": SUBCOMMANDS[place[0]]}
+        return _overview(f"{place[0]} COMMAND [OPTIONS]", PLACES[place[0]].summary, summaries, (), "")
+    command = command_at(place)
+    arguments = [row for row in rows(command) if row.is_argument]
+    options = [row for row in rows(command) if not row.is_argument]
+    words = [*place, *(["[OPTIONS]"] if options else []), *(row.names for row in arguments)]
+    pieces = [f"Usage: semtoken {' '.join(words)}"]
+    text, examples = text_and_examples(command)
+    pieces += [_filled(paragraph) for paragraph in text]
+    pieces += [f"Example: {example}" for example in examples]
+    for title, some in (("Arguments", arguments), ("Options", options)):
+        if some:
+            pieces.append("\n".join([title, *(_line(row.names, row.help) for row in some)]))
+    return "\n\n".join(pieces)
+
+
+def command_at(place: Sequence[str]) -> App:
+    """The command at a place."""
+    found = program()
+    for name in place:
+        found = found[name]
+    return found
+
+
+def text_and_examples(command: App) -> tuple[list[str], list[str]]:
+    """The paragraphs of a command's docstring, and the examples among them as they are typed."""
+    paragraphs = [" ".join(p.split()) for p in inspect.getdoc(command.default_command).split("\n\n")]  # type: ignore[union-attr]
+    examples = [p.removeprefix("Example: ").strip("`") for p in paragraphs if p.startswith("Example: ")]
+    return [p.replace("`", "") for p in paragraphs if not p.startswith("Example: ")], examples
+
+
+def rows(command: App) -> Iterator[Row]:
+    """The arguments and options of a command, in the order of its signature."""
+    for argument in command.assemble_argument_collection():
+        if not argument.show:
+            continue
+        names = [name for name in argument.names if name.startswith("-")]
+        is_argument = argument.index is not None
+        takes = argument.parameter.metavar or _takes(argument.hint)
+        told = argument.parameter.help or ""
+        if is_argument:
+            shown = takes or argument.name.lstrip("-").upper()
+            if argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL:
+                shown += "..."
+            shown = shown if argument.required else f"[{shown}]"
+        else:
+            shown = f"{', '.join(names)} {takes}".strip()
+        yield Row(shown, _with_default(told, argument), is_argument)
+
+
+def _with_default(told: str, argument: Any) -> str:
+    default = argument.field_info.default
+    if "Default:" in told or default in (None, "", (), False, True) or default is inspect.Parameter.empty:
+        return told
+    return f"{told} Default: {default}."
+
+
+def _takes(hint: Any) -> str:
+    """What an option takes, by its type; nothing for a flag."""
+    if get_origin(hint) is Union or type(hint).__name__ == "UnionType":
+        return next((_takes(part) for part in get_args(hint) if part is not type(None)), "")
+    if get_origin(hint) in (list, tuple):
+        return _takes(get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return "NAME"
+    return {bool: "", int: "N", float: "RATE", Path: "FILE"}.get(hint, "NAME")
+
+
+def _overview(usage: str, text: str, groups: Any, options: Iterable[tuple[str, str]], last: str) -> str:
+    pieces = [f"Usage: semtoken {usage}", text]
+    for title, places in groups.items():
+        pieces.append("\n".join([title, *(_line(name, place.summary, 13) for name, place in places.items())]))
+    if options:
+        pieces.append("\n".join(["Options of every command", *(_line(*option) for option in options)]))
+    return "\n\n".join([*pieces, *([_filled(last)] if last else [])])
+
+
+def _line(names: str, told: str, indent: int = INDENT) -> str:
+    """A row in two columns; names that are too long for the first stand on a line of their own."""
+    start = f"  {names}"
+    wrapped = textwrap.wrap(told, _width() - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    first = [f"{start:<{indent}}{wrapped[0]}"] if len(start) < indent else [start, " " * indent + wrapped[0]]
+    return "\n".join(line.rstrip() for line in (*first, *(" " * indent + line for line in wrapped[1:])))
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _width(), break_long_words=False, break_on_hyphens=False)
+
+
+def _width() -> int:
+    """As wide as the terminal, at most 80, at least 40."""
+    return max(40, min(80, shutil.get_terminal_size().columns))

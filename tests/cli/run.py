@@ -1,0 +1,59 @@
+"""A command line run in this process: what it prints, its exit status, what it raised."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from semtoken.cli.app import launch
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a command line."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    output: str
+    """Both, in the order in which they were written."""
+    exception: BaseException | None
+    """What was raised; SystemExit if it ended with a status other than 0."""
+
+
+class Written(io.TextIOWrapper):
+    """A stream whose text is also written to another one."""
+
+    def __init__(self, both: io.StringIO) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", newline="", write_through=True)
+        self._both = both
+
+    def write(self, text: str) -> int:
+        self._both.write(text)
+        return super().write(text)
+
+    @property
+    def text(self) -> str:
+        return self.buffer.getvalue().decode("utf-8")  # type: ignore[attr-defined,no-any-return]
+
+
+def invoke(words: Iterable[object], stdin: str | None = None) -> Result:
+    """Run `semtoken` with these words."""
+    both = io.StringIO()
+    out, err = Written(both), Written(both)
+    given = io.TextIOWrapper(io.BytesIO((stdin or "").encode("utf-8")), encoding="utf-8")
+    status, raised = 0, None
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", given):
+        try:
+            status = launch([str(word) for word in words])
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        except BaseException as error:
+            status, raised = 1, error
+    if status and raised is None:
+        raised = SystemExit(status)
+    return Result(status, out.text, err.text, both.getvalue(), raised)

@@ -1,0 +1,161 @@
+"""`semtoken.toml`, variables and `--section.key`: which goes first, and how a mistake is told."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from semtoken.cli.settings import KEYS, Settings, key_of, read_settings, variable_of
+from semtoken.cli.statuses import UsageError
+from tests.cli.run import invoke
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder, and no settings in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SEMTOKEN_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+def test_without_a_word_all_are_defaults() -> None:
+    assert read_settings().settings == Settings()
+
+
+def test_the_command_line_goes_before_variables_and_these_before_the_file(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (in_folder / "semtoken.toml").write_text("[limits]\nconnections = 1\nrequest_mb = 1.5\nreply_mb = 3\n")
+    monkeypatch.setenv("SEMTOKEN_LIMITS_CONNECTIONS", "2")
+    monkeypatch.setenv("SEMTOKEN_LIMITS_REQUEST_MB", "2.5")
+    found = read_settings(typed=["--limits.connections=3"])
+    limits = found.settings.limits
+    assert (limits.connections, limits.request_mb, limits.reply_mb, limits.read_seconds) == (3, 2.5, 3, 600)
+    assert found.sources["limits.connections"] == "command line"
+    assert found.sources["limits.request_mb"] == "SEMTOKEN_LIMITS_REQUEST_MB"
+    assert found.sources["limits.reply_mb"] == str(in_folder / "semtoken.toml")
+    assert "limits.read_seconds" not in found.sources
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_can_be_set_in_each_of_the_three_places(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    section, _, name = key.partition(".")
+    default = key_of(Settings(), key)
+    kinds = {
+        bool: ("true" if default is False else "false", default is False),
+        int: ("7", 7),
+        float: ("0.5", 0.5),
+        tuple: ('["a b"]', ("a b",)),
+        type(None): ("0.5", 0.5),
+    }
+    words = {
+        "model.backend": "vllm",
+        "model.dtype": "float32",
+        "endpoint.distribution": "raw",
+        "endpoint.token_ids": "yes",
+        "decisions.route": "chat",
+        "guarantee.kind": "missed",
+    }
+    written, value = kinds.get(type(default), (f'"{words.get(key, "x")}"', words.get(key, "x")))
+    file = in_folder / "named.toml"
+    file.write_text(f"[{section}]\n{name} = {written}\n")
+    given = "a b" if isinstance(value, tuple) else written.strip('"')
+    of_file = key_of(read_settings(file).settings, key)
+    if key in ("calibration.decisions", "journal.spool", "journal.url", "decisions.questions", "decisions.labeled"):
+        assert of_file == str(in_folder / "x")
+    else:
+        assert of_file == value
+    assert key_of(read_settings(typed=[f"--{key}={given}"]).settings, key) == value
+    if not isinstance(value, tuple):  # the blanks of a variable part a list
+        monkeypatch.setenv(variable_of(key), given)
+        assert key_of(read_settings().settings, key) == value
+
+
+MISTAKES = {
+    "unknown key": ("[limits]\nconections = 5", "conections", "Did you mean --limits.connections?"),
+    "unknown section": ("[limitz]\nconnections = 5", "limitz", "Did you mean --limits.connections?"),
+    "no number": ('[limits]\nconnections = "many"', "many", "[limits][connections]"),
+    "too small": ("[limits]\nconnections = 0", '"0"', "Must be"),
+    "no truth value": ('[journal]\ntexts = "perhaps"', "perhaps", "[journal][texts]"),
+    "no such name": ('[decisions]\nroute = "by air"', "by air", "[decisions][route]"),
+    "not closed": ("[limits\nconnections = 5", "semtoken.toml", "line 1"),
+    "a text for a list": ('[journal]\nwithhold = "one"', "withhold", '["one"]'),
+    "no section": ("connections = 5", "connections", "[limits]"),
+    "code in a found file": ('[journal]\nwithhold_with = "mine:f"', "withhold_with", "--config"),
+    "trust in a found file": ("[model]\ntrust_remote_code = true", "trust_remote_code", "--config"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_file_is_refused_with_file_key_and_hint(in_folder: Path, mistake: str) -> None:
+    text, *told = MISTAKES[mistake]
+    (in_folder / "semtoken.toml").write_text(text)
+    done = invoke(["config"])
+    assert done.exit_code == 2 and not done.stdout
+    [line] = done.stderr.splitlines()
+    for words in ("Error: ", "semtoken.toml", *told):
+        assert words in line
+
+
+def test_a_file_that_is_named_may_run_code(in_folder: Path) -> None:
+    (in_folder / "semtoken.toml").write_text("[model]\ntrust_remote_code = true")
+    assert read_settings(in_folder / "semtoken.toml").settings.model.trust_remote_code
+
+
+def test_mistakes_in_variables_and_words_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Did you mean --limits" in invoke(["config", "--limits.conections", "5"]).stderr
+    assert invoke(["config", "--limits.connections"]).exit_code == 2
+    assert "no settings file nope.toml" in invoke(["config", "--config", "nope.toml"]).stderr
+    monkeypatch.setenv("SEMTOKEN_LIMITS_CONNECTIONS", "seven")
+    assert "SEMTOKEN_LIMITS_CONNECTIONS" in invoke(["config"]).stderr
+    monkeypatch.delenv("SEMTOKEN_LIMITS_CONNECTIONS")
+    monkeypatch.setenv("SEMTOKEN_LIMITS_CONECTIONS", "7")
+    with pytest.raises(UsageError, match="Did you mean SEMTOKEN_LIMITS_CONNECTIONS"):
+        read_settings()
+
+
+def test_the_nearest_file_above_counts_and_paths_are_from_its_folder(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (in_folder / "semtoken.toml").write_text('[decisions]\nquestions = "questions.yaml"\n')
+    (inner := in_folder / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    found = read_settings()
+    assert found.settings.decisions.questions == str(in_folder / "questions.yaml")
+    assert found.is_found("decisions.questions") and not found.is_found("decisions.labeled")
+    monkeypatch.setenv("SEMTOKEN_CONFIG", str(in_folder / "semtoken.toml"))
+    assert not read_settings().is_found("decisions.questions")
+
+
+def test_config_prints_a_settings_file_that_says_the_same(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (in_folder / "semtoken.toml").write_text('# mine\n[journal]\n\nwithhold = ["a\\\\d", "ü"]\n')
+    monkeypatch.setenv("SEMTOKEN_LIMITS_CONNECTIONS", "5")
+    done = invoke(["config", "--endpoint.base-url", "http://127.0.0.1:1/v1"])
+    assert 'withhold = ["a\\\\d", "ü"]  # semtoken.toml:4' in done.stdout
+    assert "connections = 5  # SEMTOKEN_LIMITS_CONNECTIONS" in done.stdout
+    assert 'base_url = "http://127.0.0.1:1/v1"  # command line' in done.stdout
+    assert "texts = false  # default" in done.stdout
+    (in_folder / "again.toml").write_text(done.stdout)
+    monkeypatch.delenv("SEMTOKEN_LIMITS_CONNECTIONS")
+    again = read_settings(in_folder / "again.toml").settings
+    assert again.limits.connections == 5 and again.journal.withhold == ("a\\d", "ü")
+    written = tomllib.loads(done.stdout)
+    expected = {
+        section: {
+            key: list(value) if isinstance(value, tuple) else value for key, value in keys.items() if value is not None
+        }
+        for section, keys in asdict(again).items()
+    }
+    assert written == expected
+
+
+def test_config_hides_passwords() -> None:
+    done = invoke(["config", "--journal.url", "postgresql://me:secret@db/semtoken"])
+    assert "secret" not in done.stdout and "me:***@db" in done.stdout
