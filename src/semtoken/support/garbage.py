@@ -9,8 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def few_collections(fresh_objects: int) -> Iterator[None]:
-    """Look for cycles only after so many new objects, and not among what is loaded, while the block runs."""
-    before = gc.get_threshold()
+    """Look for cycles only after so many new objects, and not among what is loaded, while the block runs.
+
+    What the program had frozen before stays frozen afterwards, with what was loaded until then.
+    """
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     gc.set_threshold(fresh_objects, *before[1:])
@@ -18,4 +21,5 @@ def few_collections(fresh_objects: int) -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
