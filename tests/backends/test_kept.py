@@ -65,9 +65,16 @@ def another_rope(model: Any) -> None:
     model.model.rotary_emb.inv_freq.mul_(0.5)
 
 
+def whole_matrices_through_data(model: Any) -> None:
+    for weight in model.model.layers[1].mlp.parameters():
+        weight.data += 0.2
+
+
 CHANGES = [
     new_weights,
     a_step_of_training,
+    one_row_through_data,
+    whole_matrices_through_data,
     other_settings,
     other_code,
     a_steering_hook,
@@ -109,6 +116,42 @@ def test_what_was_read_before_a_change_is_not_used_after_it(
     expected = asked(TransformersBackend(copy.deepcopy(model), own))
     assert not np.allclose(np.ravel(expected), np.ravel(before), atol=1e-3)  # the change is one
     np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(expected), atol=1e-4)
+
+
+def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:
+    """While another answer is being written, so that nobody asks whether the model is the same."""
+    own, model = chat_tokenizer(), tiny_model("Llama", max_position_embeddings=4096)
+    ids = list(own(STATE)["input_ids"])
+    later = [*ids, *own("Oslo")["input_ids"]]
+
+    def read(backend: TransformersBackend, change: Callable[[], None]) -> list[float]:
+        seen, steps = LogProbabilities(), iter(range(100))
+
+        def arrivals() -> list[Arrival]:
+            step = next(steps)
+            if step == 2:
+                change()
+                return [Arrival(1, later, Decoding(max_new_tokens=3))]
+            return [Arrival(0, ids, Decoding(max_new_tokens=8))] if step == 0 else []
+
+        backend.generate_joining(arrivals, [seen])
+        return [float(value) for value in seen.of(1)]
+
+    before = read(TransformersBackend(model, own), lambda: None)
+    found = read(TransformersBackend(model, own), lambda: one_row_through_data(model))
+    expected = read(TransformersBackend(copy.deepcopy(model), own), lambda: None)
+    assert not np.allclose(before, expected, atol=1e-3)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_proof_is_dropped_after_a_write_through_data() -> None:
+    model = tiny_model("Llama")
+    backend = TransformersBackend(model, tiny.byte_level_bpe())
+    backend.generate(PROMPTS, Decoding(max_new_tokens=1))
+    known = backend.proof
+    one_row_through_data(model)
+    backend.generate(PROMPTS, Decoding(max_new_tokens=1))
+    assert backend.proof is not known and backend.proof.padded
 
 
 def test_an_adapter_is_switched_off_and_on_and_scaled() -> None:

@@ -154,6 +154,15 @@ def test_passes_of_other_threads_are_not_taken_for_those_of_the_proof() -> None:
         other.join()
 
 
+def test_windows_are_asked_while_other_threads_read_with_the_models_own() -> None:
+    model = tiny_model("Mistral", sliding_window=32)
+    seen: list[int] = []
+    for module in model.modules():
+        module.register_forward_pre_hook(lambda module, args: seen.append(model.config.sliding_window))
+    proof = TransformersBackend(model, tiny.byte_level_bpe()).proof
+    assert proof.follows and proof.pads and set(seen) == {32}
+
+
 class TestStates:
     """Models as they come: wrapped, in training mode, with settings of their own."""
 

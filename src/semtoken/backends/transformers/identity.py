@@ -10,13 +10,19 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 
 SAMPLED = 64
 """The most numbers of each matrix that stand for it in a hash of the weights."""
+WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Whole numbers by their bytes."""
+ENDS = ("get_input_embeddings", "get_output_embeddings")
+"""What gives the first and the last matrix of a model."""
+OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+"""Attributes that torch itself gives to a module."""
 
 
 def weights_hash(model: Any) -> str | None:
@@ -35,14 +41,8 @@ def weights_hash(model: Any) -> str | None:
 
 
 def state_key(model: Any) -> str:
-    """A key of a model in this process: where its weights lie and how often they were written in place, its settings,
-    its adapters and its code. A write through `.data` changes `weights_key` only.
-    """
-    digest = hashlib.sha256()
-    for name, tensor in _tensors(model):
-        where = 0 if tensor.is_meta else tensor.data_ptr()
-        version = 0 if tensor.is_inference() else tensor._version
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {where} {version}".encode())
+    """A key of a model in this process: its weights (see `weights_key`), settings, adapters, hooks and code."""
+    digest = hashlib.sha256(weights_key(model).encode())
     for settings in ("config", "generation_config"):
         digest.update(repr(getattr(model, settings, None)).encode())
     digest.update(str(getattr(getattr(model, "config", None), "_attn_implementation", "")).encode())
@@ -53,18 +53,51 @@ def state_key(model: Any) -> str:
                 digest.update(repr([id(hook) for hook in value.values()]).encode())
             elif name == "forward":
                 digest.update(f"{id(value)}".encode())
-            elif name not in ("_parameters", "_buffers", "_modules") and _is_plain(value):
+            elif name not in OF_EVERY_MODULE and _is_plain(value):
                 digest.update(f"{name}={value!r}".encode())
     digest.update(repr([[id(part) for part in vars(owner).values()] for owner in _owners(model)]).encode())
     return digest.hexdigest()[:32]
 
 
 def weights_key(model: Any) -> str:
-    """A key of every number of the weights and buffers. It takes about as long as the model reads one token."""
-    digest = hashlib.sha256()
+    """A key of the weights and buffers in this process: where they lie, how often they were written in place, and some
+    of their numbers (`sampled_sums`), since a write through `.data` changes nothing else.
+    """
+    digest = hashlib.sha256(repr(sampled_sums(model)).encode())
     for name, tensor in _tensors(model):
-        digest.update(f"{name} {0 if tensor.is_meta else _checksum(tensor)}".encode())
-    return f"{weights_hash(model)} {digest.hexdigest()[:32]}"
+        where = 0 if tensor.is_meta else tensor.data_ptr()
+        version = 0 if tensor.is_inference() else tensor._version
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {where} {version}".encode())
+    return digest.hexdigest()[:32]
+
+
+def sampled_sums(model: Any) -> list[int]:
+    """The bits of some numbers of each weight and buffer, as sums: up to `SAMPLED` along the diagonal of a matrix, and
+    one of each row of the embeddings and the output head. It takes a small part of the time of reading one token.
+    """
+    ends = [get() for name in ENDS if (get := getattr(model, name, None)) is not None]
+    by_rows = {id(end.weight) for end in ends if getattr(end, "weight", None) is not None}
+    sums: dict[torch.device, list[torch.Tensor]] = {}
+    for _, tensor in _tensors(model):
+        if tensor.is_meta or not tensor.numel():
+            continue
+        flat, rows = tensor.detach().reshape(-1), len(tensor) if tensor.ndim else 1
+        try:
+            some = flat[_diagonal(rows, len(flat), rows if id(tensor) in by_rows else SAMPLED, flat.device)]
+            bits = some.view(WORDS.get(some.element_size(), torch.uint8)).sum()
+        except (RuntimeError, NotImplementedError, TypeError):  # a quantised kind of tensor that gives no numbers
+            continue
+        sums.setdefault(bits.device, []).append(bits)
+    return [total for device_sums in sums.values() for total in torch.stack(device_sums).tolist()]
+
+
+@lru_cache(maxsize=256)
+def _diagonal(rows: int, size: int, most: int, device: torch.device) -> torch.Tensor:
+    """Places along the diagonal of a matrix of so many rows, which is kept row by row; it begins again at an edge."""
+    columns = max(1, size // rows)
+    length = max(rows, columns)
+    steps = torch.arange(min(most, length), device=device) * max(1, length // most)
+    return (steps % rows) * columns + steps % columns
 
 
 def code_key(model: Any) -> str:
@@ -82,17 +115,6 @@ def code_key(model: Any) -> str:
 def _tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_parameters()
     yield from model.named_buffers()
-
-
-def _checksum(tensor: torch.Tensor) -> int:
-    """The sum of the bits of a tensor, in words of 64 bits."""
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    if flat.device.type != "cpu":
-        return int(flat.view(torch.int64).sum()) if len(flat) % 8 == 0 else int(flat.sum())
-    numbers = flat.numpy()
-    whole = len(numbers) // 8 * 8
-    rest = int(numbers[whole:].sum(dtype=np.uint64))
-    return int(numbers[:whole].view(np.uint64).sum(dtype=np.uint64)) + rest
 
 
 def _owners(model: Any) -> list[Any]:

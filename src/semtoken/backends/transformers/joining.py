@@ -122,6 +122,10 @@ class JoiningRows:
         """Read as much of the waiting prompts as the pace allows, and add a token to every running answer."""
         self._waiting += [_WaitingAnswer(row, arrival) for row, arrival in newcomers]
         self._drop_unwanted()
+        if newcomers and self._keeps() and self._backend.has_other_weights():
+            self._backend.forget_prompts()
+            for waiting in self._waiting:
+                waiting.cache, waiting.read = None, 0
         if self._waiting:
             self._begin(0 if self._running is None else len(self._running.rows))
         if self._running is not None:
@@ -153,6 +157,11 @@ class JoiningRows:
         """Give every answer, those that have just joined among them, its next token."""
         part = self._read_on(running)
         self._running = join_batches([(part, self._choose(part))])
+
+    def _keeps(self) -> bool:
+        """Whether something of a prompt is kept for those that join."""
+        begun = any(waiting.cache is not None for waiting in self._waiting)
+        return begun or self._backend.last_prompt is not None
 
     def _drop_unwanted(self) -> None:
         """End the answers that nobody waits for any more before their prompts are read."""

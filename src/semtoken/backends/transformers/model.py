@@ -26,7 +26,7 @@ from semtoken.backends.prompts import (
     pad,
     padding_id,
 )
-from semtoken.backends.transformers.identity import state_key, weights_hash
+from semtoken.backends.transformers.identity import state_key, weights_hash, weights_key
 from semtoken.backends.transformers.images import ImagePasses, ImagePrompt, encode_messages
 from semtoken.backends.transformers.inside import (
     Inside,
@@ -96,6 +96,7 @@ class TransformersBackend(OwnTokens):
         self._without_images = without_images or "it reads text only"
         self._prove = prove
         self._state = ""
+        self._weights_key = ""
         self._prefix: SharedPrefix | None = None
         self.last_prompt: SharedPrefix | None = None
         """The prompt that `generate_joining` read last, for those that begin like it."""
@@ -132,7 +133,6 @@ class TransformersBackend(OwnTokens):
         self._end_training_mode()
         self._forget_another_state()
         if prompts and all(isinstance(ids, ImagePrompt) for ids in prompts):
-            _ = self.proof.follows  # the only passes that change how other threads read
             return Proof.unproved(generates="alone")
         return self.proof
 
@@ -143,9 +143,18 @@ class TransformersBackend(OwnTokens):
         key = state_key(self.model)
         if key != self._state:
             self._state = key
-            self._prefix = self.last_prompt = self.last_trunk = None
+            self.forget_prompts()
             for name in ("proof", "weights", "_image_passes"):
                 self.__dict__.pop(name, None)
+
+    def forget_prompts(self) -> None:
+        """Drop what was read of prompts."""
+        self._weights_key = weights_key(self.model)
+        self._prefix = self.last_prompt = self.last_trunk = None
+
+    def has_other_weights(self) -> bool:
+        """Whether the weights were changed since prompts were read."""
+        return weights_key(self.model) != self._weights_key
 
     def _settle(self) -> None:
         """Read one token: some models (Rwkv) rescale their own weights in the first pass after training mode, which is

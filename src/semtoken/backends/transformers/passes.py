@@ -231,6 +231,12 @@ CHUNK = 512
 class ReadsTokens(Protocol):
     """The part of a backend that `JoiningRows` and `GrowingTree` read tokens by; `TransformersBackend` is one."""
 
+    def has_other_weights(self) -> bool:
+        """Whether the weights were changed since prompts were read."""
+
+    def forget_prompts(self) -> None:
+        """Drop what was read of prompts."""
+
     last_prompt: SharedPrefix | None
     """The prompt that was read last, for those that begin in the same way."""
     last_trunk: SharedPrefix | None

@@ -8,6 +8,7 @@ of the weights.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import warnings
@@ -25,7 +26,7 @@ import transformers
 from transformers import LogitsProcessor
 
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.identity import code_key, state_key, weights_hash
+from semtoken.backends.transformers.identity import code_key, sampled_sums, state_key, weights_hash
 from semtoken.backends.transformers.inside import forward_hook, inner_model
 from semtoken.backends.transformers.passes import (
     ARGUMENTS,
@@ -184,7 +185,7 @@ class _Known:
     state: str = ""
     """What the model was when it was asked; see `state_key`."""
     lock: Any = field(default_factory=RLock)
-    """One thread finds out; its passes may not run beside others, see `_Prover.windows`."""
+    """One thread finds out."""
 
 
 _KNOWN: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
@@ -197,7 +198,7 @@ def _key(model: Any) -> str | None:
     config = getattr(model, "config", None)
     about = [
         *(VERSION, transformers.__version__, torch.__version__, weights, type(model).__qualname__),
-        code_key(model),
+        *(code_key(model), sampled_sums(model)),
         *(str(getattr(config, "_attn_implementation", "")), str(next(model.parameters()).device)),
         str(config),
         str(getattr(model, "peft_config", "")),
@@ -285,31 +286,32 @@ class _Prover:
         return ways | {"noise": differences[1]}
 
     def windows(self, proof: Proof) -> dict[str, Any]:
-        """What holds of texts longer than what a layer sees of them, asked with windows of 3 tokens.
-        Whoever asks for a way asks for this, too, so nobody else reads meanwhile.
+        """What holds of texts longer than what a layer sees of them, asked with windows of 3 tokens in a copy of the
+        model.
         """
         config = self.model.config.get_text_config()
         wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
         if not wide:
             return {"follows": True, "pads": True}
         kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
-        passes = self.first[0]
-        parts = [(holder, name) for holder in (config, *self.model.modules()) for name in wide if name in vars(holder)]
-        before = [getattr(holder, name) for holder, name in parts]
-        row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
         try:
-            for holder, name in parts:
-                setattr(holder, name, 3)
-            short = self._log_probs(self._whole(5))
+            narrow = with_shared_weights(self.model)
+        except Exception:  # as in `first`: then nothing is known of long texts
+            return {}
+        for holder in (narrow.config.get_text_config(), *narrow.modules()):
+            for name in wide:
+                if name in vars(holder):
+                    setattr(holder, name, 3)
+        row = pad([self.ids[:5], self.ids[:6]], self.padding, left=True)
+        self.read += 11
+        try:
+            short = self._log_probs(Passes(narrow).whole(self.ids[:5], 5))
             follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
-            self.read += 6
+            passes = Passes(narrow, self.first[0].takes)
             logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
             return {"follows": follows, "pads": difference(logits, short[4]) <= self.tolerance}
         except Exception:  # as in `first`: an attention that cannot be asked
             return {"follows": True, "pads": True}
-        finally:
-            for (holder, name), value in zip(parts, before, strict=True):
-                setattr(holder, name, value)
 
     @property
     def _name(self) -> str:
@@ -497,6 +499,13 @@ class _Prover:
         if len(seen) != STEPS:
             return [float("inf")] * len(starts)
         return [gap for step in differences for gap in step]
+
+
+def with_shared_weights(model: Any) -> Any:
+    """A copy of a model with settings of its own and the same tensors, for passes beside those of other threads."""
+    maps = (getattr(getattr(module, "_hf_hook", None), "weights_map", None) for module in model.modules())
+    kept = (*model.parameters(), *model.buffers(), *(weights for weights in maps if weights is not None))
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in kept})
 
 
 def difference(row: torch.Tensor, expected: torch.Tensor) -> float:
