@@ -150,9 +150,11 @@ FLAGS = text("") + struct.pack("<IIQ", 9, 7, 2**19) + bytes(2**19)
     [
         (header(0, 20, FLAGS * 20), "4,718,592 elements in its arrays"),
         (header(0, 10**5, (text("") + struct.pack("<IB", 0, 0)) * 10**5), "100,000 fields"),
+        (header(0, 1, text("a" * 70_000) + struct.pack("<IB", 0, 0)), "a name of 70,000 bytes"),
+        (header(0, 3, (text("") + struct.pack("<I", 8) + text("a" * 2**25)) * 3), "100,663,296 bytes of text"),
         (header(10**5, 0, (text("") + struct.pack("<IIQ", 0, 0, 0)) * 10**5), "100,000 tensors"),
     ],
-    ids=["elements", "fields", "tensors"],
+    ids=["elements", "fields", "name", "texts", "tensors"],
 )
 def test_a_gguf_file_of_much_that_takes_long_to_read_is_refused_at_once(
     content: bytes, said: str, tmp_path: Path

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import semtoken as st
+from semtoken.clusters.tables import token_table
 from semtoken.errors import ModelError
 from semtoken.models.strangers import check_template, growth
 from semtoken.statistics.pairs import EntailmentModel
@@ -105,3 +106,34 @@ def test_encoders_of_meaning_are_bounded_too(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": 1000000000}')
     with pytest.raises(ModelError, match="num_hidden_layers"):
         EntailmentModel.from_pretrained(str(tmp_path))
+
+
+def long_header(path: Path) -> None:
+    """A whole safetensors file whose header is 20 MB of metadata."""
+    text = json.dumps({"__metadata__": {"note": "x" * 20_000_000}}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+
+
+@pytest.mark.parametrize("read", [lambda path: st.STC.from_pretrained(path), token_table])
+def test_a_header_of_weights_that_fills_the_memory_is_refused(tmp_path: Path, read: Callable[[str], Any]) -> None:
+    path = folder(tmp_path, "config.json", lambda content: None)
+    long_header(tmp_path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"model\.safetensors has a header of 20,000,\d\d\d bytes; at most 16 MiB"):
+        read(path)
+
+
+def test_an_adapter_or_its_base_with_such_a_header_is_refused(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="peft, which makes adapters, is missing")
+    base = folder(tmp_path / "base", "config.json", lambda content: None)
+    config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM", base_model_name_or_path=base)
+    adapted = peft.get_peft_model(tiny.llama(640), config)
+    adapted.peft_config["default"].base_model_name_or_path = base
+    adapted.save_pretrained(tmp_path / "adapter")
+    tiny.byte_level_bpe().save_pretrained(tmp_path / "adapter")
+    for file in (tmp_path / "base" / "model.safetensors", tmp_path / "adapter" / "adapter_model.safetensors"):
+        whole = file.read_bytes()
+        long_header(file)
+        with pytest.raises(ModelError, match="has a header of 20,000"):
+            st.STC.from_pretrained(tmp_path / "adapter")
+        file.write_bytes(whole)
+    assert st.STC.from_pretrained(tmp_path / "adapter").score("a", ["b"])

@@ -23,9 +23,10 @@ from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts, to_float32
 from semtoken.errors import InvalidInput, ModelError, first_line_of
 from semtoken.files.artifacts import HUB_ID
-from semtoken.files.safe_files import MOST_SETTINGS, read_bounded
+from semtoken.files.safe_files import MEBIBYTE, MOST_SETTINGS, read_bounded
 from semtoken.models.gguf import INPUT, OUTPUT, GgufFile
 from semtoken.models.sources import quantization_of, resolve
+from semtoken.models.strangers import check_header
 
 Matrix = npt.NDArray[Any]
 """Rows as they are stored: float32, float16, float64, or bfloat16 as its raw bits in uint16."""
@@ -39,6 +40,7 @@ OTHER_PARTS = frozenset(("layers", "layer", "blocks", "h", "mtp", "encoder"))
 OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech|codec")
 STORED_TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "BF16": "<u2"}
 PACKED = ("qweight", "weight_packed", "qzeros", "scales", "weight_scale", "weight_scale_inv", "absmax", "SCB")
+MOST_OF_INDEX = 64 * MEBIBYTE  # bytes; that of 140,000 tensors has 15 MB
 CHUNK = 4096  # rows made float32 at a time
 SAME_ROW = 0.98
 """Cosine from which two rows are one row that was quantised twice: Q4_K against Q6_K leaves .996 in every row of a real
@@ -326,7 +328,9 @@ class Checkpoint:
         index = self.file("model.safetensors.index.json")
         if index is not None:
             try:
-                return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+                return dict(json.loads(read_bounded(index, MOST_OF_INDEX))["weight_map"])
+            except InvalidInput as error:
+                raise ModelError(str(error)) from error
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ModelError(f"{index} is damaged: {error!r}. Download the checkpoint again.") from error
         names = ["model.safetensors"]
@@ -405,6 +409,7 @@ class Checkpoint:
 
 def stored_tensors(path: Path) -> dict[str, Any]:
     """Type, shape and place of each tensor in a safetensors file; `ModelError` if it is damaged or incomplete."""
+    check_header(path)
     try:
         with safe_open(path, framework="numpy"):
             pass

@@ -34,6 +34,9 @@ MOST_ELEMENTS = 2**22
 reader takes 10 microseconds and 700 bytes for each."""
 MOST_TENSORS = 2**16  # and fields; the largest models have some thousands
 MOST_DIMENSIONS = 8
+MOST_NAME = 2**16  # bytes; the format allows 65,535
+MOST_TEXTS = 64 * 2**20
+"""Most bytes of all texts of a header together; a vocabulary of 2^18 tokens and its merges take 10 MB."""
 ELEMENTS_A_BYTE = 8  # of tensors, at most
 
 
@@ -60,6 +63,7 @@ class _Header:
         self._at = len(MAGIC)
         self._order = "<"
         self._elements = 0
+        self._texts = 0
 
     def check(self) -> None:
         """Raise ValueError or struct.error unless every count fits."""
@@ -71,14 +75,14 @@ class _Header:
         if max(tensors, fields) > MOST_TENSORS:
             raise ValueError(f"{tensors:,} tensors and {fields:,} fields; {MOST_TENSORS:,} of each are allowed")
         for _ in range(fields):
-            self._skip(self._count(1, "bytes in a name"))
+            self._name()
             self._value(self._number("I"))
         for _ in range(tensors):
             self._tensor()
 
     def _value(self, kind: int) -> None:
         if kind == STRING:
-            self._skip(self._count(1, "bytes in a text"))
+            self._text()
         elif kind == ARRAY:
             self._array()
         elif kind in WIDTHS:
@@ -100,10 +104,23 @@ class _Header:
             self._skip(count * WIDTHS[kind])
             return
         for _ in range(count):
-            self._skip(self._count(1, "bytes in a text"))
+            self._text()
+
+    def _name(self) -> None:
+        length = self._count(1, "bytes in a name")
+        if length > MOST_NAME:
+            raise ValueError(f"a name of {length:,} bytes; {MOST_NAME:,} are allowed")
+        self._skip(length)
+
+    def _text(self) -> None:
+        length = self._count(1, "bytes in a text")
+        self._texts += length
+        if self._texts > MOST_TEXTS:
+            raise ValueError(f"{self._texts:,} bytes of text in its header; {MOST_TEXTS:,} are allowed")
+        self._skip(length)
 
     def _tensor(self) -> None:
-        self._skip(self._count(1, "bytes in a name"))
+        self._name()
         dimensions = self._number("I")
         if dimensions > MOST_DIMENSIONS:
             raise ValueError(f"a tensor of {dimensions:,} dimensions")

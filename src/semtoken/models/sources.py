@@ -15,7 +15,7 @@ from typing import Any
 from semtoken.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
-from semtoken.models.strangers import check_config, check_normalizer
+from semtoken.models.strangers import check_config, check_header, check_normalizer
 from semtoken.support.installation import cache_root
 
 
@@ -226,6 +226,8 @@ def check_folder(folder: Path) -> None:
             raise ModelError(f"{path} is neither a file nor a folder, so {folder} cannot be loaded.")
         if path.suffix in (".json", ".jinja", ".txt") and path.is_file() and path.stat().st_size > MOST_JSON:
             raise ModelError(f"{path} is larger than {MOST_JSON // 2**20} MiB, so {folder} is not loaded.")
+        if path.suffix == ".safetensors":
+            check_header(path)
     check_config(folder)
     check_normalizer(folder)
 

@@ -1,4 +1,6 @@
-"""Bounds on what the files of a model folder make a loader build: layers, the chat template, the normaliser."""
+"""Bounds on what the files of a model folder make a loader build: layers, headers of weights, the chat template, the
+normaliser.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput, ModelError
-from semtoken.files.safe_files import MOST_SETTINGS, read_bounded
+from semtoken.files.safe_files import MEBIBYTE, MOST_SETTINGS, read_bounded
 from semtoken.models import template_trial
 
 MOST_OF_A_KIND = 10_000
@@ -64,6 +66,23 @@ def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
             yield from _numbers(below, name)
     elif isinstance(value, int | float):
         yield name, value
+
+
+def check_header(path: Path) -> None:
+    """Raise `ModelError` for a safetensors file whose header is longer than `MOST_SETTINGS`: its first 8 bytes say how
+    long it is, and readers take memory for all of it. What else may be wrong is for a reader to say.
+    """
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+        size = path.stat().st_size
+    except OSError:
+        return
+    if MOST_SETTINGS < length <= size:  # of a file that is shorter, readers say so at once
+        raise ModelError(
+            f"{path} has a header of {length:,} bytes; at most {MOST_SETTINGS // MEBIBYTE} MiB are read, so it is not "
+            "loaded."
+        )
 
 
 def check_size(folder: Path, elements: int) -> None:

@@ -30,7 +30,7 @@ from transformers.utils import find_adapter_config_file
 from semtoken.backends.transformers.model import TransformersBackend, check_model
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.models.gguf import load_tokenizer
-from semtoken.models.sources import is_known
+from semtoken.models.sources import check_folder, is_known
 from semtoken.models.strangers import check_size, check_template
 from semtoken.support.extras import only_errors, quiet_gguf, require
 from semtoken.support.inputs import shown
@@ -79,6 +79,8 @@ def load_transformers(
     kind, config, base = AutoModelForCausalLM, None, model_or_path
     if not options.get("gguf_file"):
         base = _base_of(model_or_path, revision, files)
+        if base != model_or_path and Path(base).is_dir():
+            check_folder(Path(base))
         config = _config(base, model_or_path, source if base == model_or_path else source | {"revision": None}, files)
         kind = _class_for(model_or_path, config)
         if stranger and Path(base).is_dir():
