@@ -26,6 +26,8 @@ class Faults:
     """On request, as vLLM does."""
     scaled: bool = False
     """Log-probabilities follow the temperature."""
+    vllm: bool = False
+    """Replies have a field that only vLLM has, in streams, too; the server counts its requests at `/asked`."""
     noisy: bool = False
     """They differ from request to request."""
     zeros: bool = False
@@ -45,6 +47,8 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
     app = FastAPI(openapi_url=None)
     tokenizer, pieces = almanac.tokenizer, almanac.scorer.vocabulary.pieces
     noise = iter(range(1, 10**6))
+    asked: list[dict[str, Any]] = []
+    beside: dict[str, Any] = {"model": "almanac"} | ({"prompt_logprobs": None} if faults.vllm else {})
 
     @cache
     def rows(prompt: str, length: int) -> list[tuple[int, Any]]:
@@ -102,9 +106,14 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
     def models() -> dict[str, Any]:
         return {"object": "list", "data": [{"id": name} for name in faults.models]}
 
+    @app.get("/asked")
+    def all_asked() -> list[dict[str, Any]]:
+        return asked
+
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
         body = await request.json()
+        asked.append(body)
         if reason := refusal(body):
             return JSONResponse({"error": {"message": reason, "type": "invalid_request_error"}}, 400)
         prompt = tokenizer.apply_chat_template(body["messages"], tokenize=False)
@@ -114,21 +123,21 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
         texts = [tokenizer.decode([number]) for number, _ in steps]
         if body.get("stream"):
             shown = None if faults.silent_streams else items
-            return StreamingResponse(chunks(texts, shown), media_type="text/event-stream")
+            return StreamingResponse(chunks(texts, shown, beside), media_type="text/event-stream")
         logprobs = None if items is None else {"content": items}
         message = {"role": "assistant", "content": "".join(texts)}
         choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
         if body.get("return_token_ids"):
             choice["token_ids"] = [number for number, _ in steps]
-        return JSONResponse({"id": "1", "object": "chat.completion", "model": "almanac", "choices": [choice]})
+        return JSONResponse({"id": "1", "object": "chat.completion", "choices": [choice]} | beside)
 
     return app
 
 
-def chunks(texts: list[str], items: list[dict[str, Any]] | None) -> Iterator[str]:
+def chunks(texts: list[str], items: list[dict[str, Any]] | None, beside: dict[str, Any]) -> Iterator[str]:
     for i, text in enumerate(texts):
         logprobs = None if items is None else {"content": [items[i]]}
         end = "stop" if i == len(texts) - 1 else None
         choice = {"index": 0, "delta": {"content": text}, "logprobs": logprobs, "finish_reason": end}
-        yield f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n"
+        yield f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [choice]} | beside)}\n\n"
     yield "data: [DONE]\n\n"

@@ -281,6 +281,11 @@ class PayloadStream:
         """The model that answers, as the chunks so far name it; None where none does."""
         return None if self._shape is None else self._shape.model
 
+    @property
+    def format(self) -> str | None:
+        """The name of the format, as far as the chunks tell; None before the first that holds a choice."""
+        return None if self._shape is None else self._shape.format
+
     def _mark_as_cut(self, choice: PayloadChoice) -> PayloadChoice:
         if choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice

@@ -603,8 +603,12 @@ class Shape:
     def payload(self) -> Payload:
         """All that has been read."""
         choices = tuple(map(self.choice, sorted(self.sums)))
-        name = self.formats[self.told.engine or self.engine]
-        return Payload(name, self.model, self.distribution_of(choices), choices)
+        return Payload(self.format, self.model, self.distribution_of(choices), choices)
+
+    @property
+    def format(self) -> str:
+        """The name of the shape and engine, as far as has been read."""
+        return self.formats[self.told.engine or self.engine]
 
     # --- what the numbers are
 

@@ -35,6 +35,7 @@ from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request  # noqa: E402
 from semtoken.web.proxy.decisions import ProxyDecisions  # noqa: E402
+from semtoken.web.proxy.distributions import LearnedDistributions  # noqa: E402
 from semtoken.web.proxy.exchange import (  # noqa: E402
     BrokenOff,
     Client,
@@ -263,7 +264,12 @@ class ProxyHandler:
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
         settings = self._settings
         editor = Editor(asked.shape, hidden, replaced)
-        scoring = Scoring(scorer, editor, self._workers, settings.max_scored_bytes, settings.hold)
+
+        async def settle() -> None:
+            if self._scoring.distributions is not None:
+                await self._scoring.distributions.settle(scorer.model, scorer.format, request, asked, top)
+
+        scoring = Scoring(scorer, editor, self._workers, settings.max_scored_bytes, settings.hold, settle)
         if replaced is None and is_stream(answer) and await can_be_unpacked(answer):
             await relay_stream(answer, client, scoring)
         elif answer.kind == "application/json":
@@ -353,7 +359,8 @@ def proxy_app(
     upstream = Upstream(settings)
     scorer = scorer_for(vocabulary, rules or ScoringRules())
     calibrators, of_decisions = slot_of(calibrator), slot_of(decision_calibrator)
-    scoring = AnswerScoring(scorer, settings, metrics, calibrators, reader, recorder)
+    distributions = LearnedDistributions(upstream, settings.distribution)
+    scoring = AnswerScoring(scorer, settings, metrics, calibrators, reader, recorder, distributions)
     workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
 
@@ -361,6 +368,7 @@ def proxy_app(
     async def running(_: FastAPI) -> AsyncIterator[None]:
         with few_collections(FRESH_OBJECTS), recording(recorder, calibrators, metrics.journal):
             yield
+        await distributions.aclose()
         await upstream.aclose()
 
     app = FastAPI(openapi_url=None, lifespan=running)
@@ -373,6 +381,7 @@ def proxy_app(
             "status": "ok",
             "upstream": {"answers": status is not None, "status": status},
             "clusters": None if scorer.clusters is None else scorer.clusters.signature,
+            **({"distributions": distributions.known} if distributions.known else {}),
             **({} if recorder is None else {"journal": recorder.health()}),
         }
 

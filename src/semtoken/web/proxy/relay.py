@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -53,6 +53,13 @@ class Scoring:
     """Bytes of a reply or event beyond which it is not scored."""
     hold: float
     """Seconds for which a piece of a stream may be held back."""
+    settle: Callable[[], Awaitable[None]] | None = None
+    """Finds out what the upstream's numbers are, where the reply that has been read leaves it open."""
+
+    async def settled(self) -> None:
+        """Wait for `settle`."""
+        if self.settle is not None:
+            await self.settle()
 
     @property
     def decides(self) -> bool:
@@ -167,14 +174,18 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
 
 async def _scored_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:
     """The reply with its scores, or with the reason why it has none; None if it is to be passed on unchanged."""
-    if len(raw) >= SHORT_REPLY or encoding != "identity":
-        try:
-            return await scoring.workers.run(lambda: _edited(_read_reply(raw, encoding, scoring), scoring))
-        except Busy:
-            scoring.scorer.pass_on("busy")
-            return None
-    reply = _read_reply(raw, encoding, scoring)
-    if scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER:
+    long = len(raw) >= SHORT_REPLY or encoding != "identity"
+    try:
+        reply = (
+            await scoring.workers.run(partial(_read_reply, raw, encoding, scoring))
+            if long
+            else _read_reply(raw, encoding, scoring)
+        )
+    except Busy:
+        scoring.scorer.pass_on("busy")
+        return None
+    await scoring.settled()
+    if long or scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER:
         return await scoring.in_thread(lambda: _edited(reply, scoring))
     return _edited(reply, scoring)
 
@@ -334,6 +345,8 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         return Piece(sent)
     parsed = None if len(sent.raw) >= LARGE else scoring.read(sent)
     takes_long = scoring.scorer.takes_long or scoring.scorer.tokens > LONG_ANSWER
+    if parsed is None or parsed.ends:
+        await scoring.settled()
     if parsed is None or (takes_long and parsed.ends):
         piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if parsed is None else parsed))
     else:

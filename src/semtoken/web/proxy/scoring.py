@@ -25,6 +25,7 @@ from semtoken.support.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest
+from semtoken.web.proxy.distributions import LearnedDistributions
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.settings import ProxySettings
@@ -69,6 +70,8 @@ class AnswerScoring:
     """Holds the calibrator that adds the chance and the decision to every final block."""
     reader: Reader | None = None
     recorder: AnswerRecorder | None = None
+    distributions: LearnedDistributions | None = None
+    """What the upstream's log-probabilities are, where its replies do not tell; None: as the replies are taken."""
 
     def warm_up(self) -> None:
         """Load and compile what the first answer would otherwise have to wait for."""
@@ -134,16 +137,19 @@ class ReplyScorer:
         self._scoring.metrics.unscored.labels(code).inc()
 
     @property
-    def _model(self) -> str | None:
+    def model(self) -> str | None:
         """The model that answered, as the reply names it."""
-        if self._payload is not None:
-            return self._payload.model
-        return self._stream.model
+        return self._stream.model if self._payload is None else self._payload.model
+
+    @property
+    def format(self) -> str | None:
+        """The format of the reply, as far as it was read."""
+        return self._stream.format if self._payload is None else self._payload.format
 
     def _about(self, choice: int) -> dict[str, Any]:
         """What the journal stores beside the score: the model is the one that answered, where the reply names it."""
         about = self._asked.about(choice)
-        return about | {"model": self._model or about["model"]}
+        return about | {"model": self.model or about["model"]}
 
     def _record(self, reason: str) -> None:
         if self._scoring.recorder is not None:
@@ -297,6 +303,8 @@ class ReplyScorer:
             return self._unscored(UnscoredChoice("too_long", TOO_LONG))
         how = self._scoring
         known = how.settings.distribution or distribution
+        if how.distributions is not None:
+            known = how.distributions.of(self.model, distribution)
         return self._block(
             choice,
             lambda: score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, answer=answer),
@@ -322,7 +330,7 @@ class ReplyScorer:
         """The block of a choice with its score, or with the reason why there is none."""
         how, options, applied = self._scoring, self._asked.options, self._applied
         try:
-            result, refused = self._attempt(lambda: self._with_methods(score().with_fields(model=self._model), choice))
+            result, refused = self._attempt(lambda: self._with_methods(score().with_fields(model=self.model), choice))
             used = self.seconds + perf_counter() - self._begun
             left = max(0.0, self._scoring.settings.max_scoring_seconds - used)
             block = self._attempt(
