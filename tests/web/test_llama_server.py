@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from semtoken import STC, TokenClusters, score_payload
+from semtoken import STC, ScoredResponse, TokenClusters, score_payload
 from semtoken.almanac import almanac_path, load_questions
+from semtoken.payloads import PayloadStream
 from semtoken.web.doctor.examination import examine
 from tests.gguf_model import write_gguf
 from tests.web.conftest import proxy_of
@@ -72,3 +73,43 @@ def test_the_doctor_finds_what_it_gives(llama_server: str, almanac_clusters: Tok
     found = examine(llama_server, vocabulary=almanac_clusters).to_dict()
     assert found["usable"] and found["numbers"]["distribution"] == "raw" and found["tokenizer"]["fits"]
     assert found["tokens"]["bytes"] and found["tokens"]["ids"]
+
+
+def streamed(url: str, request: dict[str, Any]) -> ScoredResponse:
+    """What the stream of an answer to a request is scored as."""
+    stream = PayloadStream(request=request)
+    stream.feed(httpx.post(f"{url}/v1/completions", json=request | {"stream": True}, timeout=60).content)
+    (scored,) = score_payload(stream.finish())
+    return scored
+
+
+LONG = {"max_tokens": 10, "ignore_eos": True, "logit_bias": [[201, -20]]}  # no newline, so that the answer goes on
+
+
+@pytest.mark.parametrize("matches", [True, False])
+def test_text_held_back_for_a_stop_string_leaves_each_token_its_own_name(
+    llama_server: str, almanac: STC, matches: bool
+) -> None:
+    """It calls a token by what it sends with it: by nothing while it waits, and the next one by all that waited."""
+    request = asked(almanac, PROMPTS[0], **LONG)
+    (free,) = score_payload(post(llama_server, request))
+    texts = [token.text for token in free.tokens]
+    for first in (1, 2, 4, 6):
+        for cut, more in ((0, 1), (1, 1), (0, 2), (len(texts[first]) - 1, 2)):
+            stop = "".join([texts[first][cut:], *texts[first + 1 : first + more]])
+            stop += texts[first + more][:1] if matches else "?"
+            if matches and free.text.index(stop) != len("".join(texts[:first])) + cut:
+                continue  # it stops before
+            found = streamed(llama_server, request | {"stop": [stop]})
+            if not matches:
+                whole = score_payload(post(llama_server, request | {"stop": [stop]}))[0]
+                assert whole.token_ids == found.token_ids == free.token_ids
+                assert [token.text for token in whole.tokens] == texts
+            n = len(found.token_ids)
+            assert [token.text for token in found.tokens] == texts[:n]
+            shown = len(free.text[: len("".join(texts[:first])) + cut].rstrip())
+            assert n == (next(k for k in range(11) if len("".join(texts[:k])) >= shown) if matches else len(texts)), (
+                stop
+            )
+            own = sum(token.log_probability for token in free.tokens[:n])
+            assert found.log_probability == pytest.approx(own, abs=CLOSE * n)

@@ -77,7 +77,7 @@ def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(tmp_path: Path, exact: f
     with vllm(str(almanac_path())) as (upstream, asked), proxied(upstream, tmp_path / "here.log") as (url, said):
         by_ids = block_of(url)
     assert f"the tokenizer is that in {almanac_path()}" in said
-    assert asked[-1]["return_tokens_as_token_ids"] is True
+    assert asked[0]["return_tokens_as_token_ids"] is True
     with vllm("some-org/some-model") as (upstream, asked), proxied(upstream, tmp_path / "away.log") as (url, said):
         by_texts = block_of(url)
     assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in said

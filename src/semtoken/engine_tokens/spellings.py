@@ -40,6 +40,7 @@ from semtoken.engine_tokens.top_steps import (
     log_prob_or_none,
     may_be_one,
     optional,
+    spelling,
 )
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.support.arrays import as_ids
@@ -171,7 +172,8 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
     ends = list(accumulate([len(best) + 1 for best in entries], initial=0))
-    return tuple([TopStep.of_columns(token_names[a:b], tuple(log_probs[a:b])) for a, b in pairwise(ends)])
+    steps = tuple([TopStep.of_columns(token_names[a:b], tuple(log_probs[a:b])) for a, b in pairwise(ends)])
+    return steps if fields == {3} else tuple(map(_with_listed_name, steps))
 
 
 _TEXT_OF, _NUMBER_OF, _BYTES_OF, _BEST_OF = map(itemgetter, ("token", "logprob", "bytes", "top_logprobs"))
@@ -361,6 +363,29 @@ def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
 
 
 # --- names that are not a token's own --------------------------------------------------------------------------------
+
+
+def _with_listed_name(step: TopStep) -> TopStep:
+    """The step with the chosen token's name as its list has it, under the same id.
+
+    llama-server calls the chosen token by the text that it sends with it: by nothing, or a part of it, while that may
+    begin a stop string, and the next one by all that was held back. The list names the tokens. Not taken from there are
+    names without the blanks before a word, which the start of an answer loses, and those of pieces of characters.
+    """
+    own, *entries = step.names
+    listed = next((entry for entry in entries if entry[0] == own[0]), own)
+    said, other = spelling(own) or b"", spelling(listed) or b""
+    if listed == own or not other or (said and other.lstrip() == said) or not _is_whole_text(other):
+        return step
+    return step.renamed((listed, *entries))
+
+
+def _is_whole_text(spelled: bytes) -> bool:
+    try:
+        spelled.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def merged_steps(steps: Sequence[TopStep]) -> int:
