@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -140,31 +139,29 @@ def of_rows(tokens: IdArray, opening: BoolArray, **more: Any) -> Columns:
 
 def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
     """Steps of which an engine lists the best tokens."""
-    numbers = np.array([step.numbers for step in steps], dtype=np.float64).reshape(-1, 9)
-    counts = np.fromiter(map(len, (step.ids for step in steps)), dtype=np.int64, count=len(steps))
-    ids = np.fromiter(chain.from_iterable(step.ids for step in steps), dtype=np.int64)
-    probabilities = np.fromiter(chain.from_iterable(step.probabilities for step in steps), np.float64, len(ids))
-    with np.errstate(divide="ignore"):
-        logs = np.log(probabilities)
+    n, numbers = len(steps), np.array([step[3:13] for step in steps], dtype=np.float64).reshape(-1, 10).T
+    log_probs, totals, smallest, complete, _, unmapped, alike, doubtful, perhaps, many = numbers
+    ids = np.array([token for step in steps for token in step.ids], dtype=np.int64)
     spelled = np.zeros(len(ids), dtype=bool)
-    if any(step.spelled for step in steps):
+    if any([step.spelled for step in steps]):
         spelled[:] = [token in step.spelled for step in steps for token in step.ids]
-    unknown = np.full((len(steps), 1), math.nan)
+    with np.errstate(divide="ignore"):
+        logs = np.log([probability for step in steps for probability in step.probabilities])
     return Columns(
         tokens=np.array([step.token for step in steps], dtype=np.int64),
         opening=np.array(opening, dtype=bool),
-        log_probs=numbers[:, 0],
-        totals=numbers[:, 1],
-        smallest=numbers[:, 2],
-        complete=numbers[:, 3] > 0,
-        unmapped=numbers[:, 4],
-        alike=numbers[:, 5],
-        doubtful=numbers[:, 6],
-        perhaps=numbers[:, 7],
-        many=numbers[:, 8] > 0,
-        neutrals=np.repeat(unknown, 2, axis=1),
-        ends=np.repeat(unknown, N_ENDS, axis=1),
-        owners=np.repeat(np.arange(len(steps)), counts),
+        log_probs=log_probs,
+        totals=totals,
+        smallest=smallest,
+        complete=complete > 0,
+        unmapped=unmapped,
+        alike=alike,
+        doubtful=doubtful,
+        perhaps=perhaps,
+        many=many > 0,
+        neutrals=np.full((n, 2), math.nan),
+        ends=np.full((n, N_ENDS), math.nan),
+        owners=np.array([i for i, step in enumerate(steps) for _ in step.ids], dtype=np.int64),
         ids=ids,
         logs=logs,
         spelled=spelled,

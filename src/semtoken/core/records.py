@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken.core.rows import LEAST_LISTED, LISTED
 from semtoken.core.score import Agreeing
-from semtoken.core.scorer import SOURCES
+from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES
 from semtoken.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.rules import SAME_LETTERS
@@ -64,9 +64,9 @@ def token_records(agreed: Agreeing, ids: Sequence[int]) -> tuple[ScoredToken, ..
         "log_surface_probability": surface.estimate.tolist(),
         "log_meaning_probability": nothing if meaning is None else meaning.estimate.tolist(),
         "neutral": bounds.certain.tolist(),
-        "cluster_probability": bounds.cluster.tolist(),
-        "prefix_probability": bounds.prefix.tolist(),
-        "neutral_probability": bounds.neutral.tolist(),
+        "cluster_probability": bounds.shares[:, CLUSTER].tolist(),
+        "prefix_probability": bounds.shares[:, PREFIX].tolist(),
+        "neutral_probability": bounds.shares[:, NEUTRAL].tolist(),
         "alternatives": alternatives(agreed),
         "value_ends": _value_ends(agreed),
         "ambiguous_probability": bounds.ambiguous.tolist(),
@@ -114,7 +114,7 @@ def alternatives(agreed: Agreeing, places: Sequence[int] | None = None) -> list[
     likely, owners = likely[kept], owners[kept]
     ids = steps.ids[likely]
     counted = agreed.kinds(scorer, neutrality=agreed.neutrality)[likely]
-    described = 3 * scorer.vocabulary.neutral[ids]
+    described = NEUTRAL * scorer.vocabulary.neutral[ids]
     if scorer.paper is not None:
         described = agreed.kinds(scorer.paper, neutrality=True)[likely]
     columns = (
@@ -135,7 +135,7 @@ def any_rival(agreed: Agreeing) -> bool:
         return False
     steps, texts = agreed.steps, agreed.scorer.vocabulary.normalized
     likely = _likely(agreed, RIVAL)
-    likely = likely[agreed.kinds(agreed.scorer, neutrality=agreed.neutrality)[likely] == 1]
+    likely = likely[agreed.kinds(agreed.scorer, neutrality=agreed.neutrality)[likely] == CLUSTER]
     likely = likely[~agreed.bounds.certain[steps.owners[likely]]]
     pairs = zip(steps.ids[likely].tolist(), steps.tokens[steps.owners[likely]].tolist(), strict=True)
     return any(texts[rival][:SAME_LETTERS] != texts[token][:SAME_LETTERS] for rival, token in pairs)

@@ -17,7 +17,7 @@ import numpy as np
 
 from semtoken.core.columns import Columns, of_lists
 from semtoken.core.prefixes import NO_IDS
-from semtoken.core.scorer import Scorer, among
+from semtoken.core.scorer import NEUTRAL, PREFIX, Scorer, among
 from semtoken.engine_tokens.checked_list import ListedStep
 from semtoken.engine_tokens.top_steps import IN_FULL, ROUNDING, Rounding
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
@@ -47,9 +47,8 @@ class Bounds(NamedTuple):
     upper: FloatArray
     certain: BoolArray
     """[n] whether the chosen token is neutral, so that the step counts as 1."""
-    cluster: FloatArray
-    prefix: FloatArray
-    neutral: FloatArray
+    shares: FloatArray
+    """[n, 4] mass of the entries that count by its source, in the order of `scorer.SOURCES`."""
     ambiguous: FloatArray
     """[n] mass of the entries whose names fit both tokens that count and tokens that do not."""
 
@@ -63,18 +62,17 @@ class Bounds(NamedTuple):
 
 
 def interval(
-    low: FloatArray, unsure: FloatArray, missing: FloatArray, slack: FloatArray
+    low: FloatArray, more: FloatArray, slack: FloatArray | float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Lower bound, estimate and upper bound of log agreeing probabilities [n], all <= 0.
 
-    `low` are the logs of the mass that surely agrees, `unsure` the mass of entries that may agree, `missing` the mass
-    of tokens that are not listed and may, and `slack` by how much a log may be off, since numbers are rounded.
+    `low` are the logs of the mass that surely agrees, `more` the mass that may agree beside it, listed or not, and
+    `slack` by how much a log may be off, since numbers are rounded.
     """
-    more = unsure + missing
     with np.errstate(divide="ignore"):
-        high = np.where(more > 0, np.log(np.minimum(np.exp(low) + more, 1.0)), low)
+        high = np.logaddexp(low, np.log(more)) if more.any() else low
     estimate = np.minimum(low, 0.0)
-    return estimate - slack, estimate, np.minimum(high + slack, 0.0)
+    return estimate - slack, estimate, np.minimum(np.minimum(high, 0.0) + slack, 0.0)
 
 
 @dataclass(eq=False)
@@ -150,35 +148,30 @@ def _bounds(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
     steps, spelled = agreed.steps, scorer.rules.spelling is not None
     kinds = agreed.kinds(scorer, neutrality=neutrality)
     certain = scorer.are_neutral(steps.tokens, steps.opening) & neutrality
-    all_neutral = None if agreed.listed else steps.neutrals[:, 1 if scorer is agreed.scorer.paper else 0]
-    if all_neutral is not None:
-        kinds = np.where(kinds == 3, 0, kinds)  # they are in the sum of all neutral tokens
-    low, sources = _sums(steps, kinds)
-    _, cluster, prefix, neutral = sources.T
-    if all_neutral is None:
-        neutral = neutral + np.where(certain, np.exp(steps.log_probs), 0.0)
-    elif neutrality:
-        low, neutral = np.logaddexp(low, all_neutral), np.exp(all_neutral)
-    inside, ambiguous = _unclear_masses(agreed, scorer, neutrality=neutrality)
-    perhaps = steps.perhaps if spelled else steps.alike
-    if spelled and steps.alike.any():
-        inside = inside + steps.alike
-    if inside.any():
-        with np.errstate(divide="ignore"):
-            low = np.logaddexp(low, np.log(inside))
-    slack, missing = _missing(agreed, scorer, kinds, ambiguous, neutrality=neutrality)
-    ends = interval(low, ambiguous + steps.unmapped + steps.doubtful + perhaps, missing, slack)
-    lower, estimate, upper = (np.where(certain, 0.0, end) for end in ends)
-    return Bounds(
-        lower,
-        estimate,
-        upper,
-        certain=certain,
-        cluster=np.minimum(cluster, 1.0),
-        prefix=np.where(certain, 0.0, np.minimum(prefix, 1.0)),
-        neutral=np.minimum(neutral, 1.0),
-        ambiguous=np.minimum(ambiguous + perhaps if spelled else ambiguous, 1.0),
-    )
+    if not agreed.listed:
+        low, shares = _sums(steps, np.where(kinds == NEUTRAL, 0, kinds))  # they are in the sum of all neutral tokens
+        if neutrality:
+            all_neutral = steps.neutrals[:, 1 if scorer is agreed.scorer.paper else 0]
+            low, shares[:, NEUTRAL] = np.logaddexp(low, all_neutral), np.exp(all_neutral)
+        ends, ambiguous = interval(low, np.zeros(len(low)), 0.0), np.zeros(len(low))
+    else:
+        low, shares = _sums(steps, kinds)
+        inside, ambiguous = _unclear_masses(agreed, scorer, neutrality=neutrality)
+        if spelled:
+            inside = inside + steps.alike
+        if inside.any():
+            with np.errstate(divide="ignore"):
+                low = np.logaddexp(low, np.log(inside))
+        slack, missing = _missing(agreed, scorer, kinds, ambiguous, neutrality=neutrality)
+        perhaps = steps.perhaps if spelled else steps.alike
+        ends = interval(low, ambiguous + steps.unmapped + steps.doubtful + perhaps + missing, slack)
+        ambiguous = np.minimum(ambiguous + perhaps, 1.0) if spelled else ambiguous
+    if certain.any():
+        shares[certain, PREFIX] = 0.0
+        if agreed.listed:
+            shares[certain, NEUTRAL] += np.exp(steps.log_probs[certain])
+        ends = tuple(np.where(certain, 0.0, end) for end in ends)  # type: ignore[assignment]
+    return Bounds(*ends, certain, np.minimum(shares, 1.0), ambiguous)
 
 
 def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
@@ -186,14 +179,15 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
 
     Sums are made relative to the likeliest entry that counts, so that no probability is too small for them.
     """
-    counted, level = kinds > 0, np.full(len(steps), -np.inf)
-    owners, logs = steps.owners[counted], steps.logs[counted]
+    owners, logs, level = steps.owners, steps.logs, np.full(len(steps), -np.inf)
+    counted = kinds > 0
+    if not counted.all():
+        owners, logs, kinds = owners[counted], logs[counted], kinds[counted]
     np.maximum.at(level, owners, logs)
     level[np.isneginf(level)] = 0.0
-    shares = np.bincount(4 * owners + kinds[counted], np.exp(logs - level[owners]), minlength=4 * len(steps))
-    by_kind = shares.reshape(-1, 4)
+    shares = np.bincount(4 * owners + kinds, np.exp(logs - level[owners]), minlength=4 * len(level)).reshape(-1, 4)
     with np.errstate(divide="ignore"):
-        return level + np.log(by_kind.sum(axis=1)), by_kind * np.exp(level)[:, None]
+        return level + np.log(shares.sum(axis=1)), shares * np.exp(level)[:, None]
 
 
 def _missing(
@@ -202,9 +196,7 @@ def _missing(
     """By how much the log of each step's mass may be off, and the mass of tokens that may agree and are not listed."""
     steps, rounding = agreed.steps, agreed.rounding
     n, owners = len(steps), steps.owners
-    if not agreed.listed:
-        return np.zeros(n), np.zeros(n)
-    smallest, slack, missed = steps.smallest, np.full(n, rounding.off), np.full(n, rounding.off)
+    smallest, slack, missed = steps.smallest, np.full(n, rounding.off), rounding.off
     if not rounding.even:
         probabilities = np.exp(steps.logs)
         higher, counted = _highest(probabilities, rounding), kinds > 0
@@ -212,10 +204,12 @@ def _missing(
         own = _shares_off(probabilities[counted], higher[counted], owners[counted], n)
         slack += np.maximum(own, np.where((ambiguous + steps.unmapped + steps.perhaps) > 0, whole, 0.0))
         smallest = np.minimum(_highest(smallest, rounding), 1.0)
-        missed += whole * steps.totals
-    missing = np.where(steps.complete, 0.0, np.maximum(1.0 - steps.totals, 0.0) + missed)
+        missed = rounding.off + whole * steps.totals
+    missing = np.maximum(1.0 - steps.totals, 0.0) + missed
+    if steps.complete.any():
+        missing[steps.complete] = 0.0
+        slack[steps.complete & (slack <= ROUNDING)] = 0.0
     unseen = _sizes(agreed, scorer, neutrality=neutrality) - np.bincount(owners[kinds > 0], minlength=n)
-    slack = np.where(steps.complete & (slack <= ROUNDING), 0.0, slack)
     return slack, np.minimum(missing, np.maximum(unseen, 0) * smallest)
 
 
@@ -273,7 +267,7 @@ def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> IdArray:
 
 def _unclear_masses(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
     """Mass of the entries whose possible tokens all count, and of those of which only some do, for each step."""
-    inside, mixed = np.zeros(len(agreed.steps)), np.zeros(len(agreed.steps))
+    inside, mixed = np.zeros((2, len(agreed.steps)))
     for i, step in enumerate(agreed.listed):
         for candidates, probability in step.ambiguous:
             ids, tokens = np.array(candidates, dtype=np.int64), np.full(len(candidates), step.token)

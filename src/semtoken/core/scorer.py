@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
 """Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
+CLUSTER, PREFIX, NEUTRAL = 1, 2, 3
 TOKENS_KEPT = 4096
 """For how many chosen tokens it is kept which others may agree, a few kilobytes each: answers choose few tokens often.
 """
@@ -222,12 +223,12 @@ class Scorer:
         """
         sources = np.zeros(len(ids), dtype=np.int64)
         if self.rules.spelling is not None:
-            sources[spelled if self.open_ended else self.alike.agree(token, ids)] = 2
+            sources[spelled if self.open_ended else self.alike.agree(token, ids)] = PREFIX
         if self.rules.prefix_matching:
-            sources[begins & self.in_prefix_set(ids)] = 2
-        sources[self.cluster.agree(token, ids) if self.rules.clustering else ids == token] = 1
+            sources[begins & self.in_prefix_set(ids)] = PREFIX
+        sources[self.cluster.agree(token, ids) if self.rules.clustering else ids == token] = CLUSTER
         if neutrality and self.knows_neutral:
-            sources[self.are_neutral(ids, opening) & (ids != token)] = 3
+            sources[self.are_neutral(ids, opening) & (ids != token)] = NEUTRAL
         return sources
 
     def engine_ids(self, tokens: Sequence[int]) -> Sequence[int]:

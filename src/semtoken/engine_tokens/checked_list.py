@@ -32,13 +32,13 @@ class ListedStep(NamedTuple):
 
     token: int
     """Id of the chosen token."""
-    log_prob: float
-    """Its log-probability, <= 0; -inf where the engine does not tell it."""
     ids: Sequence[int]
     """Ids of the listed tokens whose names fit one token alone, each once. The chosen one is among them where its
     probability is known."""
     probabilities: Sequence[float]
     """The probabilities of these tokens, in the same order."""
+    log_prob: float
+    """Its log-probability, <= 0; -inf where the engine does not tell it."""
     total: float
     """Sum of the listed probabilities, those of unclear entries included."""
     smallest: float
@@ -47,37 +47,31 @@ class ListedStep(NamedTuple):
     """Whether every token of the vocabulary is listed."""
     listed: int
     """How many entries beside the chosen token have a probability."""
-    with_blank: int
-    """How many names begin with a blank."""
-    without_blank: int
-    """How many names would be another token's, too, if the engine left out the blank that a token begins with."""
-    ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
-    """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
     unmapped: float = 0.0
     """Sum of the probabilities of entries whose names fit no token."""
-    bare: bool = False
-    """Whether the engine gave no list at all."""
     alike: float = 0.0
     """Probability of another token that is written as the chosen one is: a list keyed by texts has lost an id."""
     doubtful: float = 0.0
     """Sum of the probabilities of entries that seem to be the chosen token and have another number than its own: they
     count for the upper end only, and not in `total`."""
-    stands_for: tuple[int, ...] = ()
-    """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
-    others: TopStep | None = None
-    """The step, if the chosen token alone is among `ids`: the others have no numbers yet, as none agrees with it."""
     perhaps: float = 0.0
     """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary tells."""
     many: bool = False
     """Whether any number of tokens may be spelled as the chosen one is, where no vocabulary tells."""
+    with_blank: int = 0
+    """How many names begin with a blank."""
+    without_blank: int = 0
+    """How many names would be another token's, too, if the engine left out the blank that a token begins with."""
+    ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
+    """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
+    bare: bool = False
+    """Whether the engine gave no list at all."""
+    stands_for: tuple[int, ...] = ()
+    """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
+    others: TopStep | None = None
+    """The step, if the chosen token alone is among `ids`: the others have no numbers yet, as none agrees with it."""
     spelled: tuple[int, ...] = ()
     """Those of `ids` that are surely spelled as the chosen token is, where no vocabulary tells."""
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """The numbers of the step as `semtoken.core.columns.Columns` has them."""
-        mass = self.unmapped, self.alike, self.doubtful, self.perhaps
-        return (self.log_prob, self.total, self.smallest, self.complete, *mass, self.many)
 
 
 class ListReader:
@@ -131,9 +125,9 @@ class ListReader:
         blanks = [match.blanks for match in meant]
         return ListedStep(
             chosen,
-            math.log(own) if own else -math.inf,
             ids,
             probabilities,
+            math.log(own) if own else -math.inf,
             total,
             smallest=math.exp(min(others)) if others else 1.0,
             complete=len(ids) == self._vocabulary.size,

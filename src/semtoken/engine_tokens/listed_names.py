@@ -252,15 +252,13 @@ def _listed_step(
         raise overfull(total, position)
     return ListedStep(
         chosen,
-        math.log(entries[chosen]) if entries.get(chosen) else -math.inf,
         list(entries),
         list(entries.values()),
+        math.log(entries[chosen]) if entries.get(chosen) else -math.inf,
         total,
         smallest=1.0,  # any number of tokens may be spelled alike
         complete=False,
         listed=listed,
-        with_blank=0,
-        without_blank=0,
         bare=len(step.log_probs) < 2,
         **more,
     )
