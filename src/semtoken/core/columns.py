@@ -139,11 +139,12 @@ def of_rows(tokens: IdArray, opening: BoolArray, **more: Any) -> Columns:
 
 def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
     """Steps of which an engine lists the best tokens."""
-    n, numbers = len(steps), np.array([step[3:13] for step in steps], dtype=np.float64).reshape(-1, 10).T
+    numbers = np.array([step[3:13] for step in steps], dtype=np.float64).reshape(-1, 10).T
     log_probs, totals, smallest, complete, _, unmapped, alike, doubtful, perhaps, many = numbers
+    unknown = np.full((len(steps), 2 + N_ENDS), math.nan)
     ids = np.array([token for step in steps for token in step.ids], dtype=np.int64)
     spelled = np.zeros(len(ids), dtype=bool)
-    if any([step.spelled for step in steps]):
+    if any(step.spelled for step in steps):
         spelled[:] = [token in step.spelled for step in steps for token in step.ids]
     with np.errstate(divide="ignore"):
         logs = np.log([probability for step in steps for probability in step.probabilities])
@@ -159,8 +160,8 @@ def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
         doubtful=doubtful,
         perhaps=perhaps,
         many=many > 0,
-        neutrals=np.full((n, 2), math.nan),
-        ends=np.full((n, N_ENDS), math.nan),
+        neutrals=unknown[:, :2],
+        ends=unknown[:, 2:],
         owners=np.array([i for i, step in enumerate(steps) for _ in step.ids], dtype=np.int64),
         ids=ids,
         logs=logs,

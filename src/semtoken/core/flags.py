@@ -7,7 +7,7 @@ from os.path import commonprefix
 
 from semtoken.core.records import RIVAL
 from semtoken.core.score import Agreeing
-from semtoken.engine_tokens.checked_list import ASK_FOR_IDS
+from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.engine_tokens.top_steps import is_own
 from semtoken.errors import BackendError
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
@@ -19,6 +19,7 @@ from semtoken.tokens.vocabulary import normalize
 
 SLIGHTLY_OVERFULL = 1.001
 ZEROS_IN_A_ROW = 5
+LEAST_TELLING = -99.0  # stand-ins for a number that is not known are below
 UNMAPPED = "list names that fit no token of the vocabulary"
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
@@ -52,8 +53,8 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = agreed.listed
-    special = agreed.scorer.vocabulary.special
-    without_blank = [i for i, step in enumerate(steps) if step.without_blank]
+    odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]  # most steps have nothing to flag
+    without_blank = [i for i, step in odd if step.without_blank]
     if any(step.with_blank for step in steps):
         without_blank = []
     if without_blank and sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
@@ -62,20 +63,20 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
             f"as they read alone, and so one may be taken for another (the first at step {without_blank[0]}). "
             f"{ASK_FOR_IDS}"
         )
-    bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
+    bare = [i for i, step in odd if not step.listed and not step.complete]
     zero = [i for i in bare if steps[i].log_prob == 0.0]
     wide = [i for i in bare if not agreed.bounds.certain[i] and steps[i].log_prob != 0.0]
-    twice = [i for i, step in enumerate(steps) if step.alike or step.doubtful]
-    unknown = [i for i, step in enumerate(steps) if not is_own(round(step.log_prob, 6)) and i not in silent]
-    overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
+    twice = [i for i, step in odd if step.alike or step.doubtful]
+    unknown = [i for i, step in odd if not is_own(round(step.log_prob, 6)) and i not in silent]
+    overfull = [i for i, step in odd if step.total > SLIGHTLY_OVERFULL]
     unclear = [
         i
-        for i, step in enumerate(steps)
+        for i, step in odd
         if (step.ambiguous or step.perhaps)  # unless all that the names may mean are special tokens
-        and (agreed.bounds.ambiguous[i] > 0 or not all(special[list(may_be)].all() for may_be, _ in step.ambiguous))
+        and (agreed.bounds.ambiguous[i] > 0 or not _all_special(agreed, step))
     ]
-    any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not agreed.bounds.certain[i]]
-    unmapped = [i for i, step in enumerate(steps) if step.unmapped]
+    any_special = [i for i, step in odd if len(step.stands_for) > 1 and not agreed.bounds.certain[i]]
+    unmapped = [i for i, step in odd if step.unmapped]
     findings = (
         ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
         (
@@ -108,6 +109,22 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
         for code, where, what in findings
         if where
     )
+
+
+def _is_odd(step: ListedStep) -> bool:
+    """Whether there is anything about a step that a flag may speak of."""
+    return bool(
+        not step.listed
+        or step.without_blank
+        or step.log_prob < LEAST_TELLING
+        or step.total > SLIGHTLY_OVERFULL
+        or (step.alike or step.doubtful or step.ambiguous or step.perhaps or step.stands_for or step.unmapped)
+    )
+
+
+def _all_special(agreed: Agreeing, step: ListedStep) -> bool:
+    special = agreed.scorer.vocabulary.special
+    return all(special[list(may_be)].all() for may_be, _ in step.ambiguous)
 
 
 def proxy_flags(proxy_for: str | None) -> list[Flag]:

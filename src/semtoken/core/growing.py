@@ -34,6 +34,7 @@ from semtoken.engine_tokens.top_steps import Precision, Rounding
 from semtoken.errors import InvalidLogits
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.support.arrays import FloatArray, IdArray, Rows
+from semtoken.tokens.scored_token import Flag
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 NOTHING = NO_IDS, True
@@ -323,12 +324,19 @@ class GrowingAnswer:
         )
 
     def finish(
-        self, distribution: Distribution | None = None, *, proxy_for: str | None = None, said: str | None = None
+        self,
+        distribution: Distribution | None = None,
+        *,
+        proxy_for: str | None = None,
+        said: str | None = None,
+        notes: Sequence[Flag] = (),
+        question: str | None = None,
+        model: str | None = None,
     ) -> ScoredResponse:
         """The scored answer, once it is complete.
 
         `distribution` is `raw` for rows of logits and `unknown` for lists, if it is not given. `said` is the text that
-        the engine gives, if it is known, which is used where there is no vocabulary.
+        the engine gives, if it is known, which is used where there is no vocabulary. `notes` are further flags.
         """
         self.advance(complete=True)
         agreed, ids, flags = self.agreeing(0, len(self.ids)), list(self.ids), list(proxy_flags(proxy_for))
@@ -340,7 +348,7 @@ class GrowingAnswer:
             flags = [*listed_flags(agreed, silent, self.lists.copied), *flags]
         text = self.scorer.vocabulary.decode(ids)
         blank = not text.strip()
-        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(agreed.bounds.masses())
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else agreed.bounds.total
         response = ScoredResponse(
             text=text,
             tokens=later_records(agreed, ids, lambda least: self._with_others(agreed, said, least)),  # type: ignore[arg-type]
@@ -350,11 +358,13 @@ class GrowingAnswer:
             distribution=distribution or ("raw" if self.lists is None else "unknown"),
             neutral_only=not self._has_content and not blank,
             signature=self.scorer.signature,
-            flags=tuple(flags),
+            flags=(*flags, *notes),
             proxy_for=proxy_for,
+            model=model,
+            question=question,
         )
         more = borrowed_flags(response, rivals=any_rival(agreed)) if self.scorer.rules.lending else ()
-        return response.with_fields(flags=(*flags, *more)) if more else response
+        return response.with_fields(flags=(*flags, *more, *notes)) if more else response
 
     def _frozen(self, said: str | None) -> Scorer:
         """A scorer of the tokens that the lists have named so far."""

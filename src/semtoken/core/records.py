@@ -15,7 +15,7 @@ from semtoken.core.score import Agreeing
 from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES
 from semtoken.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.rules import SAME_LETTERS
+from semtoken.tokens.rules import SAME_LETTERS, SURFACE_RULES
 from semtoken.tokens.scored_token import TokenMark
 
 RIVAL = 0.1
@@ -24,7 +24,7 @@ RIVAL = 0.1
 
 def later_records(agreed: Agreeing, ids: Sequence[int], with_others: Callable[[float], Agreeing]) -> TokensLater:
     """The tokens of an answer with these ids; `with_others` gives the steps with all listed tokens of a probability."""
-    by_spelling = agreed.scorer.surface is agreed.scorer or agreed.scorer.surface.rules == agreed.scorer.rules
+    by_spelling = agreed.scorer.rules == SURFACE_RULES
     return TokensLater(
         len(ids),
         lambda: token_records(with_others(0.0), ids),

@@ -52,6 +52,11 @@ class Bounds(NamedTuple):
     ambiguous: FloatArray
     """[n] mass of the entries whose names fit both tokens that count and tokens that do not."""
 
+    @property
+    def total(self) -> LogMass:
+        """The bounds of all steps added up."""
+        return LogMass(*(math.fsum(end.tolist()) for end in (self.lower, self.estimate, self.upper)))
+
     def masses(self) -> list[LogMass]:
         """The bounds step by step."""
         return list(map(LogMass, self.lower.tolist(), self.estimate.tolist(), self.upper.tolist()))
@@ -61,9 +66,7 @@ class Bounds(NamedTuple):
         return list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
 
 
-def interval(
-    low: FloatArray, more: FloatArray, slack: FloatArray | float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def interval(low: FloatArray, more: FloatArray, slack: FloatArray | float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Lower bound, estimate and upper bound of log agreeing probabilities [n], all <= 0.
 
     `low` are the logs of the mass that surely agrees, `more` the mass that may agree beside it, listed or not, and
@@ -181,6 +184,10 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
     """
     owners, logs, level = steps.owners, steps.logs, np.full(len(steps), -np.inf)
     counted = kinds > 0
+    if len(owners) == len(level) and counted.all() and (owners[1:] > owners[:-1]).all():  # one of each step
+        shares = np.zeros((len(level), 4))
+        shares[owners, kinds] = np.exp(logs)
+        return logs, shares
     if not counted.all():
         owners, logs, kinds = owners[counted], logs[counted], kinds[counted]
     np.maximum.at(level, owners, logs)

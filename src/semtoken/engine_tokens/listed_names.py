@@ -320,19 +320,24 @@ class NameReader:
             entries = (name for i, name in enumerate(names) if i not in (0, again))
             if spelling.read in [self._names.spelled_by[name].read for name in entries]:
                 return None
-        probabilities = list(map(math.exp, log_probs))
+        own, *rest = map(math.exp, log_probs)
         if again:
-            del probabilities[again]
-        by_number = {chosen: probabilities[0]}
-        return _listed_step(
-            step,
-            position,
+            del rest[again - 1]
+        total = math.fsum((own, *rest))
+        if total > OVERFULL:
+            raise overfull(total, position)
+        return ListedStep(
             chosen,
-            by_number,
-            probabilities,
-            len(others),
-            others=step if others else None,
+            (chosen,),
+            (own,),
+            math.log(own) if own else -math.inf,
+            total,
+            1.0,  # any number of tokens may be spelled alike
+            complete=False,
+            listed=len(rest),
             many=not spelling.alone,
+            bare=len(log_probs) < 2,
+            others=step if rest else None,
         )
 
     def _unclear(self, step: TopStep, chosen: int, position: int) -> ListedStep:

@@ -423,6 +423,8 @@ def has_twice(steps: Sequence[TopStep]) -> bool:
 
     They must have the same names and numbers, and numbers that two steps do not share by chance.
     """
+    if len({step.log_probs for step in steps}) == len(steps):
+        return False
     last: dict[TopStep, int] = {}
     run, distance = 0, 0
     for i, step in enumerate(steps):

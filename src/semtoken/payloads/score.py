@@ -236,9 +236,8 @@ def score_payload(
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
             asked = choice if question is None else replace(choice, question=question)
-            answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for)
-            answer = with_methods(answer, choice, wanted, scorer, segment=segment)
-            scored.append(answer.with_fields(model=payload.model))
+            answer = score_choice(asked, scorer, known, segment=segment, proxy_for=proxy_for, model=payload.model)
+            scored.append(with_methods(answer, choice, wanted, scorer, segment=segment))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored
@@ -252,8 +251,12 @@ def score_choice(
     segment: SegmentKind = "answer",
     proxy_for: str | None = None,
     answer: GrowingAnswer | None = None,
+    model: str | None = None,
 ) -> ScoredResponse:
-    """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`."""
+    """Score one choice of a payload, or finish its running `answer`; arguments and errors as in `score_payload`.
+
+    `model` is the one that answered, as the reply names it.
+    """
     part = _scorable(choice, segment)
     if proxy_for is not None:
         written = [step for each in choice.segments for step in each.steps]
@@ -262,11 +265,17 @@ def score_choice(
         answer = GrowingAnswer(scorer)
         for step in part.steps:
             answer.add(step)
-    result = answer.finish(distribution, proxy_for=proxy_for, said=part.text if segment == "answer" else None)
+    result = answer.finish(
+        distribution,
+        proxy_for=proxy_for,
+        said=part.text if segment == "answer" else None,
+        notes=[Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags],
+        question=choice.question,
+        model=model,
+    )
     if segment == "answer":
         _require_same_text(result, part, scorer)
-    notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
-    return result.with_fields(flags=(*result.flags, *notes), question=choice.question)
+    return result
 
 
 def with_methods(
@@ -278,6 +287,8 @@ def with_methods(
     segment: SegmentKind = "answer",
 ) -> ScoredResponse:
     """A scored choice with its scores by further methods; the arguments are those of `score_payload`."""
+    if not methods:
+        return result
     steps = _scorable(choice, segment).steps[: result.n_tokens]
     size = None if scorer.open_ended else scorer.vocabulary.size
     return scores_of_steps(methods, result, steps, size)

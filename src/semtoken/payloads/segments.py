@@ -33,7 +33,7 @@ from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, is_unnamed, spelling
 from semtoken.parts import ToolCall
 from semtoken.results import Distribution
-from semtoken.support.text import thinking_end, unclear_mark
+from semtoken.support.text import may_hold_marks, thinking_end, unclear_mark
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 
@@ -161,8 +161,8 @@ class Division:
         return not (self.problem or self.flags or self.unsure)
 
 
-def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
-    """The choice in segments; `ask` names the request fields that bring log-probabilities."""
+def assemble(raw: RawChoice, ask: str, question: str | None = None) -> PayloadChoice:
+    """The choice in segments, with the question that was asked; `ask` names the fields that bring log-probabilities."""
     raw = _thinking_apart(raw)
     main = main_segment(raw.texts)
     named = BorrowedNames().without(raw.steps.steps)
@@ -184,7 +184,7 @@ def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     broken = raw.broken or broken_end(raw.finish_reason)
-    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls)
+    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question)
 
 
 def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
@@ -232,7 +232,10 @@ def _behind_prefill(raw: RawChoice) -> RawChoice | None:
 
 def _thinking_apart(raw: RawChoice) -> RawChoice:
     """The choice with what its text marks as thinking as reasoning: servers without a parser for it leave it there."""
-    answer, tokens = raw.texts.get("answer", ""), [step.names[0][1] for step in raw.steps.steps]
+    answer = raw.texts.get("answer", "")
+    if not may_hold_marks(answer):
+        return raw
+    tokens = [step.names[0][1] for step in raw.steps.steps]
     if raw.texts.get("reasoning"):
         cut = 0
     else:

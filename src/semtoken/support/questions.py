@@ -32,6 +32,8 @@ _WRAPPERS = (
     "text",
 )
 """Fields that hold a request: of saved lines, batch files, logs of gateways, traces, clients."""
+_ASKING = frozenset(("question", "sampling_params", *_MESSAGES, *_TEXTS, *_WRAPPERS))
+"""What has none of these fields holds no question."""
 _USERS = ("user", "human", "HumanMessage", "USER")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 _LABEL = re.compile(r"\w+ ?:\s*")
@@ -51,7 +53,7 @@ def question_of(value: Any, choice: int = 0) -> str | None:
 def _found(value: Any, choice: int, deepest: int) -> str | None:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         return _last_of_user(value)
-    if not isinstance(value, Mapping) or not deepest:
+    if not isinstance(value, Mapping) or not deepest or _ASKING.isdisjoint(value):
         return None
     if isinstance(asked := value.get("question"), str):
         return asked or None

@@ -164,6 +164,11 @@ _CLOSING = re.compile("|".join(closing for _, closing in _MARKS))
 _ANY_OPENING = re.compile("|".join(opening for opening, _ in _MARKS[:-1]))
 
 
+def may_hold_marks(text: str) -> bool:
+    """Whether a text holds any of the signs without which it has no mark of a thinking, as most have not."""
+    return any(map(text.__contains__, ("<", "[", "◁", "assistantfinal")))
+
+
 def thinking_end(text: str, tokens: Callable[[], Iterable[str | None]] = tuple, *, opened: bool = False) -> int:
     """The number of characters that belong to the thinking: 0 without any, all of them where it does not end.
 

@@ -175,7 +175,7 @@ class ScoringRules:
         counts_others = self.clustering or self.prefix_matching or self.spelling is not None
         return self.function_words if counts_others else "off"
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """The switches in one line; equal lines mean equal rules."""
         parts = [f"preset:{self.preset}", f"words:{self.effective_function_words}"]

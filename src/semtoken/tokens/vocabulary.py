@@ -212,7 +212,7 @@ class Vocabulary:
 
     def _contribution(self, token: int, position: int) -> bytes:
         # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
-        if position == 0 and not self.broken[token] and not self.byte_tokens[token]:
+        if position == 0 and not self.byte_tokens[token] and not _is_broken(self.pieces[token]):
             text = self.texts[token].encode("utf-8", "surrogatepass")
             piece = self.pieces[token]
             return piece if piece[:1] == b" " and piece[1:] == text else text
@@ -307,10 +307,10 @@ def decode_run(run: bytes) -> str:
 def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
     """Which texts are a stopword or empty once stripped (bool [V])."""
     try:
-        words = frozenset(stopwords) | {""}
+        words = frozenset(stopwords)
     except Exception as error:
         raise InvalidInput(f"'stopwords' must be a collection of words, got {inputs.shown(stopwords)}.") from error
-    return np.array([text.strip() in words for text in texts], dtype=bool)
+    return np.array([not (word := text.strip()) or word in words for text in texts], dtype=bool)
 
 
 def _is_broken(piece: bytes) -> bool:

@@ -188,16 +188,26 @@ class ChoiceSum:
         self.stop = self.stop if delta.stop is None else delta.stop
         self.counted = self.counted if delta.counted is None else delta.counted
 
-    def raw(self, *, one_segment: bool = False, stops: tuple[str, ...] = ()) -> RawChoice:
-        """The choice with texts and steps as its engine gave them; `stops`: the texts at which it may have stopped."""
+    def raw(
+        self,
+        *,
+        one_segment: bool = False,
+        stops: tuple[str, ...] = (),
+        prefill: str = "",
+        counted: int | None = None,
+    ) -> RawChoice:
+        """The choice with texts and steps as its engine gave them; the arguments are fields of it that the engine did
+        not tell: what is known of its shape and request, and the count of the whole reply.
+        """
         texts: dict[SegmentKind, str] = {kind: "".join(parts) for kind, parts in self.texts.items() if any(parts)}
         if self.calls:
             texts["tool_call"] = "\n".join(f"{name}({arguments})" for name, arguments in self.calls.values())
         steps, flags = _with_ids(StepList.chained(self.steps), self.ids)
         apart = {kind: StepList.chained(parts) for kind, parts in self.apart.items()}
-        counted = self.counted
-        if self.ids is not None and len(self.ids) > len(steps.steps):
-            counted = max(counted or 0, len(self.ids))
+        if counted is None:
+            counted = self.counted
+            if self.ids is not None and len(self.ids) > len(steps.steps):
+                counted = max(counted or 0, len(self.ids))
         broken = self.broken or (SAID_AGAIN if _repeat([part.steps for part in self.steps]) else None)
         stops = (self.stop,) if isinstance(self.stop, str) else stops
         at_token = isinstance(self.stop, int)
@@ -214,6 +224,7 @@ class ChoiceSum:
             at_token=at_token,
             counted=counted,
             broken=broken,
+            prefill=prefill,
             calls=calls,
         )
 
@@ -503,7 +514,8 @@ class Shape:
         texts: dict[SegmentKind, str] = {}
         for kind, paths in cls.texts.items():
             for path in paths:
-                text = content_text(value_at(choice, path), dotted(path))
+                content = value_at(choice, path)
+                text = content if isinstance(content, str) else content_text(content, path)
                 if text and kind not in texts:
                     texts[kind] = text
         return texts
@@ -579,14 +591,16 @@ class Shape:
     def raw_choice(self, index: int) -> RawChoice:
         """The choice with this number, as far as it has been read."""
         request = self.told.request
-        raw = self.sums[index].raw(one_segment=self.one_segment, stops=self.stop_texts(request))
-        raw = replace(raw, prefill=prefill_of(request)) if self.is_chat else raw
+        raw = self.sums[index].raw(
+            one_segment=self.one_segment,
+            stops=self.stop_texts(request) if request else (),
+            prefill=prefill_of(request) if self.is_chat and request else "",
+            counted=self.counted if len(self.sums) == 1 else None,
+        )
         if request and raw.finish_reason == self.ends[0] and not self.has_stop_texts(request):
             raw = replace(raw, at_token=True)  # nothing else could end it
         flags = [MIXED] if len(self._ids) > 1 and max(self._ids.values()) > 1 else []
-        if self.counted is not None and len(self.sums) == 1:
-            raw = replace(raw, counted=self.counted)
-        elif self.counted is not None:  # perhaps that of one choice, as llama-server counts
+        if self.counted is not None and len(self.sums) > 1:  # perhaps that of one choice, as llama-server counts
             every = list(self.sums.values())
             listed = sum(
                 len(part.steps) for choice in every for part in (*choice.steps, *chain(*choice.apart.values()))
@@ -598,12 +612,13 @@ class Shape:
     def choice(self, index: int) -> PayloadChoice:
         """The choice with this number in segments, as far as it has been read."""
         asked = question_of(self.told.request, index) or question_of(self.told.line, index)
-        return replace(assemble(self.raw_choice(index), self.ask), question=asked)
+        return assemble(self.raw_choice(index), self.ask, asked)
 
     def payload(self) -> Payload:
         """All that has been read."""
         choices = tuple(map(self.choice, sorted(self.sums)))
-        return Payload(self.format, self.model, self.distribution_of(choices), choices)
+        engine = self.told.engine or self.engine
+        return Payload(self.formats[engine], self.model, self.distribution_of(choices, engine), choices)
 
     @property
     def format(self) -> str:
@@ -612,12 +627,12 @@ class Shape:
 
     # --- what the numbers are
 
-    def distribution_of(self, choices: Sequence[PayloadChoice]) -> Distribution:
-        """Which distribution the log-probabilities of some choices come from."""
-        request, temperature, engine, _ = self.told
+    def distribution_of(self, choices: Sequence[PayloadChoice], engine: Engine | None = None) -> Distribution:
+        """Which distribution the log-probabilities of some choices come from; `engine`: that which sent them."""
+        request, temperature, named, _ = self.told
         temperature = self.temperature(request) if temperature is None else temperature
         masked = any(FORBIDDEN in choice.flags for choice in choices)
-        return self.distribution(engine or self.engine, temperature, masked=masked)
+        return self.distribution(engine or named or self.engine, temperature, masked=masked)
 
     @property
     def engine(self) -> Engine:
@@ -633,13 +648,13 @@ class Shape:
         """Notice the model of a reply, and how many tokens it counts in its answers."""
         named = (reply.get(name) for name in ("model", "modelVersion", "model_version"))  # the last two: Gemini's
         self._model = next((name for name in named if isinstance(name, str) and name), self._model)
-        counts = (written_tokens(reply.get(name)) for name in ("usage", "usageMetadata", "usage_metadata"))
-        self.counted = next((count for count in counts if count is not None), self.counted)
+        usages = [reply[name] for name in ("usage", "usageMetadata", "usage_metadata") if name in reply]
+        self.counted = next((n for n in map(written_tokens, usages) if n is not None), self.counted)
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        listed = items if isinstance(items, Sequence) else ()
-        self.post_sampling |= any(is_object(item) and ("prob" in item or "probs" in item) for item in listed)
+        first = items[0] if isinstance(items, list | tuple) and items else None  # the others are like it
+        self.post_sampling |= is_object(first) and ("prob" in first or "probs" in first)
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
@@ -664,7 +679,7 @@ MISSING = object()
 def value_at(value: Any, path: Path, default: Any = None) -> Any:
     """The value at a path of plain values; `default` where there is none."""
     for name in path:
-        if isinstance(value, Mapping):
+        if type(value) is dict or isinstance(value, Mapping):  # asking for the exact type is much faster
             value = value.get(name, MISSING)
         elif isinstance(value, list | tuple) and isinstance(name, int) and name < len(value):
             value = value[name]
@@ -780,10 +795,11 @@ def prefill_of(request: Reply) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def content_text(content: Any, where: str) -> str:
-    """A text, or a list of parts of which some are text."""
-    if content is None or isinstance(content, str):
-        return content or ""
+def content_text(content: Any, path: Path) -> str:
+    """The text of a list of parts of which some are text; "" for none. `path` is its place, for messages."""
+    if content is None:
+        return ""
+    where = dotted(path)
     parts = (
         piece if isinstance(piece, str) else as_object(piece, where).get("text") for piece in as_list(content, where)
     )

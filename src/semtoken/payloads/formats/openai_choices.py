@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
@@ -205,12 +207,11 @@ def steps_of_logprobs(logprobs: base.Reply, where: str = "logprobs") -> StepList
 
 def _holds_numpy(logprobs: Mapping[str, Any]) -> bool:
     """llama-cpp-python in process leaves numpy numbers in its dicts."""
-    import numpy as np
-
     values = logprobs.get("token_logprobs")
     if isinstance(logprobs.get("content"), list):
         values = [item.get("logprob") for item in logprobs["content"] if isinstance(item, dict)]
-    return isinstance(values, list) and any(issubclass(kind, np.floating) for kind in set(map(type, values)))
+    kinds = set(map(type, values)) - {float} if isinstance(values, list) else ()
+    return any(issubclass(kind, np.floating) for kind in kinds)
 
 
 REASONING = ("reasoning_content", "reasoning")

@@ -134,8 +134,10 @@ def holds_numbers(value: Any) -> bool:
     stack = [value]
     while stack:
         here = stack.pop()
+        if here is None or isinstance(here, str | float | int):
+            continue
         if isinstance(here, Mapping):
-            if any(name in NUMBERS and _is_numeric(here[name]) for name in here):
+            if any(_is_numeric(here[name]) for name in NUMBERS.intersection(here)):
                 return True
             stack += here.values()
         elif isinstance(here, list | tuple):
