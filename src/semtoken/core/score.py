@@ -185,9 +185,9 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
     owners, logs, level = steps.owners, steps.logs, np.full(len(steps), -np.inf)
     counted = kinds > 0
     if len(owners) == len(level) and counted.all() and (owners[1:] > owners[:-1]).all():  # one of each step
-        shares = np.zeros((len(level), 4))
-        shares[owners, kinds] = np.exp(logs)
-        return logs, shares
+        each = np.zeros((len(level), 4))
+        each[owners, kinds] = np.exp(logs)
+        return logs, each
     if not counted.all():
         owners, logs, kinds = owners[counted], logs[counted], kinds[counted]
     np.maximum.at(level, owners, logs)
@@ -203,7 +203,8 @@ def _missing(
     """By how much the log of each step's mass may be off, and the mass of tokens that may agree and are not listed."""
     steps, rounding = agreed.steps, agreed.rounding
     n, owners = len(steps), steps.owners
-    smallest, slack, missed = steps.smallest, np.full(n, rounding.off), rounding.off
+    missed: FloatArray | float = rounding.off
+    smallest, slack = steps.smallest, np.full(n, rounding.off)
     if not rounding.even:
         probabilities = np.exp(steps.logs)
         higher, counted = _highest(probabilities, rounding), kinds > 0

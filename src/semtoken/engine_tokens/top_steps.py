@@ -398,7 +398,8 @@ def is_in_full(number: float) -> bool:
         error = abs(number - round(number / unit) * unit)
         if error <= 1e-6 * unit or error <= close <= unit / 4:
             return False
-    return abs(number - _HALF.unpack(_HALF.pack(number))[0]) > CLOSE * size  # then it is no bfloat16 either
+    half: float = _HALF.unpack(_HALF.pack(number))[0]
+    return abs(number - half) > CLOSE * size  # then it is no bfloat16 either
 
 
 def written(log_probs: npt.ArrayLike) -> tuple[int, int]:

@@ -22,7 +22,6 @@ from semtoken.engine_tokens.top_steps import (
     as_id,
     as_list,
     as_object,
-    is_object,
     optional,
     text_or_empty,
 )
@@ -653,8 +652,8 @@ class Shape:
 
     def note_probabilities(self, items: Any) -> None:
         """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        first = items[0] if isinstance(items, list | tuple) and items else None  # the others are like it
-        self.post_sampling |= is_object(first) and ("prob" in first or "probs" in first)
+        first = value_at(items, (0,))  # the others are like it
+        self.post_sampling |= isinstance(first, Mapping) and ("prob" in first or "probs" in first)
 
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the log-probabilities come from, if the engine runs with its default settings.
