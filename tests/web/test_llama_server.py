@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ def llama_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = xllamacpp.CommonParams()
     settings.model.path = str(write_gguf(almanac_path(), tmp_path_factory.mktemp("gguf") / "almanac.gguf"))
     settings.hostnames, settings.port, settings.verbosity = ["127.0.0.1"], 0, 0
+    settings.use_jinja = True
     settings.n_ctx = settings.n_batch = 512
     settings.n_parallel = settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.cache_type_k = settings.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
@@ -67,6 +69,41 @@ def test_a_proxy_in_front_of_it_adds_the_score(
     assert not choice.get("logprobs")
     block = choice["semtoken"]
     assert block["lower"] - CLOSE <= twin.uncertainty <= block["upper"] + CLOSE
+
+
+def test_a_stream_with_tools_has_a_number_too(llama_server: str, almanac_clusters: TokenClusters) -> None:
+    """It refuses `logprobs` there, and gives them by its own name, `n_probs`."""
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    body = {
+        "messages": [{"role": "user", "content": "What is the capital of Peru?"}],
+        "max_tokens": 6,
+        "temperature": 0,
+    }
+    tools = {"tools": [{"type": "function", "function": function}]}
+
+    def final(url: str, **more: Any) -> dict[str, Any]:
+        text = httpx.post(f"{url}/v1/chat/completions", json=body | tools | {"stream": True} | more, timeout=60).text
+        said = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        if "choices" not in said[0]:
+            return said[0]
+        assert more or not any(choice.get("logprobs") for one in said for choice in one["choices"])
+        return [choice for one in said for choice in one["choices"]][-1]
+
+    assert httpx.post(
+        f"{llama_server}/v1/chat/completions", json=body | tools | {"stream": True, "logprobs": True}
+    ).is_error
+    whole = httpx.post(f"{llama_server}/v1/chat/completions", json=body | tools | {"n_probs": 20}, timeout=60).json()
+    (scored,) = score_payload(whole)
+    with proxy_of(llama_server, almanac_clusters) as url:
+        for _ in range(2):
+            block = final(url)["semtoken"]
+            assert block["n_tokens"] == len(scored.tokens)
+            assert (
+                block["lower"] - CLOSE <= scored.uncertainty_bounds[1]
+                and block["upper"] + CLOSE >= scored.uncertainty_bounds[0]
+            )
+        figures = httpx.get(f"{url}/metrics").text
+    assert 'refusals_total{endpoint="chat",given="n_probs"} 1.0' in figures
 
 
 def test_the_doctor_finds_what_it_gives(llama_server: str, almanac_clusters: TokenClusters) -> None:

@@ -14,7 +14,7 @@ from semtoken.payloads.formats.registry import shape_of_reply
 from semtoken.payloads.stream import GoingOn
 from semtoken.support.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.support.sse import EventReader
-from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, lower_limit, read_request
+from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, Limit, lower_limit, read_request
 from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
 from tests.payloads.recorded import STREAMED, recording
@@ -241,13 +241,13 @@ def test_the_limit_that_a_refusal_names(message: str, limit: int | None) -> None
 def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
     now = [0.0]
     limits = LearnedLimits(20, lambda: now[0])
-    limits.learn("chat", "a", 5)
-    assert (limits.most("chat", "a"), limits.most("chat", "b"), limits.most("completions", "a")) == (5, 20, 20)
+    limits.learn("chat", "a", Limit(5))
+    assert [limits.limit(*key).most for key in (("chat", "a"), ("chat", "b"), ("completions", "a"))] == [5, 20, 20]
     for i in range(5000):
-        limits.learn("chat", f"model {i}", 1)
+        limits.learn("chat", f"model {i}", Limit(1))
     assert len(limits._known) <= 1000
     now[0] = REMEMBERED_SECONDS + 1
-    assert limits.most("chat", "a") == 20
+    assert limits.limit("chat", "a").most == 20
 
 
 HIDDEN = (

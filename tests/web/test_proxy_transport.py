@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -388,6 +389,46 @@ class TestFaults:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(url + "/v1/chat/completions", json=CHAT, timeout=0.3)
         wait_until(lambda: upstream.gone == 1)
+
+    @pytest.mark.parametrize("version", ["1.1", "1.0"])
+    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
+    def test_a_client_that_closes_its_sending_half_gets_its_answer_however_late(
+        self, proxied: Start, path: str, version: str
+    ) -> None:
+        async def late(_: Received, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(3.5)
+            writer.write(response(NO_LOGPROBS))
+            await writer.drain()
+
+        url, upstream = proxied(late)
+        with half_closed(url, path, version) as sock:
+            reply = HTTPResponse(sock)
+            reply.begin()  # past the interim responses
+            assert reply.status == 200 and json.loads(reply.read())["choices"][0]["message"]["content"] == "hi"
+            assert sock.recv(1) == b""  # and the connection ends with it
+        assert upstream.gone == 0
+
+    def test_a_client_that_closes_both_halves_is_missed(self, proxied: Start) -> None:
+        """Its last packet is the same; it is told apart by a write that its system refuses."""
+
+        async def stall(_: Received, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(60)
+
+        url, upstream = proxied(stall)
+        half_closed(url, "/v1/chat/completions", "1.1").close()
+        wait_until(lambda: upstream.gone == 1)
+        wait_until(lambda: figure(url, 'semtoken_proxy_failures_total{reason="client_gone"}') == 1)
+
+
+def half_closed(url: str, path: str, version: str) -> socket.socket:
+    """The socket of a client that has sent a request and says that it will send nothing more."""
+    host, port = url.removeprefix("http://").split(":")
+    body = json.dumps(CHAT).encode()
+    sock = socket.create_connection((host, int(port)), timeout=20)
+    head = f"POST {path} HTTP/{version}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    sock.sendall(head.encode() + body)
+    sock.shutdown(socket.SHUT_WR)
+    return sock
 
 
 def without_block(data: bytes) -> bytes:

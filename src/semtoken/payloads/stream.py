@@ -161,12 +161,6 @@ NO_END = "The stream is complete and gave no reason of the answer's end (finish_
 CUT = "The stream ended before the engine said that the answer is complete."
 
 
-def _is_whole(line: str) -> bool:
-    """Whether a line of an event seems to be all of its data."""
-    said = line.strip()
-    return said == DONE or (said.startswith("{") and said.endswith("}"))
-
-
 class PayloadStream:
     """A streamed reply in progress.
 
@@ -297,11 +291,6 @@ class PayloadStream:
         data = sent.data
         if not data or sent.is_ping:
             return []
-        if len(sent.lines) > 1 and all(map(_is_whole, lines := data.split("\n"))):  # saved without the lines between
-            return [event for line in lines for event in self._events_of_data(line, sent.kind)]
-        return self._events_of_data(data, sent.kind)
-
-    def _events_of_data(self, data: str, kind: str) -> list[StreamEvent]:
         if (continuation := self.continuation(data)) is not None:
             return self.go_on(continuation)
         if data.strip() == DONE:
@@ -310,7 +299,7 @@ class PayloadStream:
         values = parse_reply(data, "A chunk of the stream, which may have broken off there,")
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
-        if kind == "error":
+        if sent.kind == "error":
             raise BackendError(f"The server reports an error: {error_text(values)}")
         events = self._feed_chunk(values)
         self.learn(data, values)

@@ -1,8 +1,9 @@
 """Server-sent events, or lines of JSON: bytes, cut anywhere -> events with their own bytes; strict, in linear time.
 
 The one reader of event streams, for payloads and for the proxy. It takes what the standard allows: a byte-order mark,
-lines that end in LF, CR or CRLF, comments, data over several lines. What it does not understand is an error: a line
-that is skipped might have been a token.
+lines that end in LF, CR or CRLF, comments, data over several lines; and streams that lack the blank lines between
+events, as people save what a client's `iter_lines()` gives. What it does not understand is an error: a line that is
+skipped might have been a token.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ PINGS = ("ping", "heartbeat", "keep-alive", "keepalive")
 """Kinds and types of events that only keep a connection open."""
 _PING = re.compile(rb'data: ?\{\s*"type":\s*"(?:ping|heartbeat|keep-?alive)"[^{}]*\}')
 LONGEST_PING = 256
+DONE = b"[DONE]"
 FIELDS = (b"data", b"event", b"id", b"retry")
 _LINE_END = re.compile(rb"[\r\n]")
 SHOWN = 40  # bytes of a line in a message
+
+
+def is_whole(line: bytes | bytearray) -> bool:
+    """Whether a line of data is all of it: an object from brace to brace, or the word that ends a stream."""
+    return (line[:1] == b"{" and line.rstrip()[-1:] == b"}") or line.strip() == DONE
 
 
 class _Line(NamedTuple):
@@ -50,6 +57,13 @@ class Event(NamedTuple):
     def is_ping(self) -> bool:
         """Whether the event says nothing and only keeps the connection open, by its kind or by the type in its data."""
         return self.kind in PINGS or (len(self.raw) < LONGEST_PING and _PING.search(self.raw) is not None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is understood, and its data is one line that needs no other."""
+        return (
+            self.fault is None and len(self.lines) == 1 and is_whole(self.raw[self.lines[0].start : self.lines[0].end])
+        )
 
     @property
     def data(self) -> str | None:
@@ -138,6 +152,9 @@ class EventReader:
                 else:
                     self._after_return = True
             if end > self._begin:
+                if self._begins_another(done):
+                    events.append(self._event(done, self._begin))
+                    done = self._begin
                 self._take_line(end, following, done)
             else:
                 events.append(self._event(done, following))
@@ -172,9 +189,14 @@ class EventReader:
             self._pending += b"\n"
             return self._lines_of_json()
         end = len(self._pending) - self._pending.endswith(b"\r")
+        events, done = [], 0
         if end > self._begin:
-            self._take_line(end, len(self._pending), 0)
-        events = [self._event(0, len(self._pending))] if self._lines or self._fault else []
+            if self._begins_another(done):
+                events.append(self._event(done, self._begin))
+                done = self._begin
+            self._take_line(end, len(self._pending), done)
+        if self._lines or self._fault:
+            events.append(self._event(done, len(self._pending)))
         self._pending.clear()
         self._begin = self._searched = 0
         return events
@@ -195,6 +217,14 @@ class EventReader:
         if self._pending.startswith(BYTE_ORDER_MARK):
             self._begin = self._searched = len(BYTE_ORDER_MARK)
         return True
+
+    def _begins_another(self, begin: int) -> bool:
+        """Whether the next line begins another event than the one that begins at `begin`, although there is no blank
+        line between: the latter has one line of data, which needs no other.
+        """
+        if len(self._lines) != 1 or not self._pending.startswith((b"data", b"event"), self._begin):
+            return False
+        return is_whole(self._pending[begin + self._lines[0].start : begin + self._lines[0].end])
 
     def _take_line(self, end: int, following: int, done: int) -> None:
         """Take in the line that ends at `end`, of an event that begins at `done`."""

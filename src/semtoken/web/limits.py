@@ -35,8 +35,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
 HEAD_BYTES = 65_536
 """Most bytes of a request's head; h11 has a shorter limit of its own."""
-HALF_CLOSED = 2.0
-"""Seconds for the rest of an answer to a client that has closed its sending half: it may have left altogether."""
+STILL_THERE = b"HTTP/1.1 100 Continue\r\n\r\n"
+"""An interim response, which every client of HTTP/1.1 skips, sent to one that has closed its sending half before the
+answer begins: the system of one that has left altogether refuses it, and the next write fails."""
+LOOK_FIRST, LOOK_AGAIN = 0.5, 10.0
+"""Seconds from the first of these to the second, and between later ones."""
 SPARE_FILES = 64  # file descriptors for everything but clients and their requests
 
 
@@ -170,11 +173,23 @@ class _LimitedConnection(asyncio.Protocol):
             cycle.message_event.set()
 
     def eof_received(self) -> bool:
-        """Whether the connection stays open: for a while, if the client has asked for something and sent all of it."""
+        """Whether the connection stays open: until its answer is complete, if the client has sent a whole request."""
         if self._address is None or not self._in_request or self.cycle.more_body:
             return False
-        self._half_closed = self.loop.call_later(HALF_CLOSED, self.transport.close)
+        self._look_for_client(LOOK_FIRST)
         return True
+
+    def _look_for_client(self, again: float) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_request and not self.cycle.response_started and self.cycle.scope["http_version"] != "1.0":
+            self.transport.write(STILL_THERE)
+        self._half_closed = self.loop.call_later(again, self._look_for_client, LOOK_AGAIN)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()  # type: ignore[misc]  # uvicorn's, behind this class
+        if self._half_closed is not None and not self._in_request:
+            self.transport.close()  # nothing more can come
 
     def pause_writing(self) -> None:
         super().pause_writing()

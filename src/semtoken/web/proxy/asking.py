@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import HiddenFields, Shape
+from semtoken.payloads.formats.openai_choices import OpenAIChat
 from semtoken.results.blocks import KEY
 from semtoken.support.questions import question_of
 from semtoken.support.splice import document, set_members, without
@@ -27,6 +28,20 @@ _LIMIT = re.compile(
     r"\s*(?:is|of|:|=)?\s*(\d{1,4})(?![\d.]*\d)",
     re.IGNORECASE,
 )
+
+
+N_PROBS = "n_probs"
+NOT_WITH_TOOLS = "logprobs is not supported with tools"
+"""How llama-server refuses `logprobs` in streams with tools; by its own name, `n_probs`, it gives them."""
+
+
+class Limit(NamedTuple):
+    """What the upstream gives to requests of one form."""
+
+    most: int
+    """How many log-probabilities for each token; 0: none."""
+    by_n_probs: bool = False
+    """Whether they are asked for by `n_probs`."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +96,16 @@ class AnswerRequest:
             "person": person_of(self.body),
         }
 
-    def asking(self, top: int, *, token_ids: bool) -> bytes:
-        """The request to the upstream, which asks for `top` log-probabilities for each token or more."""
+    def asking(self, limit: Limit, *, token_ids: bool) -> bytes:
+        """The request to the upstream, which asks for so many log-probabilities for each token or more."""
         text = self.sent.decode()
-        return set_members(text, document(text), self.shape.asking(self.body, top, token_ids=token_ids)).encode()
+        own = {N_PROBS: limit.most} if limit.by_n_probs else None
+        fields = own or self.shape.asking(self.body, limit.most, token_ids=token_ids)
+        return set_members(text, document(text), fields).encode()
+
+    def takes_n_probs(self, refusal: str) -> bool:
+        """Whether an upstream that refuses `logprobs` in these words gives them under llama-server's own name."""
+        return self.shape is OpenAIChat and self.kept is None and NOT_WITH_TOOLS in refusal
 
     def hidden(self, *, token_ids: bool) -> HiddenFields:
         """The fields of the reply that the client did not ask for."""
@@ -140,33 +161,33 @@ MOST_FORMS = 1000
 
 
 class LearnedLimits:
-    """The largest numbers of log-probabilities that the upstream gives, by kind and form of request, for a while."""
+    """What the upstream gives, by kind and form of request, remembered for a while."""
 
     def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._wanted = wanted
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[int, float]] = {}
+        self._known: dict[tuple[str, str], tuple[Limit, float]] = {}
 
     def __len__(self) -> int:
         now = self._clock()
         return sum(now < until for _, until in self._known.values())
 
-    def most(self, endpoint: str, form: str) -> int:
-        """How many log-probabilities to ask for; 0 if the upstream refuses to give any."""
-        most, until = self._known.get((endpoint, form), (self._wanted, 0.0))
-        return most if self._clock() < until else self._wanted
+    def limit(self, endpoint: str, form: str) -> Limit:
+        """What to ask for."""
+        limit, until = self._known.get((endpoint, form), (Limit(0), 0.0))
+        return limit if self._clock() < until else Limit(self._wanted)
 
-    def learn(self, endpoint: str, form: str, most: int) -> None:
-        """Remember that the upstream refused to give more than `most` to requests of this form."""
+    def learn(self, endpoint: str, form: str, limit: Limit) -> None:
+        """Remember that the upstream refused to give more than this to requests of this form."""
         now = self._clock()
         if len(self._known) >= MOST_FORMS:  # they come from clients: keep only what still counts
             self._known = {key: known for key, known in self._known.items() if now < known[1]}
         if len(self._known) < MOST_FORMS or (endpoint, form) in self._known:
-            self._known[endpoint, form] = (most, now + REMEMBERED_SECONDS)
+            self._known[endpoint, form] = (limit, now + REMEMBERED_SECONDS)
 
 
 LONGEST_ERROR = 2**16
-REFUSAL_WORDS = (b"logprob", b"log_prob", b"logits_all", b"return_token")
+REFUSAL_WORDS = (b"logprob", b"log_prob", b"logits_all", b"return_token", b"n_probs")
 
 
 class Asking:
@@ -183,32 +204,35 @@ class Asking:
         request.
 
         A request is sent again once at most, and only where the upstream refused it and named log-probabilities: with
-        as many as it says it gives, or as the client sent it. `ApiError` if there is no answer.
+        as many as it says it gives, by llama-server's own name, or as the client sent it. `ApiError` if there is no
+        answer.
         """
         plain = without_compression(request)
-        top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.form)
+        limit = Limit(0) if asked.obstacle else self._limits.limit(asked.endpoint, asked.form)
         self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
-        answer = await self._upstream.send(attempt, self._with(plain, asked, top))
-        said = await refusal(answer) if top else None
+        answer = await self._upstream.send(attempt, self._with(plain, asked, limit))
+        said = await refusal(answer) if limit.most else None
         if said is None:
-            return answer, top
-        fewer = lower_limit(said, top) or 0
+            return answer, limit.most
+        by_n_probs = asked.takes_n_probs(said) and not limit.by_n_probs
+        other = Limit(limit.most, by_n_probs=True) if by_n_probs else Limit(lower_limit(said, limit.most) or 0)
         await attempt.aclose()
-        answer = await self._upstream.send(stack, self._with(plain, asked, fewer), fresh=True)
-        if fewer and await refusal(answer) is not None:
-            self._learn(asked, 0)  # it does not give what it says: the next request asks for none
+        answer = await self._upstream.send(stack, self._with(plain, asked, other), fresh=True)
+        if other.most and await refusal(answer) is not None:
+            self._learn(asked, Limit(0))  # it does not give what it says: the next request asks for none
         elif answer.status < 400:
-            self._learn(asked, fewer)
-        return answer, fewer
+            self._learn(asked, other)
+        return answer, other.most
 
-    def _with(self, plain: Request, asked: AnswerRequest, top: int) -> Request:
-        return replace(plain, body=asked.asking(top, token_ids=self._token_ids) if top else asked.sent)
+    def _with(self, plain: Request, asked: AnswerRequest, limit: Limit) -> Request:
+        return replace(plain, body=asked.asking(limit, token_ids=self._token_ids) if limit.most else asked.sent)
 
-    def _learn(self, asked: AnswerRequest, most: int) -> None:
-        self._limits.learn(asked.endpoint, asked.form, most)
+    def _learn(self, asked: AnswerRequest, limit: Limit) -> None:
+        self._limits.learn(asked.endpoint, asked.form, limit)
         self._metrics.refusals_remembered.set(len(self._limits))
-        self._metrics.refusals.labels(asked.endpoint, "fewer" if most else "none").inc()
+        given = N_PROBS if limit.by_n_probs else "fewer" if limit.most else "none"
+        self._metrics.refusals.labels(asked.endpoint, given).inc()
 
 
 async def refusal(answer: Answer) -> str | None:

@@ -257,9 +257,15 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
         raise
     finally:
         held.look_no_more()
+    rest = reader.pending
+    if len(rest) <= scoring.limit:
+        for sent in reader.finish():  # without a blank line behind it
+            if sent.is_whole:
+                await client.write(held.pass_on(scoring.go_on(sent) or await _scored(sent, scoring)))
+                rest = rest[len(sent.raw) :]
     await client.write(held.release())
-    await client.write(reader.pending)
-    if reader.size > scoring.limit:
+    await client.write(rest)
+    if len(rest) > scoring.limit:
         scoring.scorer.pass_on("too_large")
         while part := await source.piece():
             await client.write(part)
