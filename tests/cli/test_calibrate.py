@@ -302,6 +302,24 @@ def test_labels_of_other_answers_are_not_overwritten(semtoken: RunCommand, tmp_p
     assert (tmp_path / "answers.labelled.jsonl").read_bytes() == before
 
 
+def test_fields_are_labelled_beside_their_document_and_one_of_each_document_first(
+    semtoken: RunCommand, tmp_path: Path
+) -> None:
+    rows = [
+        row | {"document": f"bill-{i // 3}", "asked": f"Text of bill {i // 3}:\n{i} euros", "question": f"/f{i} of it"}
+        for i, row in enumerate(answers(30, correct=None))
+    ]
+    done = semtoken("label", write_lines(tmp_path / "fields.jsonl", rows), stdin="y\n" * 30)
+    shown = re.findall(r"Text of bill (\d):\n(\d+) euros\n/f(\d+) of it\n", done.stdout)
+    assert len(shown) == 30 and all(euros == field for _, euros, field in shown)
+    documents = [document for document, *_ in shown]
+    assert all(len(set(documents[at : at + 10])) == 10 for at in (0, 10, 20))
+    assert [field for *_, field in shown] != sorted((field for *_, field in shown), key=int)  # drawn at random
+    without = [row | {"asked": None} for row in rows]
+    told = semtoken("label", write_lines(tmp_path / "without.jsonl", without), stdin="q\n").stderr
+    assert "does not hold what the fields were extracted from" in told
+
+
 def test_every_beginning_of_the_order_spreads_over_the_scores() -> None:
     scores = np.random.default_rng(0).exponential(1, 1000).tolist()
     order = label_order(scores)

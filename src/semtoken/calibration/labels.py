@@ -317,6 +317,18 @@ class AnswerRecord:
         )
 
     @property
+    def document(self) -> str | None:
+        """The document that a field of extracted JSON belongs to; None for what is no field."""
+        name = self.record.get("document")
+        return name if isinstance(name, str) and name else None
+
+    @property
+    def extracted_from(self) -> str:
+        """The text that a field was extracted from, as far as the file has it; "" where it does not."""
+        asked = self.record.get("asked")
+        return asked if isinstance(asked, str) else ""
+
+    @property
     def references(self) -> tuple[str, ...]:
         """Answers that count as right; none where the file names none."""
         given = self.record.get("answers")

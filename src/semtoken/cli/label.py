@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from semtoken.calibration.labels import AnswerRecord
 
 KEYS = {"y": True, "n": False}
+NO_DOCUMENT = "The file does not hold what the fields were extracted from: give `semtoken check` the --questions."
 
 
 def label(
@@ -30,9 +32,10 @@ def label(
 ) -> None:
     """Say which answers are right: y, n, s to skip, u to undo, q to stop.
 
-    Every label is saved at once; the same command continues where you stopped. Answers come in an order that spreads
-    over their scores (their headlines, or those of --by), so that a few labels say much and are a fair sample of all.
-    The score is not shown, because it would guide your judgement. The output holds all answers, with and without label;
+    Every label is saved at once; the same command continues where you stopped. Answers come in an order drawn at random
+    that spreads over their scores (their headlines, or those of --by), so that a few labels say much and are a fair
+    sample of all. Fields of extracted JSON are shown with their document, one of each document before a second. The
+    score is not shown, because it would guide your judgement. The output holds all answers, with and without label;
     `semtoken calibrate` reads it.
 
     For example:
@@ -40,6 +43,7 @@ def label(
     - `semtoken score questions.jsonl --questions -o answers.jsonl`
     - `semtoken label answers.jsonl`
     - `semtoken calibrate answers.labelled.jsonl -o my-calibrator`
+    - `semtoken label fields.csv`
     """
     from semtoken.calibration.labels import chosen_method, log_scores, read_answers, require_scores
     from semtoken.calibration.promises import label_order
@@ -49,11 +53,27 @@ def label(
     require_scores(answers)
     labels = _labels_so_far(answers, target)
     scores = log_scores(answers, chosen_method(answers, by)).tolist()
-    order = [i for i in label_order(scores, seed) if answers[i].text.strip()]
+    order = _documents_first([i for i in label_order(scores, seed) if answers[i].text.strip()], answers)
     _save(answers, labels, target)  # it is there whatever you do, and a place that takes no file is refused now
+    if any(answer.document and not answer.extracted_from for answer in answers):
+        tell(NO_DOCUMENT)
     tell(_progress(labels, len(order)))
     _ask_all(answers, order, labels, target, limit)
     tell(f"{_progress(labels, len(order))} Saved in {target}.")
+
+
+def _documents_first(order: Sequence[int], answers: Sequence[AnswerRecord]) -> list[int]:
+    """The order with one field of each document before the second of any, since a document's fields are not
+    independent; as it is for answers that are no fields.
+    """
+    seen: Counter[str] = Counter()
+    rounds: dict[int, int] = {}
+    for i in order:
+        document = answers[i].document
+        rounds[i] = 0 if document is None else seen[document]
+        if document is not None:
+            seen[document] += 1
+    return sorted(order, key=rounds.__getitem__)
 
 
 def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, bool]:
@@ -104,6 +124,8 @@ def _show(answer: AnswerRecord) -> None:
     from rich.text import Text
 
     out.print()
+    if answer.extracted_from:
+        out.print(Text(visible(answer.extracted_from), style="dim"), soft_wrap=True)
     out.print(Text(visible(answer.question), style="bold"), soft_wrap=True)
     out.print(Text(f"  {visible(answer.text)}"), soft_wrap=True)
     if answer.references:
