@@ -125,7 +125,7 @@ def learn(source: Path, target: Path) -> None:
     states, headlines, weights = readings(answers)
     risk = cross_fitted(states, headlines, wrong)
     own, other = (resample("auroc", values, 1 - wrong, seed=0) for values in (risk, headlines))
-    gain = own.minus(other, 0.8)  # the lower end of the two-sided 80 % interval is a one-sided 90 % bound
+    gain = own.minus(other, 0.8)  # the lower end of the two-sided 80% interval is a one-sided 90% bound
     shown = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
     if not gain.low > 0:
         raise SystemExit(f"Kept the headline: your labels do not show a gain ({shown}). Nothing was written.")

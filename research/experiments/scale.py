@@ -48,7 +48,7 @@ def main() -> None:
     """Print both tables; the second where both presets and the probability were kept."""
     sets = {name: pd.read_parquet(HERE / f"{path}.parquet") for name, path in SETS.items()}
     for name, scores in sets.items():
-        print(f"| {name} | {' | '.join(thresholds(scores)).replace('%', ' %')} |")
+        print(f"| {name} | {' | '.join(thresholds(scores))} |")
     print()
     for name, scores in sets.items():
         if {"paper", "probability"} <= {*scores}:

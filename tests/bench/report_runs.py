@@ -33,7 +33,7 @@ def cell(
     seed: int = 0,
     **changes: Any,
 ) -> Cell:
-    """One model on one data set; about 60 % of its answers are right."""
+    """One model on one data set; about 60% of its answers are right."""
     rng = np.random.default_rng(seed)
     correct = (rng.random(n) < 0.6).astype(float)
     second = np.where(rng.random(n) < 0.9, correct, 1 - correct)

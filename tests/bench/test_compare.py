@@ -166,5 +166,5 @@ def test_progress_is_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixtur
         "m on d: greedy: 150 of 200 questions",
         "m on d: greedy: 200 of 200 questions",
     ]
-    assert said[-1].endswith("2.5 a second; whole run 50 %, about 80 s left")
+    assert said[-1].endswith("2.5 a second; whole run 50%, about 80 s left")
     assert [duration(x) for x in (7.4, 600, 12_000)] == ["7 s", "10 min", "3 h 20 min"]

@@ -199,7 +199,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
     best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_score, -99)))
     assert fresh.log_score is not None
-    assert table.frame["Chance"].iloc[0] == f"{100 * given.chance(float(fresh.log_score[best])):.0f} %"
+    assert table.frame["Chance"].iloc[0] == f"{100 * given.chance(float(fresh.log_score[best])):.0f}%"
 
 
 def test_answers_of_the_fit_prove_nothing() -> None:

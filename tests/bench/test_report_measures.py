@@ -207,7 +207,7 @@ def test_the_headline_counts_what_the_tables_show() -> None:
     }
     best = max(means, key=lambda name: -1 if name == "stc" else means[name])
     assert f"STC {means['stc']:.3f}, the best other method, {METHODS[best].title}, {means[best]:.3f}" in lines[2]
-    assert lines[-1] == "STC adds 0.250 % to the time of the greedy generation (median)."  # 0.5 of 200 seconds
+    assert lines[-1] == "STC adds 0.250% to the time of the greedy generation (median)."  # 0.5 of 200 seconds
 
 
 def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:

@@ -152,7 +152,7 @@ def test_overview_properties_and_judges() -> None:
     first = overview(found, "exact")
     row = first.frame.iloc[0].tolist()
     right = cells[0].judgements["exact"].sum()
-    assert row[:6] == ["A", "NQ", "120", f"{right:.0f}", "0", f"{100 * right / 120:.1f} %"]
+    assert row[:6] == ["A", "NQ", "120", f"{right:.0f}", "0", f"{100 * right / 120:.1f}%"]
     assert row[-2] == "1 of 4"
     assert texts(properties(found))[""] == {
         "STC": ["yes", "yes", "yes", "low"],

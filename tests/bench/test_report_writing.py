@@ -137,7 +137,7 @@ def test_the_report_opens_with_what_came_out(folder: Path) -> None:
         right, asked = right + correct.sum(), asked + correct.size
     text = (folder / "index.html").read_text(encoding="utf-8")
     told = text[text.index('class="opening">') : text.index("<nav")]
-    assert f"2 models answered {asked} questions, {100 * right / asked:.0f} % of them correctly" in told
+    assert f"2 models answered {asked} questions, {100 * right / asked:.0f}% of them correctly" in told
     assert f"on average, calls the wrong one more uncertain in {round(100 * np.mean(shares))} of 100 cases" in told
 
 

@@ -13,7 +13,7 @@ from tests.calibration.worlds import WORLDS
 
 
 def two_groups(generator: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One in eight answers is of a group in which scores say nothing and 40 % are wrong; of the others few are."""
+    """One in eight answers is of a group in which scores say nothing and 40% are wrong; of the others few are."""
     small = generator.random(n) < 0.125
     scores, correct = WORLDS["good model"].draw(generator, n)
     correct = np.where(small, generator.random(n) < 0.6, correct)
@@ -26,7 +26,7 @@ def test_a_promise_over_all_is_broken_in_a_small_group_and_one_for_each_is_not()
         scores, correct, groups = two_groups(generator, 600)
         whole = Threshold.fit(scores, correct, alpha=0.2)
         fitted = GroupThresholds.fit(scores, correct, groups=groups.tolist(), alpha=0.2)
-        broken_by_one += whole.uncertainty is not None  # whatever it accepts of the small group, 40 % are wrong
+        broken_by_one += whole.uncertainty is not None  # whatever it accepts of the small group, 40% are wrong
         broken += fitted.thresholds["small"].uncertainty is not None
         assert fitted.thresholds["large"].uncertainty is not None
         assert fitted.thresholds["large"].delta == pytest.approx(0.05)
@@ -94,7 +94,7 @@ def test_the_discarded_end_mirrors_the_accepted_one() -> None:
 def test_bands_with_equal_scores_and_too_few_labels() -> None:
     wrong = Bands.fit([-0.5] * 100, [0] * 100)
     assert (wrong.accept.alpha, wrong.accept.delta) == (0.1, 0.1)
-    assert wrong.discard_statement.startswith("With confidence 90 %, at most 10 % of the discarded answers are right")
+    assert wrong.discard_statement.startswith("With confidence 90%, at most 10% of the discarded answers are right")
     assert wrong.discard_from == 0.0 and wrong.band([-0.1, -0.5]) == ["discard", "discard"]
     few = Bands.fit([-0.5] * 20, [0] * 20)
     assert few.discard_from is None and "needs at least 22" in few.discard_statement

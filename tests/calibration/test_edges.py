@@ -29,14 +29,14 @@ def test_chances_at_both_ends_are_shown_of_wide_intervals(width: float, both: bo
     assert ("chance_at_ends" in CalibratorInUse(calibrator).block(answer)) == both
 
 
-@pytest.mark.parametrize(("n", "about"), [(99, "{tenths} of 10"), (100, "{percent:.0f} % of the")])
+@pytest.mark.parametrize(("n", "about"), [(99, "{tenths} of 10"), (100, "{percent:.0f}% of the")])
 def test_a_chance_in_words(n: int, about: str) -> None:
     used = CalibratorInUse(st.Calibrator.fit(*drawn(n)))
     answer, blank = response(-0.7), response(-math.inf, text="")
     block = used.block(answer)
     low, chance, high = (100 * block[name] for name in ("chance_lower", "chance", "chance_upper"))
     share = about.format(tenths=round(chance / 10), percent=chance)
-    told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f} %, {n} labels)"
+    told = f"right in about {share} answers like this one ({low:.0f} to {high:.0f}%, {n} labels)"
     assert used.sentence(answer) == told and used.sentence(blank) == "a blank answer has no chance"
     threshold = st.Threshold.fit(*drawn(n), promise="missed", alpha=0.3)
     deciding = CalibratorInUse(replace(used.calibrator, threshold=threshold))
@@ -59,11 +59,11 @@ def test_how_a_calibrator_did_on_new_labels() -> None:
         wrong = int((1 - correct[:120][inside]).sum())
         if inside.any():
             ends = binomtest(wrong, n := int(inside.sum())).proportion_ci(0.95)
-            share = f"{100 * wrong / n:.4g} %, {100 * ends.low:.4g} % to {100 * ends.high:.4g} %"
+            share = f"{100 * wrong / n:.4g}%, {100 * ends.low:.4g}% to {100 * ends.high:.4g}%"
             holds = binomtest(wrong, n, 0.3, "less").pvalue <= 0.1
             assert judged == (
                 f"{told} It accepts {n} of 120 answers. Wrong among the accepted {wrong} of {n} ({share}); promised: "
-                f"at most 30 %: {'holds' if holds else 'cannot be told'}."
+                f"at most 30%: {'holds' if holds else 'cannot be told'}."
             )
         else:
             assert judged == f"{told} It accepts none of the 120 answers."
@@ -150,7 +150,7 @@ def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_promise() ->
     [
         (21, 21, "needs at least 22 labelled answers. There are 21: 1 are missing."),
         (22, 0, "among 22 labelled ones, and of the 22 with the surest score 22 are wrong."),
-        (22, 22, "at most 10 % of all questions get a wrong answer (on 22 labelled answers: 22 accepted, 0 of them"),
+        (22, 22, "at most 10% of all questions get a wrong answer (on 22 labelled answers: 22 accepted, 0 of them"),
     ],
 )
 def test_22_labels_are_the_fewest_for_a_joint_promise_of_ten_percent(n: int, right: int, told: str) -> None:

@@ -38,7 +38,7 @@ def test_shares_and_thresholds_of_the_sequence_by_hand() -> None:
     shares = promises.shares_of_coverage(0.4)
     assert shares == pytest.approx([0.4 + 0.02 * k for k in range(31)])
     uncertainty = np.array([0.5, 0.1, 0.3, 0.2, 0.3, 0.9, 0.4, 0.8, 0.7, 0.6])
-    # 40 % of 10: the fourth smallest, which is 0.3; 44 % is the fourth, 46 % the fifth, also 0.3; 100 % is everything.
+    # 40% of 10: the fourth smallest, which is 0.3; 44% is the fourth, 46% the fifth, also 0.3; 100% is everything.
     placed = promises.own_thresholds(uncertainty, shares.tolist())
     assert list(dict.fromkeys(placed)) == [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, math.inf] and len(placed) == 31
     assert promises.own_thresholds(uncertainty, [0.01, 0.95]) == [0.1, math.inf]
@@ -92,7 +92,7 @@ def test_a_forecast_counts_sets_drawn_from_the_labels() -> None:
     assert [(int(c), int(n)) for c, n in re.findall(r"(\d+) with (\d+)", told)] == list(
         zip(counts, (60, 120, 240, 600), strict=True)
     )
-    assert "Of 100 sets" in told and "at most 20 % wrong" in told and len(set(counts)) == 4
+    assert "Of 100 sets" in told and "at most 20% wrong" in told and len(set(counts)) == 4
     assert "Of 100 sets of labels drawn from these" in promises.forecast(uncertainty[:5], correct[:5], 0.2, 0.1)
 
 
@@ -120,14 +120,12 @@ def test_the_wrong_answers_that_may_pass_are_counted_by_the_binomial_sum(n: int,
 def test_labels_that_are_missing_are_counted() -> None:
     assert promises.shortage(22, 0.1, 0.1) == ""
     told = promises.shortage(21, 0.1, 0.1)
-    assert (
-        "at least 22 labelled answers; you have 21" in told and "confidence 90 %" in told and "most 10 % wrong" in told
-    )
+    assert "at least 22 labelled answers; you have 21" in told and "confidence 90%" in told and "most 10% wrong" in told
     for level in (0.0, 1.0, 0.5e-12):
         with pytest.raises(InvalidInput, match="between 0 and 1"):
             promises.check_level(level, "alpha")
     assert promises.check_level(1e-12, "alpha") == 1e-12
-    assert (promises.percent(0.1), promises.percent(0.12345)) == ("10 %", "12.35 %")
+    assert (promises.percent(0.1), promises.percent(0.12345)) == ("10%", "12.35%")
 
 
 def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:

@@ -28,7 +28,7 @@ def test_decisions() -> None:
     assert (sure.action, sure.reason, sure.chance) == ("answer", "accepted", calibrator.chance(-1e-4))
     assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
     assert (blank.action, blank.reason, blank.chance) == ("abstain", "empty", None)
-    assert "At most 20 % of the accepted answers are wrong".lower() in sure.statement.lower()
+    assert "At most 20% of the accepted answers are wrong".lower() in sure.statement.lower()
     assert threshold.decide(-threshold.uncertainty).action == "answer", "up to and including the threshold"
 
 
@@ -144,7 +144,7 @@ def tie(scores: np.ndarray, reference: np.ndarray, share: float, where: str) -> 
 @pytest.mark.parametrize("where", ["surest", "doubtful"])
 @pytest.mark.parametrize("n", [50, 600, 5000])
 def test_ties_take_no_promise(n: int, where: str) -> None:
-    """3 % wrong whatever the score and at most 10 % allowed: the promise comes at every share of equal scores."""
+    """3% wrong whatever the score and at most 10% allowed: the promise comes at every share of equal scores."""
     generator = np.random.default_rng(4)
     for share in SHARES:
         came = 0

@@ -72,7 +72,7 @@ def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path)
     assert (
         one.doubt is not None and one.doubt.text == "Ankara" and one.doubt.confidence == pytest.approx(0.4066, abs=1e-4)
     )
-    assert one.sentence == "In doubt: “Ankara” (41 %). Also likely there: “Istanbul” 50 %, “Izmir” 5 %."
+    assert one.sentence == "In doubt: “Ankara” (41%). Also likely there: “Istanbul” 50%, “Izmir” 5%."
     [sure] = st.score_payload(SURE)
     assert doubt_of(sure) is None
 

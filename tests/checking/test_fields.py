@@ -89,7 +89,7 @@ def test_a_row_for_each_document_and_field(folder: Path) -> None:
 def test_fields_are_written_as_the_ending_says(folder: Path, ending: str) -> None:
     target = folder / f"out.{ending}"
     said = run("check", folder / "replies.jsonl", "--schema", folder / "schema.json", "-n", "4", "-o", target)
-    assert "torn/total: 5" in said and "also likely: “5.” 45 %" in said
+    assert "torn/total: 5" in said and "also likely: “5.” 45%" in said
     assert "/total" in target.read_text(encoding="utf-8")
 
 

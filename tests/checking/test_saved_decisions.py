@@ -132,7 +132,7 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     source, labels = lines(tmp_path / "r.jsonl", saved), lines(tmp_path / "l.jsonl", right)
     words = ["decide", "fit", str(source), "--labels", str(labels), "-o", str(tmp_path / "c"), "--alpha", "0.2"]
     done = invoke(words)
-    assert done.exit_code == 0 and "With confidence 90 %" in done.output, done.output
+    assert done.exit_code == 0 and "With confidence 90%" in done.output, done.output
     words = ["decide", "audit", str(tmp_path / "c"), str(source), "--labels", str(labels)]
     done = invoke(words)
     assert done.exit_code == 3 and "late: nothing was measured. All its labels are of items that" in done.output

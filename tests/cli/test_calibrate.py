@@ -45,7 +45,7 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.2", "--task", "numbers <b>")
     assert result.exit_code == 0, result.output
     assert "sets of labels drawn" not in result.stderr, "a promise needs no forecast"
-    assert "With confidence 90 %, at most 20 % of the accepted answers are wrong" in result.stdout
+    assert "With confidence 90%, at most 20% of the accepted answers are wrong" in result.stdout
     assert "better than the base rate" in result.stdout
     found = st.Calibrator.load(tmp_path / "made")
     assert (found.n, found.fingerprint.signature) == (300, "k:4|preset:default|words:paper")
@@ -201,7 +201,7 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
 ) -> None:
     """Fitted on the 700 dev questions, checked on the test questions.
 
-    Under `default` the 700 labels carry no promise of 10 % (19 of the 231 surest are wrong) and do carry one of 20 %;
+    Under `default` the 700 labels carry no promise of 10% (19 of the 231 surest are wrong) and do carry one of 20%;
     docs/calibration.md has how often that happens. A promise that cannot be given must be refused, not bent.
     """
     scores, right = test_answers[0][preset], test_answers[1]

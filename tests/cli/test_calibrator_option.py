@@ -221,7 +221,7 @@ def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
 
     calibrator = made(tmp_path / "cal")
     scores, correct = [-0.001, -0.002, -9.0, -0.003, -math.inf], [1, 0, 1, math.nan, 0]
-    assert "It accepts 2 of 4 answers. Wrong among the accepted 1 of 2 (50 %, 1.258 % to 98.74 %)" in CalibratorInUse(
+    assert "It accepts 2 of 4 answers. Wrong among the accepted 1 of 2 (50%, 1.258% to 98.74%)" in CalibratorInUse(
         calibrator
     ).check(scores, correct)
 

@@ -59,7 +59,7 @@ def test_small_model_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.syspath_prepend(EXAMPLES)
     run_example(monkeypatch, "small_model_first.py")
     statement, *lines = capsys.readouterr().out.splitlines()
-    assert statement.startswith("With confidence 90 %, at most 30 % of the answers that the two models give are wrong")
+    assert statement.startswith("With confidence 90%, at most 30% of the answers that the two models give are wrong")
     decided = [line.split()[:2] for line in lines]
     assert len(decided) == 8 and ["first", "answer"] in decided
     assert ["first", "abstain"] not in decided  # then the second one was asked

@@ -128,7 +128,7 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
     later = [replace(one, columns={"shop": "ab"[i % 2]}) for i, one in enumerate(world(1000, 7))]
     [question] = audit(fitted, later, by="shop").questions
     run = sum(fitted.accepts(one) for one in later)
-    assert question.answer.startswith(f"late: {run:,} of 1,000 run, {1000 - run:,} go to a person; at most 20 % of")
+    assert question.answer.startswith(f"late: {run:,} of 1,000 run, {1000 - run:,} go to a person; at most 20% of")
     assert [choice.alpha for choice in question.choices] == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert [c.run.count for c in question.choices] == sorted(c.run.count for c in question.choices)
     for choice in question.choices:

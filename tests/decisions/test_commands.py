@@ -51,7 +51,7 @@ def test_fit_audit_and_compare(tmp_path: Path) -> None:
     here, again = answers(tmp_path / "here.jsonl", 2000, 1), answers(tmp_path / "again.jsonl", 2000, 2)
     there = answers(tmp_path / "there.jsonl", 2000, 2, sharpened=4.0)
     code, shown, _ = semtoken("fit", here, "-o", tmp_path / "made", "--alpha", "0.2")
-    assert (code, shown.count("With confidence 90 %, at most 20 %")) == (0, 2)
+    assert (code, shown.count("With confidence 90%, at most 20%")) == (0, 2)
     code, shown, _ = semtoken("audit", tmp_path / "made", again)
     assert code == 0 and "does not hold" not in shown
     code, shown, _ = semtoken("audit", tmp_path / "made", there, "--json")

@@ -152,8 +152,8 @@ def side_of(**fields: Any) -> SideAudit:
 
 
 def test_a_side_fires_otherwise_where_the_intervals_lie_apart_in_either_direction() -> None:
-    """Clopper and Pearson: 20 of 50 is 26.4 to 54.8 %, 9 of 60 is 7.1 to 26.6 %, 8 of 60 5.9 to 24.6 %."""
-    for fired, otherwise in ((9, False), (8, True), (30, False), (42, True)):  # 42 of 60: 56.8 to 81.2 %
+    """Clopper and Pearson: 20 of 50 is 26.4 to 54.8%, 9 of 60 is 7.1 to 26.6%, 8 of 60 5.9 to 24.6%."""
+    for fired, otherwise in ((9, False), (8, True), (30, False), (42, True)):  # 42 of 60: 56.8 to 81.2%
         assert side_of(fired=Share(fired, 60)).fires_otherwise == otherwise
 
 
@@ -189,13 +189,13 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
 
 
 def test_what_a_person_must_see_is_told_with_its_shares() -> None:
-    """3 of 10 are wrong and 10 % of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22 % go to a person."""
+    """3 of 10 are wrong and 10% of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22% go to a person."""
     answers = [DecisionRecord("q", "f", "choice", ("a", "b"), (0.6, 0.4), int(k < 3), state=str(k)) for k in range(10)]
     unlabelled = replace(answers[0], label=None)
     few, said = doubts([*answers, unlabelled], "selective", 0.1, 0.1)
     assert "takes at least 22 labels on each side; here are 10" in few
-    assert "30 % of 10 labelled answers" in said and "at most 10 % of the accepted" in said
-    assert "at least 22.22 % of all" in said
+    assert "30% of 10 labelled answers" in said and "at most 10% of the accepted" in said
+    assert "at least 22.22% of all" in said
     assert doubts(answers, "selective", 0.3, 0.1) == []
     assert "at least 49 labels at alpha 0.02" in doubts(answers * 4, "selective", 0.02, 0.1)[1]
 
@@ -262,4 +262,4 @@ def test_the_exact_interval_of_none_and_of_all_ends_at_0_and_1() -> None:
     assert Share(0, 9).interval == (0.0, pytest.approx(1 - end))
     assert Share(9, 9).interval == (pytest.approx(end), 1.0)
     assert Share(0, 0).interval == (0.0, 1.0) and str(Share(0, 0)) == "0 of 0"
-    assert str(Share(1, 2)) == "1 of 2 (50 %, 1.258 % to 98.74 %)"  # 1 - sqrt(0.975) = 0.01258
+    assert str(Share(1, 2)) == "1 of 2 (50%, 1.258% to 98.74%)"  # 1 - sqrt(0.975) = 0.01258

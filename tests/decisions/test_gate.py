@@ -123,7 +123,7 @@ def test_limits_end_an_audit_with_1(folder: Path) -> None:
     settings |= {"limits": {"accepted": 0.95}}
     (folder / "semtoken.yaml").write_text(yaml.safe_dump(settings), "utf-8")
     code, shown, _ = semtoken(folder, "semtoken decide audit may-run kept.jsonl")
-    assert code == 1 and "fewer than the limit of 95 %" in " ".join(shown.split())
+    assert code == 1 and "fewer than the limit of 95%" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(

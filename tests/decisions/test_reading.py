@@ -376,7 +376,7 @@ def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch:
 
 
 def test_a_rare_spelling_that_others_go_on_from_is_in_the_bounds() -> None:
-    """One spelling has half the probability, another 0.1 %: too little to read on, but still a part of it."""
+    """One spelling has half the probability, another 0.1%: too little to read on, but still a part of it."""
     yes = OptionSpelling(np.array([10, 11]), (), np.array([20]))
     reader = OptionReader([yes, OptionSpelling(np.array([12]), (), np.empty(0, dtype=np.int64))])
     start = np.log([0.5, 0.001, 0.3])

@@ -58,8 +58,8 @@ def test_thresholds_are_those_of_the_formula() -> None:
     assert fewer.thresholds[0] == pytest.approx(p[1])  # floor(0.1 x 20) = 2
     assert sets([0.05, 0.95]) == (1,) and sets([0.06, 0.94]) == (0, 1)
     few = PredictionSets.fit([[0.6, 0.4]] * 8, [0, 1] * 4, 0.1)
-    assert few.labels == (0, 0) and few.statement.endswith("8 labels are too few for 10 %, 9 are needed")
-    assert "for each of 1 options alone, too" in sets.statement and "at least 90 %" in sets.statement
+    assert few.labels == (0, 0) and few.statement.endswith("8 labels are too few for 10%, 9 are needed")
+    assert "for each of 1 options alone, too" in sets.statement and "at least 90%" in sets.statement
     with pytest.raises(InvalidInput, match="alpha"):
         PredictionSets.fit([[0.5, 0.5]], [0], 1.5)
     with pytest.raises(InvalidInput, match="a label"):
@@ -95,7 +95,7 @@ def audited_sets(calibrator: DecisionCalibrator, answers: list[DecisionRecord]) 
 def test_an_audit_of_answers_that_are_alike_rarely_says_otherwise() -> None:
     found = [DecisionCalibrator.fit(records(150, 2 * i), alpha=0.1) for i in range(60)]
     verdicts = [audited_sets(one, records(1500, 2 * i + 1))[0].verdict for i, one in enumerate(found)]
-    assert verdicts.count("does not hold") <= 8  # 5 %: more than 8 of 60 come in 2 of 1000 runs
+    assert verdicts.count("does not hold") <= 8  # 5%: more than 8 of 60 come in 2 of 1000 runs
 
 
 def test_a_calibrator_keeps_them_and_an_audit_judges_them(tmp_path: Path) -> None:

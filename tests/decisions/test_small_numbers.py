@@ -179,7 +179,7 @@ def test_which_refusals_may_want_another_shape() -> None:
         ({"distance": 0.11}, "distance exceeds the limit of 0.11"),
         ({"distance": 0.12}, ""),  # the lower end of the interval counts
         ({"distance": 0.3}, ""),
-        ({"accepted": 0.952}, "fewer than the limit of 95.2 %"),
+        ({"accepted": 0.952}, "fewer than the limit of 95.2%"),
         ({"accepted": 0.95}, ""),  # the upper end does: SciPy's exact interval of 90 of 100 ends at .951
         ({"accepted": 0.83}, ""),
         ({"undecided": False}, "labels that can tell"),

@@ -82,7 +82,7 @@ def test_a_whole_call_that_a_promise_covers_runs(calibrator: DecisionCalibrator)
     assert calls[0].confidence is not None
     assert calls[0].confidence.confidence == pytest.approx(0.999 ** len("delete_filenotes.txt"))
     [verdict] = gate(calls, [YES], calibrator)
-    assert verdict.runs and str(verdict).startswith("run it: With confidence 90 %, at most 5 %")
+    assert verdict.runs and str(verdict).startswith("run it: With confidence 90%, at most 5%")
 
 
 @pytest.mark.parametrize("end", ["length", "max_tokens", "FINISH_REASON_MAX_TOKENS", "SAFETY", "pause_turn", None])

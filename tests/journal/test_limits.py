@@ -98,10 +98,10 @@ def test_a_new_journal_samples_five_in_a_hundred(journal: Journal) -> None:
 def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
     kept = promise_report([False] * 200, range(200), selective(0.1))
     assert kept.sentence == (
-        f"Kept so far: 0 of 200 labelled accepted answers are wrong (between 0 % and {100 * kept.high:.1f} %); "
-        "promised: at most 10 %."
+        f"Kept so far: 0 of 200 labelled accepted answers are wrong (between 0% and {100 * kept.high:.1f}%); "
+        "promised: at most 10%."
     )
-    assert promise_report([], [], selective(0.1)).sentence == "Cannot be told yet: 0 labels. Promised: at most 10 %."
+    assert promise_report([], [], selective(0.1)).sentence == "Cannot be told yet: 0 labels. Promised: at most 10%."
     for promise, said in (
         ("missed", "3 of 20 labelled wrong answers were accepted"),
         ("joint", "3 of 20 labelled answers were"),
@@ -184,9 +184,9 @@ def test_the_random_sample_is_a_share(journal: Journal) -> None:
     ("twice", "disagreed", "said"),
     [
         (0, 0, "No answer has labels of two people yet"),
-        (5, 0, "People disagree on 0 of 5 answers that two of them labelled (0 %; 95 % interval 0 to 43 %)."),
-        (5, 1, "on 1 of 5 answers that two of them labelled (20 %; 95 % interval 4 to 62 %). Such an answer counts"),
-        (40, 38, "(95 %; 95 % interval 83 to 99 %). Such an answer counts as wrong."),
+        (5, 0, "People disagree on 0 of 5 answers that two of them labelled (0%; 95% interval 0 to 43%)."),
+        (5, 1, "on 1 of 5 answers that two of them labelled (20%; 95% interval 4 to 62%). Such an answer counts"),
+        (40, 38, "(95%; 95% interval 83 to 99%). Such an answer counts as wrong."),
     ],
 )
 def test_agreement_is_told_with_wilsons_interval(twice: int, disagreed: int, said: str) -> None:

@@ -98,7 +98,7 @@ def test_questions_that_are_asked_again_and_again_count_once(journal: Journal) -
 
 
 def test_labelling_again_does_not_make_an_answer_new(journal: Journal) -> None:
-    """Wrong answers that are rechecked in one sitting stay where they were; with 10 % wrong nothing is broken."""
+    """Wrong answers that are rechecked in one sitting stay where they were; with 10% wrong nothing is broken."""
     filled(journal, fitted(), [i % 10 != 9 for i in range(200)])
     before = watch(journal)
     for i in range(9, 200, 10):

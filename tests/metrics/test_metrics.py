@@ -382,7 +382,7 @@ def test_the_paired_test_rarely_finds_what_is_not_there() -> None:
         u, correct = simulated(seed, 100)
         a, b = u + rng.normal(size=100), u + rng.normal(size=100)  # equally good
         found += metrics.paired_difference("auroc", a, b, correct, n_resamples=100, seed=seed).p_value < 0.05
-    assert found <= 20  # 5 % expected; P(more than 20 of 200) is under 0.1 %
+    assert found <= 20  # 5% expected; P(more than 20 of 200) is under 0.1%
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -425,7 +425,7 @@ def test_a_permutation_test_needs_a_metric_of_order_and_both_kinds() -> None:
 
 @pytest.mark.slow
 def test_the_paired_test_holds_its_level_with_four_right_answers() -> None:
-    """Where a bootstrap calls two equally good scores different in far more than 5 % of runs."""
+    """Where a bootstrap calls two equally good scores different in far more than 5% of runs."""
     found = {"permutation": 0, "bootstrap": 0}
     runs = 2000
     for seed in range(runs):
@@ -437,7 +437,7 @@ def test_the_paired_test_holds_its_level_with_four_right_answers() -> None:
         found["permutation"] += metrics.permutation_test("auroc", a, b, correct, n_permutations=499, seed=seed) < 0.05
         one, two = (metrics.resample("auroc", x, correct, n_resamples=499, seed=seed) for x in (a, b))
         found["bootstrap"] += one.minus(two).p_value < 0.05
-    assert found["permutation"] / runs < 0.065  # 5 % expected; P(0.065 or more) is about 0.1 %
+    assert found["permutation"] / runs < 0.065  # 5% expected; P(0.065 or more) is about 0.1%
     assert found["bootstrap"] / runs > found["permutation"] / runs
 
 

@@ -325,7 +325,7 @@ def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
     assert found.confidence_bounds == pytest.approx(
         (math.exp(-0.4 * (typical + least) / 2), math.exp(-0.1 * (typical + least) / 2))
     )
-    assert found.sentence == "Its least sure part is “Paris lies” (45 %)."
+    assert found.sentence == "Its least sure part is “Paris lies” (45%)."
     found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3), "Paris lies on which river up north?")
     assert found.confidence == pytest.approx(math.exp(-0.4 * 2))  # river Seine, country France
 

@@ -300,7 +300,7 @@ def test_the_table_of_thresholds_is_that_of_the_scores() -> None:
             expected.append(100 * accepted / len(scores))
             n_right = int(scores["right"][scores["default"] <= -np.log1p(-limit)].sum())
             assert counted.replace(",", "") == f"{n_right} of {accepted}", title
-        shares = [float(cells[k].removesuffix(" %")) for k in (0, 1, 3)]
+        shares = [float(cells[k].removesuffix("%")) for k in (0, 1, 3)]
         assert shares == pytest.approx(expected, abs=0.051), title
         seen += 1
     assert "rank correlation is 0.996 or more on six sets" in " ".join(page.split())

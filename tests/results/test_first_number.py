@@ -119,7 +119,7 @@ def test_the_headline_comes_before_the_product(place: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("place", [place for place in PLACES if place not in ("repr", "event")])
 def test_the_least_sure_part_is_named_in_the_same_words(place: str, tmp_path: Path) -> None:
     shown = html.unescape(PLACES[place](tmp_path))
-    assert "ts least sure part is “lies” (40 %)" in " ".join(shown.split()), shown
+    assert "ts least sure part is “lies” (40%)" in " ".join(shown.split()), shown
 
 
 def test_of_an_answer_that_is_held_back_nothing_is_quoted(tmp_path: Path) -> None:

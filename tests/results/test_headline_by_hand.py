@@ -36,7 +36,7 @@ def by_hand(*phrases: float) -> float:
 
 def test_a_sentence_by_hand() -> None:
     found = scored(0.5).headline
-    assert found.name == "new_phrases" and "snow" in found.sentence and "40 %" in found.sentence
+    assert found.name == "new_phrases" and "snow" in found.sentence and "40%" in found.sentence
     assert found.confidence == pytest.approx(by_hand(0.6, 0.4, 0.8, 0.7))
     assert found.value == pytest.approx(-math.log(found.confidence))
     low, high = found.confidence_bounds or (0.0, 0.0)

@@ -117,7 +117,7 @@ def test_alternatives_that_do_not_count_are_described_as_the_paper_sees_them() -
 @pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("seed", range(3))
 def test_alternatives_are_the_most_probable_tokens(seed: int, switches: dict[str, Any]) -> None:
-    """The first eight of at least 1 %, found by sorting the whole row; those that count are part of its mass."""
+    """The first eight of at least 1%, found by sorting the whole row; those that count are part of its mass."""
     rows = random_rows(seed)
     probabilities = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
     for row, token in zip(probabilities, random_answer(seed, **switches).tokens, strict=True):
@@ -278,7 +278,7 @@ def test_a_summary_brings_back_all_but_the_tokens(scored: ScoredResponse) -> Non
         flags=(Flag("no_alternatives", "Nothing else was listed."),),
         chance=0.5,
         chance_bounds=(0.25, 0.75),
-        decision=Decision("abstain", "uncertain", 0.5, "At most 10 % are wrong."),
+        decision=Decision("abstain", "uncertain", 0.5, "At most 10% are wrong."),
         scores={"perplexity": math.inf},
         score_bounds={"perplexity": (0.25, math.inf)},
     )

@@ -117,13 +117,13 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def words(shown: Any) -> str:
     """The text of a place on the page; a blank before a percent sign, which keeps both on one line, is a blank."""
-    return str(shown.inner_text()).replace("\u00a0", " ")
+    return str(shown.inner_text())
 
 
 def rows(page: Any) -> list[list[str]]:
     """The cells of each answer: place, chance where there are some, question and answer on a line each, label."""
     shown = "[...body.rows].filter(row => row.className !== 'inside')"
-    texts = f"body => {shown}.map(row => [...row.cells].map(cell => cell.innerText.replaceAll('\u00a0', ' ')))"
+    texts = f"body => {shown}.map(row => [...row.cells].map(cell => cell.innerText))"
     found: list[list[str]] = page.locator("tbody").first.evaluate(texts)
     return found
 
@@ -385,7 +385,7 @@ def test_two_files_are_compared_by_their_questions(browser: Any, everything: dic
     assert [row.locator("td").last.inner_text() for row in shown] == ["no"] * changed + ["yes"] * (20 - changed)
     # The second file has no chances: its answers show their place in it, and no score stands beside another.
     places = {words(row.locator("td").nth(3)) for row in shown}
-    assert places == {"riskier than 0 %", "riskier than 50 %"}
+    assert places == {"riskier than 0%", "riskier than 50%"}
     assert "Uncertainty" not in page.locator(".inside .beside").inner_text()
     page.get_by_label("only where they differ").check()
     assert listed.count() == changed
@@ -402,10 +402,10 @@ def test_fields_are_listed_worst_first_with_their_choices(
         ["/city of document 1", "Lima", "confidence 0.90"],
     ]
     first = words(page.locator(".detail"))
-    assert "Confidence 0.20: how sure" in first and "false 80 %, true 20 %" in first
+    assert "Confidence 0.20: how sure" in first and "false 80%, true 20%" in first
     assert page.get_by_role("button", name="Use the threshold").count() == 0  # the promise is one of whole answers
     page.locator("tbody tr").nth(1).click()
-    assert "(ends here: 50 %)" in words(page.locator(".detail"))
+    assert "(ends here: 50%)" in words(page.locator(".detail"))
 
 
 def test_a_doubt_of_form_is_not_marked(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_followed_meanings_are_named(browser: Any, everything: dict[str, Any], t
     page = Opened(browser, static_page({"one": [answer]}), tmp_path / "page.html").page
     page.locator("button.mark", has_text="true").click()
     shares = [words(item).split("\n") for item in page.locator(".also li").all()]
-    assert shares == [["80 %", "false"], ["20 %", "true (in the answer)"]]
+    assert shares == [["80%", "false"], ["20%", "true (in the answer)"]]
 
 
 def test_the_calibration_is_drawn_from_its_numbers(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
@@ -472,7 +472,7 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
         "question": "Capital?",
         "text": "Lima.",
         "uncertainty": 1.0,
-        "doubt": "In doubt: “Lima.” (30 %).",
+        "doubt": "In doubt: “Lima.” (30%).",
         "marks": [mark],
     }
     many = [row | {"question": f"Capital {i}?", "headline_confidence": 1 - i / 40} for i in range(40)]

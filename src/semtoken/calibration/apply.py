@@ -162,13 +162,13 @@ class CalibratorInUse:
         return self.abstain_text
 
     def sentence(self, answer: ScoredResponse) -> str:
-        """Chance and decision as text: "right in about 3 of 10 answers like this one (12 to 55 %, 40 labels)"."""
+        """Chance and decision as text: "right in about 3 of 10 answers like this one (12 to 55%, 40 labels)"."""
         block = self.block(answer)
         n, chance, low, high = (block[name] for name in ("n_labels", "chance", "chance_lower", "chance_upper"))
         words = "a blank answer has no chance"
         if chance is not None:
-            about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f} % of the"
-            words = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f} %, {n} labels)"
+            about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f}% of the"
+            words = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f}%, {n} labels)"
         return f"{words} · {block['decision']}" if "decision" in block else words
 
     def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:

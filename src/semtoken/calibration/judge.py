@@ -86,7 +86,7 @@ class Kind:
         return np.minimum(1.0, alpha * of[self.name] / coverage)
 
     def promised(self, alpha: float) -> str:
-        """The claim at a level, such as "at most 10 % of the accepted answers are wrong"."""
+        """The claim at a level, such as "at most 10% of the accepted answers are wrong"."""
         return self.claim.format(alpha=percent(alpha))
 
 
@@ -140,7 +140,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Share:
-    """How many of some answers, with the exact (Clopper-Pearson) 95 % interval of the share."""
+    """How many of some answers, with the exact (Clopper-Pearson) 95% interval of the share."""
 
     count: int
     of: int

@@ -20,7 +20,7 @@ BINS, PER_BIN = 10, 10
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with its 95 % interval."""
+    """A figure with its 95% interval."""
 
     value: float
     low: float
@@ -40,7 +40,7 @@ class Bin:
     right: float
     """Share of them that is right."""
     low: float
-    """Lower end of the Wilson 95 % interval of that share."""
+    """Lower end of the Wilson 95% interval of that share."""
     high: float
     """Upper end of that interval."""
 
@@ -95,10 +95,10 @@ class Report:
                 f"{number(self.calibration_error)} apart on average. Lower losses are better; a difference below 0 is "
                 "better than the base rate."
             ),
-            table(["loss", "value (95 % interval)", "minus that of the base rate"], losses, numbers=[1, 2]),
+            table(["loss", "value (95% interval)", "minus that of the base rate"], losses, numbers=[1, 2]),
             folded(
                 f"Reliability in {len(bins)} bins",
-                table(["answers", "mean chance", "share right (95 % interval)"], bins, numbers=[0, 1, 2]),
+                table(["answers", "mean chance", "share right (95% interval)"], bins, numbers=[0, 1, 2]),
             ),
         )
 
@@ -114,7 +114,7 @@ def log_losses(chances: FloatArray, correct: FloatArray) -> FloatArray:
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927)."""
+    """95% interval of a share (Wilson 1927)."""
     interval = require("scipy.stats", extra="calibrate").binomtest(right, n).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)
 
@@ -199,9 +199,9 @@ class Drift:
     distance: float
     """The distance in [0, 1]; 0 for equal sets. Two samples of one distribution differ too: read the interval."""
     low: float
-    """Lower end of the 95 % interval of the distance between the distributions that the scores are samples of."""
+    """Lower end of the 95% interval of the distance between the distributions that the scores are samples of."""
     high: float
-    """The upper end of the 95 % interval."""
+    """The upper end of the 95% interval."""
     n_fitted: int
     n_recent: int
 
@@ -213,7 +213,7 @@ class Drift:
 def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
     """Compare two sets of scores; `InvalidInput` if there are no recent ones.
 
-    The interval is the distance plus and minus the 95 % quantile of how far resampled distribution functions lie from
+    The interval is the distance plus and minus the 95% quantile of how far resampled distribution functions lie from
     the given ones (a bootstrap band, valid whether or not the distributions are equal; cautious where they differ).
     """
     if recent.size == 0:

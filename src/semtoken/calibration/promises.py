@@ -336,5 +336,5 @@ def _van_der_corput(i: int) -> float:
 
 
 def percent(share: float) -> str:
-    """A share as percent: 0.1 becomes `10 %`."""
-    return f"{100 * share:.4g} %"
+    """A share as percent: 0.1 becomes `10%`."""
+    return f"{100 * share:.4g}%"

@@ -88,7 +88,7 @@ def _plots(report: Report, answers: LabelledScores, threshold: Threshold | None)
             (
                 _svg(reliability_plot(report)),
                 "Reliability: how often answers were right, for groups of similar chance. Points on the line were "
-                "right as often as the chance says. Bars are 95 % intervals.",
+                "right as often as the chance says. Bars are 95% intervals.",
             ),
             (
                 _svg(risk_coverage_plot(answers, threshold)),

@@ -40,7 +40,7 @@ def wait_briefly(environment: MutableMapping[str, str]) -> None:
     """Have threads of torch that wait for each other sleep soon, unless the environment says how they wait.
 
     Where something else keeps a processor busy, a thread that waits keeps the one from it that the others need: eight
-    answers of SmolLM2 took 25 to 40 s on two processors, and take 7. On an idle machine they take 3 % longer at most.
+    answers of SmolLM2 took 25 to 40 s on two processors, and take 7. On an idle machine they take 3% longer at most.
     libgomp reads the setting when torch is imported, so this comes before.
     """
     if "OMP_WAIT_POLICY" not in environment:

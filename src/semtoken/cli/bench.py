@@ -71,7 +71,7 @@ def report(
     """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
 
     Writes a page (index.html) that needs nothing else, and the same as Markdown, LaTeX, CSV, PNG and SVG: AUROC and
-    PRR with 95 % intervals and paired tests, risk and coverage, calibration, the surest wrong answers, overheads,
+    PRR with 95% intervals and paired tests, risk and coverage, calibration, the surest wrong answers, overheads,
     ablations, the sensitivity study, clusters, judges. With --calibrator it says how its chances and its promise hold
     on these answers. A run that is not finished gives a report of what is complete. A former report is replaced when
     the new one is whole.
@@ -368,8 +368,8 @@ def _show_tasks(results: dict[str, Any], figures: list[TaskFigures]) -> None:
         metric = task.metric if task.filter == "none" else f"{task.metric} ({task.filter})"
         out.print(untrusted(f"{task.task}: {f['n']:,.0f} answers, {metric} {task.accuracy:.3f}", style="bold"))
         told = f", {f['chance_ece']:.3f} of the chance" if "chance_ece" in f else ""
-        out.print(f"  AUROC (95 %)            {_interval(f, 'auroc')}", soft_wrap=True)
-        out.print(f"  PRR (95 %)              {_interval(f, 'prr')}", soft_wrap=True)
+        out.print(f"  AUROC (95%)            {_interval(f, 'auroc')}", soft_wrap=True)
+        out.print(f"  PRR (95%)              {_interval(f, 'prr')}", soft_wrap=True)
         out.print(f"  wrong, the surer half   {f['risk_at_50']:.3f}, all {f['risk_at_100']:.3f}", soft_wrap=True)
         out.print(f"  calibration error       {f['ece']:.3f} of 1 - uncertainty{told}", soft_wrap=True)
 

@@ -74,7 +74,7 @@ def calibrate(
         float | None,
         typer.Option(
             help="Share of answers that the first threshold tried accepts, for promise 'selective'; fix it before you "
-            "see labels. Default: several starts from 5 % on."
+            "see labels. Default: several starts from 5% on."
         ),
     ] = None,
     unlabelled: Annotated[
@@ -354,7 +354,7 @@ def _show(calibrator: Calibrator, report: Report) -> None:
     from semtoken.calibration.labels import PRODUCT
 
     out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
-    columns = ("chance given", "right", "95 % interval", "answers")
+    columns = ("chance given", "right", "95% interval", "answers")
     table = plain_table(*columns, "", numbers=columns, gap=1)
     for b in report.bins:
         bar = "█" * round(20 * b.right)

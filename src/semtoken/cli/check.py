@@ -163,7 +163,7 @@ def check(
     if applied is None:
         next_step = _how_to_label(sources, questions, format, distribution, output)
         tell(
-            "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10 % wrong among "
+            "For a threshold, label a random sample, 200 answers to begin with: a promise of at most 10% wrong among "
             f"the accepted takes {labels_needed(0, 0.1, 0.1)} at the very least. {next_step}"
         )
     if output is not None:
@@ -235,7 +235,7 @@ def _print(answer: CheckedAnswer) -> None:
 
 def _decided(answer: CheckedAnswer) -> str:
     block = answer.calibration or {}
-    chance = f" · chance {100 * block['chance']:.0f} %" if block.get("chance") is not None else ""
+    chance = f" · chance {100 * block['chance']:.0f}%" if block.get("chance") is not None else ""
     return chance + (f" · {block['decision']}" if "decision" in block else "")
 
 
@@ -361,7 +361,7 @@ def check_decisions(
     rows = decision_rows(decisions, fitted)
     for row in rows[:top]:
         right = {True: " · right", False: " · wrong", None: ""}[row["correct"]]
-        chance = "" if row.get("chance") is None else f" · chance {100 * row['chance']:.0f} %"
+        chance = "" if row.get("chance") is None else f" · chance {100 * row['chance']:.0f}%"
         decided = f" · {row['decision']}" if "decision" in row else ""
         out.print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
         line = f"     {row['probability']:.3f}{chance}{decided}{right} · {row['where']}"

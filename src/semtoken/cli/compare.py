@@ -97,7 +97,7 @@ def compare(
     This is `semtoken bench run` and `bench report` on one model and one set of questions: the same prompts, presets,
     judges, tests and tables. Only these are kept, unless it is stopped: then the same command goes on from there. Use
     `bench run` for more models.
-    The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95 % intervals), the
+    The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95% intervals), the
     difference to the headline on the same answers, and the seconds that the method needs on top of the greedy ones.
     With --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was
     made with.

@@ -70,7 +70,7 @@ def print_scores(answer: ScoredResponse) -> None:
 
 
 def dispute_line(dispute: Dispute) -> str:
-    """What competed at a step: at "Istanbul" the model also considered "Ankara" (9 %)."""
+    """What competed at a step: at "Istanbul" the model also considered "Ankara" (9%)."""
     others = [c for c in dispute.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
     named = ", ".join(f"“{visible(c.continuation or '')}” ({c.probability:.0%})" for c in others[:3])
     part = visible(dispute.part.text.strip())

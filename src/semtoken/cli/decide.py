@@ -247,7 +247,7 @@ def fit(
         float | None,
         typer.Option(
             help="Share of answers that the first threshold tried accepts, for promise 'selective'; fix it before you "
-            "see labels. [several starts from 5 % on]"
+            "see labels. [several starts from 5% on]"
         ),
     ] = None,
     require: Annotated[

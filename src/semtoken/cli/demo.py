@@ -157,7 +157,7 @@ def demo(
 
     The built-in model answers a few chosen questions, right and wrong, and then test questions for the AUROC (0.5: no
     better than chance, 1: perfect) of plain probability and of both presets at telling wrong answers from right ones,
-    with 95 % bootstrap intervals. With --model, a chat model answers a few questions of its own.
+    with 95% bootstrap intervals. With --model, a chat model answers a few questions of its own.
 
     For example:
 
@@ -272,7 +272,7 @@ def show(answered: MarkedAnswer) -> Text:
 
 
 def considered(result: ScoredResponse) -> str:
-    """The two most probable other tokens where the answer is least sure: "Germany 24 %, DEU 18 %"."""
+    """The two most probable other tokens where the answer is least sure: "Germany 24%, DEU 18%"."""
     if not result.tokens:
         return ""
     token = min(result.tokens, key=lambda t: t.log_probability)
@@ -282,7 +282,7 @@ def considered(result: ScoredResponse) -> str:
 
 def comparison_table(comparison: PresetFigures) -> Table:
     """The AUROCs with intervals, and the differences to sequence probability."""
-    table = plain_table("uncertainty", "AUROC", "95 % interval", "minus probability", numbers=("AUROC",))
+    table = plain_table("uncertainty", "AUROC", "95% interval", "minus probability", numbers=("AUROC",))
     names = {"probability": "sequence probability", "default": "preset default", "paper": "preset paper"}
     for name, title in names.items():
         estimate, difference = comparison.estimates[name], comparison.differences.get(name)

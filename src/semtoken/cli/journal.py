@@ -99,7 +99,7 @@ def _row_text(row: dict[str, Any]) -> str:
         low, high = (sure if row[end] is None else row[end] for end in ("confidence_low", "confidence_high"))
         parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
     if row["chance"] is not None:
-        parts.append(f"chance {100 * row['chance']:.0f} %")
+        parts.append(f"chance {100 * row['chance']:.0f}%")
     parts += [row["decision"] or "", ", ".join(row["flags"] or ())]
     return " · ".join(filter(None, parts))
 

@@ -359,7 +359,7 @@ def _likely(
     if rows.found is not None:
         ids = rows.found.likely_ids[taken]
         return np.nonzero(ids >= 0)[0], ids[ids >= 0]
-    # the steps at which another token may have 1 %, for the chosen one has not all the rest; and the logits of 1 %
+    # the steps at which another token may have 1%, for the chosen one has not all the rest; and the logits of 1%
     unsure = np.flatnonzero(~(own > math.log1p(-LEAST_LISTED)))
     least = (rows.log_normalizers[taken[unsure]] + LOG_LEAST).tolist()
     lists = []

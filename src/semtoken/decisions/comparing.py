@@ -26,7 +26,7 @@ class BothRight:
     first: Share
     second: Share
     gain: Interval
-    """The second share minus the first, in [-1, 1], with a 95 % interval by a paired percentile bootstrap."""
+    """The second share minus the first, in [-1, 1], with a 95% interval by a paired percentile bootstrap."""
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int = 0) -> BothRight | None:
@@ -62,7 +62,7 @@ class ServerComparison:
     shift: float
     """Mean of the second server's probability of that option minus the first's, in [-1, 1]."""
     shift_bounds: tuple[float, float]
-    """95 % interval, by a percentile bootstrap over the states."""
+    """95% interval, by a percentile bootstrap over the states."""
     open_pairs: Share
     """Pairs in which a server rounds, or lists too few options, so that its probability is known within bounds only."""
     shift_range: tuple[float, float]
@@ -129,7 +129,7 @@ def _ends(record: DecisionRecord, place: int) -> tuple[float, float]:
 
 
 def _mean(values: FloatArray, seed: int) -> Interval:
-    """The mean of some values with its 95 % interval, by a percentile bootstrap."""
+    """The mean of some values with its 95% interval, by a percentile bootstrap."""
     draws = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
     low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
     return Interval(float(values.mean()), float(low), float(high))

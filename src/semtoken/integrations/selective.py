@@ -14,7 +14,7 @@ COVERAGES = (0.5, 0.8)
 
 
 def auroc_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
-    """AUROC with its 95 % interval over answers. An answer counts as right if its quality is 1, the highest.
+    """AUROC with its 95% interval over answers. An answer counts as right if its quality is 1, the highest.
 
     `uncertainty`, [n]: higher is riskier; answers with NaN, which have none, are left out. `quality`, [n], in [0, 1];
     NaN where it was not judged.
@@ -25,7 +25,7 @@ def auroc_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[st
 
 
 def prr_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
-    """Prediction rejection ratio with its 95 % interval; parameters as in `auroc_figures`."""
+    """Prediction rejection ratio with its 95% interval; parameters as in `auroc_figures`."""
     return _with_interval("prr", *_with_uncertainty(uncertainty, quality))
 
 

@@ -50,13 +50,13 @@ class LabelAgreement:
         low, high = wilson(self.disagreed, self.twice)
         told = (
             f"People disagree on {self.disagreed} of {self.twice} answers that two of them labelled "
-            f"({100 * self.disagreed / self.twice:.0f} %; 95 % interval {100 * low:.0f} to {100 * high:.0f} %)."
+            f"({100 * self.disagreed / self.twice:.0f}%; 95% interval {100 * low:.0f} to {100 * high:.0f}%)."
         )
         if not self.disagreed:
             return told
         return (
             f"{told} Such an answer counts as wrong. A promise stays on the safe side by that, but fewer answers can "
-            "be accepted: with 5 % of wrong labels a promise of 10 % accepts as if it were one of 6 %, and with 10 % "
+            "be accepted: with 5% of wrong labels a promise of 10% accepts as if it were one of 6%, and with 10% "
             "it accepts none. Agree on what is right before you label more."
         )
 

@@ -271,7 +271,7 @@ class Journal:
         """The rule of the random sample and the journal's salt. A changed rule applies to new entries only.
 
         `rate` is the share of the sample in [0, 1] (`InvalidInput` outside it), `seed` any text. None: as they are, or
-        5 % and a random seed where there are none yet.
+        5% and a random seed where there are none yet.
         """
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidInput(f"The share of the random sample must be from 0 to 1, got {rate}.")

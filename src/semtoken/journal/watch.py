@@ -188,7 +188,7 @@ def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[
         moved = calibrator.compare(answers)
     except SemtokenError as error:
         return None, f"The scores cannot be compared: {error}"
-    between = f"{moved.distance:.2f} (95 % interval {moved.low:.2f} to {moved.high:.2f})"
+    between = f"{moved.distance:.2f} (95% interval {moved.low:.2f} to {moved.high:.2f})"
     told = (
         f"The newest scores, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
         f"{moved.n_fitted:,} labelled ones"
@@ -200,7 +200,7 @@ def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[
 
 def percent(share: float) -> str:
     """A share as percent."""
-    return f"{100 * share:.1f} %".replace(".0 %", " %")
+    return f"{100 * share:.1f}%".replace(".0%", "%")
 
 
 def day(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Does a confidence of 0.8 mean that 80 % are right? The expected calibration error."""
+"""Does a confidence of 0.8 mean that 80% are right? The expected calibration error."""
 
 from __future__ import annotations
 

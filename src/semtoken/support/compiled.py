@@ -48,7 +48,7 @@ def compile_and_keep(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def use_whole_registers() -> None:
-    """Have numba use registers of 512 bits where the processor has them: a row of logits is read in 70 % of the time.
+    """Have numba use registers of 512 bits where the processor has them: a row of logits is read in 70% of the time.
 
     LLVM takes half of each on Intel's processors, whose first ones with AVX-512 lowered their clock for more. Set for
     all of a process, before it compiles for the first time, unless a user set `NUMBA_CPU_NAME` or `NUMBA_CPU_FEATURES`.

@@ -56,10 +56,10 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """The probability that a model gave a word, as whole percent; `under 1 %` and `over 99 %` at the ends."""
+    """The probability that a model gave a word, as whole percent; `under 1%` and `over 99%` at the ends."""
     if share < 0.01:
-        return "under 1 %"
-    return "over 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+        return "under 1%"
+    return "over 99%" if share > 0.99 else f"{100 * share:.0f}%"
 
 
 def with_bounds(value: float, bounds: tuple[float, float], digits: int = 3) -> str:

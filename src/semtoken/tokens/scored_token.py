@@ -134,7 +134,7 @@ class ScoredToken:
     neutral_probability: float
     """Further mass, in [0, 1], of function words, white space and special tokens."""
     alternatives: tuple[Alternative, ...]
-    """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
+    """Up to eight other tokens of at least 1%, counted or not, most probable first."""
     value_ends: ValueEnds | None = None
     """How probable it was that a number, a string or an array ends before this token; None where none can end."""
     log_agreeing_bounds: tuple[float, float] | None = None

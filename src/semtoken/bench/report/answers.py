@@ -205,6 +205,6 @@ def _note(kind: Kind, method: str) -> str:
 
 
 def _row(extreme: ExtremeAnswer) -> list[str]:
-    chance = MISSING if math.isnan(extreme.chance) else f"{100 * extreme.chance:.0f} %"
+    chance = MISSING if math.isnan(extreme.chance) else f"{100 * extreme.chance:.0f}%"
     asked, answered = (shortened(one_line(text.strip()), LONGEST) for text in (extreme.question, extreme.answer))
     return [asked, answered, f"{extreme.uncertainty:.3g}", chance, extreme.decision]

@@ -313,8 +313,8 @@ def chances_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
 
 
 def percent(value: float) -> str:
-    """A share in [0, 1] as whole per cent: `50 %`."""
-    return f"{100 * value:.0f} %"
+    """A share in [0, 1] as whole per cent: `50%`."""
+    return f"{100 * value:.0f}%"
 
 
 # --- CSV -------------------------------------------------------------------------------------------------------------

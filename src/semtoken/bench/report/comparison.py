@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 VERDICT_RULE = (
-    "Intervals: 95 %, paired bootstrap, every resample draws the same questions for both. Higher, lower: the interval "
+    "Intervals: 95%, paired bootstrap, every resample draws the same questions for both. Higher, lower: the interval "
     "of the difference lies above or below 0; not shown: it holds 0. They are not corrected for their number: of "
     "twenty differences that are none, one is called so."
 )
@@ -57,9 +57,9 @@ VERDICT_RULE = (
 UNDEFINED_SAID = "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
 MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
-    "In brackets: 95 % bootstrap interval. "
+    "In brackets: 95% bootstrap interval. "
 )
-LEVEL = "≈: not shown to be lower than the best (the 95 % interval of their difference holds 0). "
+LEVEL = "≈: not shown to be lower than the best (the 95% interval of their difference holds 0). "
 
 
 def comparison(made: Measured, metric: str) -> Table:

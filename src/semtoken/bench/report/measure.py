@@ -1,6 +1,6 @@
 """A run -> one table of its figures, a row a figure, and one of the paired tests between them.
 
-One rule says what a difference shows, in all sentences, tables and files (`PairedTest.verdict`): whether its 95 %
+One rule says what a difference shows, in all sentences, tables and files (`PairedTest.verdict`): whether its 95%
 interval lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
 
 A report is about one method, its reference: the headline where the run has it, else STC, or any other that is asked
@@ -66,7 +66,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The difference of two methods on the same answers, with its 95 % interval, p-value and verdict."""
+    """The difference of two methods on the same answers, with its 95% interval, p-value and verdict."""
 
     difference: float
     """The metric of the one minus that of the other; NaN where one of them is undefined."""
@@ -111,7 +111,7 @@ class Measured:
     """A row a figure: table (the paper's "comparison", "ablation", "distance", ..., "pre-computation"; or "control",
     which is ours), dataset (empty for what depends on the model alone), setting (title of a method, or value of a
     setting), model, metric ("AUROC", "PRR", "seconds" or "percent of generation time"), value (NaN where it is
-    undefined), low and high (the 95 % interval; NaN without one)."""
+    undefined), low and high (the 95% interval; NaN without one)."""
     tests: DataFrame
     """A row a paired test: its place as in `figures`, against, and the fields of `PairedTest`."""
     reference: str

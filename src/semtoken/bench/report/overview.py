@@ -144,7 +144,7 @@ def opening(made: Measured) -> str:
     judged = sum(cell.counts.correct + cell.counts.incorrect for cell in cells)
     models = len({cell.model for cell in cells})
     who = "A model" if models == 1 else f"{models} models"
-    said = f"{who} answered {asked:,} questions" + (f", {100 * right / judged:.0f} % of them correctly" * bool(judged))
+    said = f"{who} answered {asked:,} questions" + (f", {100 * right / judged:.0f}% of them correctly" * bool(judged))
     about = spoken(made.reference)
     areas = select(made.figures, table="comparison", metric="AUROC", setting=title_of(made.reference)).value.dropna()
     if not judged or areas.empty:
@@ -189,7 +189,7 @@ def headline(made: Measured) -> Iterator[str]:
     costs = [row for cell in held for row in made.of(cell, table="comparison", setting=title, metric=PERCENT).value]
     if known := [value for value in costs if not math.isnan(value)]:
         yield (
-            f"{_capital(about)} adds {amount(statistics.median(known))} % to the time of the "
+            f"{_capital(about)} adds {amount(statistics.median(known))}% to the time of the "
             f"greedy generation{' (median)' if len(known) > 1 else ''}."
         )
 
@@ -215,7 +215,7 @@ def _verdicts(made: Measured, held: list[MeasuredCell]) -> Iterator[str]:
         yield (
             f"Of {n} {'difference' if n == 1 else 'differences'} to {spoken(made.reference)}, {verdicts['lower']} "
             f"{'is' if verdicts['lower'] == 1 else 'are'} lower, {verdicts['higher']} higher and "
-            f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
+            f"{verdicts['not shown']} not shown{few} (95% intervals against 0, not corrected for their number)."
         )
 
 

@@ -78,7 +78,7 @@ def _plots_of_run(made: Measured) -> Iterator[Plot]:
                 bars(made, ranked),
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
-                "AUROC with 95 % intervals, the best at the top; bars begin at chance, 0.5. Blue is "
+                "AUROC with 95% intervals, the best at the top; bars begin at chance, 0.5. Blue is "
                 f"{spoken(made.reference)}; where it is not among them it is added below with its place.",
             )
         if timed := [cell for cell in own if len(_timed(made, cell))]:
@@ -94,7 +94,7 @@ def _plots_of_run(made: Measured) -> Iterator[Plot]:
             sensitivity_panels(made),
             "sensitivity",
             "AUROC of STC by clustering",
-            "One setting is changed at a time; 95 % intervals.",
+            "One setting is changed at a time; 95% intervals.",
         )
 
 
@@ -294,7 +294,7 @@ def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
                 reliability_panels(cell),
                 f"reliability_{number}_{name}",
                 f"Reliability: {one_line(cell.title)}",
-                "Share of right answers against the cross-fitted chance, for groups of similar chance with 95 % "
+                "Share of right answers against the cross-fitted chance, for groups of similar chance with 95% "
                 "intervals. Points on the line are right as often as they were said to be; the wider they are spread "
                 "along it, the more the method knows.",
             )

@@ -76,8 +76,8 @@ def amount(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share in [0, 1] as a percentage: `81.4 %`."""
-    return MISSING if math.isnan(value) else f"{100 * value:.1f} %"
+    """A share in [0, 1] as a percentage: `81.4%`."""
+    return MISSING if math.isnan(value) else f"{100 * value:.1f}%"
 
 
 Mark = Literal["", "best", "second"]

@@ -1,7 +1,7 @@
 // The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { calibrationOf, confidenceOf, imagesOf, level, shown, unbroken } from "./helpers.js";
+import { calibrationOf, confidenceOf, imagesOf, level, shown } from "./helpers.js";
 
 // Marks beyond the few weakest teach the eye to pass over them.
 const MOST_MARKED = 5;
@@ -134,7 +134,7 @@ function Verdict({ answer, compared, promised }) {
   }
   const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
   const decided = calibration.decision;
-  const told = [promised ? "" : unbroken(calibration.promise ?? ""), calibration.promise && decided === "answer" ? S.acceptedNote : ""];
+  const told = [promised ? "" : calibration.promise ?? "", calibration.promise && decided === "answer" ? S.acceptedNote : ""];
   const said = told.filter(Boolean).join(" ");
   return html`<p>
       ${decided && html`<span class=${`badge ${decided === "answer" ? "accepted" : "check"}`}>${decided === "answer" ? S.accepted : S.check}</span>`}
@@ -220,7 +220,7 @@ function useRemembered(key) {
   return [on, setOn];
 }
 
-// A doubtful stretch of an answer in words: "In doubt: “Istanbul” (60 %); also likely: “Ankara” 17 %".
+// A doubtful stretch of an answer in words: "In doubt: “Istanbul” (60%); also likely: “Ankara” 17%".
 function doubtOf(answer, part) {
   const others = (rivals(answer, part)[0] ?? []).filter((one) => !one.chosen && !one.counted && one.text.trim()).slice(0, 2);
   return S.copiedDoubt(part.text, part.confidence, others);
@@ -276,7 +276,7 @@ export function Card({ answer, question, title, compared, promised }) {
     ${question && html`<h2 dir="auto">${question}</h2>`}
     ${imagesOf(answer).map((source) => html`<${Scan} source=${source} />`)}
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
-    ${answer.doubt && html`<p><strong dir="auto">${unbroken(answer.doubt)}</strong></p>`}
+    ${answer.doubt && html`<p><strong dir="auto">${answer.doubt}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     ${!compared && answer.asked_method && html`<${Asked} answer=${answer} />`}
     <${Verdict} ...${{ answer, compared, promised }} />

@@ -1,7 +1,6 @@
 // The calibrator: what it promises, where its labels came from, and three plots made by hand.
 import { html } from "./preact.js";
 import { S } from "./strings.js";
-import { unbroken } from "./helpers.js";
 
 const [LEFT, TOP, SIZE] = [46, 10, 220];
 const across = (v) => LEFT + SIZE * v;
@@ -39,7 +38,7 @@ export function Calibration({ card }) {
   const tested = card.tested ?? [];
   const chosen = card.threshold && tested.length ? [...tested].filter(([share]) => share <= card.threshold.accepted + 0.02).at(-1) : null;
   return html`<section class="card">
-    ${card.promise && html`<p class="promise">${unbroken(card.promise)}</p>`}
+    ${card.promise && html`<p class="promise">${card.promise}</p>`}
     <p>${S.labels(card.n_labels, card.n_correct)}</p>
     <div class="plots">
       ${card.reliability &&

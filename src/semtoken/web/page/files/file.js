@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend, reasonOf } from "./answer.js";
-import { Chance, chanceOf, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save, unbroken } from "./helpers.js";
+import { Chance, chanceOf, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save } from "./helpers.js";
 
 const FIRST_LOOK = 20; // so many of the most doubtful are to be checked, until the reader says otherwise
 const WIDE = "(min-width: 60rem)"; // room for what is doubtful beside the list
@@ -61,8 +61,8 @@ function Cut({ ranked, check, setCheck, calibrator }) {
       ${labelled.length > 0 ? " " + S.labelledWrong(labelled.length, labelled.filter((row) => !row.label).length) : ""}
     </p>
     ${alike > 0 && html`<p class="note">${S.alike(alike)}</p>`}
-    ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${unbroken(calibrator.promise)}</span></p>`}
-    ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${unbroken(calibrator.promise)}</p>`}
+    ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${calibrator.promise}</span></p>`}
+    ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${calibrator.promise}</p>`}
     <p class="note">${S.sureWrong}</p>
   </div>`;
 }
@@ -85,7 +85,7 @@ function Row({ row, chance, why, selected, select, detail }) {
   return html`<tr aria-current=${selected} onClick=${select}>
       <td class="number">${row.place}</td>
       ${chance && html`<td class="number"><${Chance} row=${row} /></td>`}
-      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${reason && html`<div class="why" dir="auto">${unbroken(reason)}</div>`}</td>
+      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${reason && html`<div class="why" dir="auto">${reason}</div>`}</td>
       <td class="label">${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
     </tr>
     ${detail && html`<tr class="inside"><td colspan=${columns}>${detail}</td></tr>`}`;

@@ -13,8 +13,6 @@ export const shown = (value) => {
   if (value !== 1 && value > 0.999) return "> 0.999";
   return value.toFixed(3);
 };
-// A number and its percent sign stay on one line, in sentences of the server, too.
-export const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 export const level = (confidence) => (confidence < WEAK ? "weak" : confidence < SOME ? "some" : "");
 export const calibrationOf = (block) => block?.calibration ?? (block?.chance === undefined ? null : block);
 export const chanceOf = (block) => calibrationOf(block)?.chance ?? null;

@@ -24,5 +24,5 @@ export const REVIEW = {
     doubtful: "There is no doubtful answer that nobody has labelled.",
     disagreement: "There is no disagreement that nobody has labelled.",
   },
-  count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal-sample sets its share of the answers that follow (by default 5 %).`,
+  count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal-sample sets its share of the answers that follow (by default 5%).`,
 };

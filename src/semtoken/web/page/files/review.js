@@ -3,7 +3,6 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { REVIEW } from "./review-strings.js";
 import { S } from "./strings.js";
-import { unbroken } from "./helpers.js";
 
 const KEPT = "semtoken.reviewer"; // the name, so that the browser knows it the next day
 const FEW = 3; // answers that are left when more are fetched
@@ -37,9 +36,9 @@ async function asked(path, token, body) {
 function Promised({ report }) {
   if (!report) return null;
   return html`<section class="card" aria-label=${REVIEW.promise}>
-    <p class=${`promise ${report.state}`} role="status">${unbroken(report.sentence)}</p>
-    ${report.moved_sentence && html`<p class="note">${unbroken(report.moved_sentence)}</p>`}
-    ${report.states_sentence && html`<p class="note">${unbroken(report.states_sentence)}</p>`}
+    <p class=${`promise ${report.state}`} role="status">${report.sentence}</p>
+    ${report.moved_sentence && html`<p class="note">${report.moved_sentence}</p>`}
+    ${report.states_sentence && html`<p class="note">${report.states_sentence}</p>`}
   </section>`;
 }
 

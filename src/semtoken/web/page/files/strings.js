@@ -1,6 +1,6 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
-// What a model gave a word, and chances; a number and its percent sign stay on one line.
-const percent = (p) => (p > 0 && p < 0.01 ? "under 1\u00a0%" : p > 0.99 && p < 1 ? "over 99\u00a0%" : `${Math.round(100 * p)}\u00a0%`);
+// What a model gave a word, and chances.
+const percent = (p) => (p > 0 && p < 0.01 ? "under 1%" : p > 0.99 && p < 1 ? "over 99%" : `${Math.round(100 * p)}%`);
 // A confidence, as the server's sentences write it: no percent sign, which would make it a chance.
 const digits = (p) => (p < 1 && p.toFixed(2) === "1.00" ? "> 0.99" : p > 0 && p.toFixed(2) === "0.00" ? "< 0.01" : p.toFixed(2));
 const interval = (low, high) => (digits(low) === digits(high) ? "" : ` (${digits(low)} to ${digits(high)})`);
@@ -74,8 +74,8 @@ export const S = {
   tokenColumns: ["token", "own probability", "counted", "also considered"],
   legendLead: "How sure the model was of a phrase: ",
   legend: [
-    ["weak", "under 50\u00a0%"],
-    ["some", "50 to 85\u00a0%"],
+    ["weak", "under 50%"],
+    ["some", "50 to 85%"],
     ["", "· only the weakest are marked, no function words"],
   ],
 
@@ -138,7 +138,7 @@ export const S = {
   onlyDiffering: "only where they differ",
   pairs: "Differing answers first, then the riskiest",
   standing: "place",
-  place: (share) => `riskier than ${Math.floor(100 * share)}\u00a0%`,
+  place: (share) => `riskier than ${Math.floor(100 * share)}%`,
   sameWords: "same words?",
   yes: "yes",
   no: "no",
@@ -149,7 +149,7 @@ export const S = {
   plots: {
     reliability: "Were the chances right?",
     reliabilityNote: (crossed) =>
-      `Points on the line were right as often as the chance says. Bars are 95 % intervals, from the labels in this file${crossed ? "; each chance comes from a calibrator that did not see the answer" : ""}.`,
+      `Points on the line were right as often as the chance says. Bars are 95% intervals, from the labels in this file${crossed ? "; each chance comes from a calibrator that did not see the answer" : ""}.`,
     rightShare: "Upwards: the share that was right",
     chances: "From an uncertainty to a chance",
     chancesNote: "The band shows how far one more label could move the chance.",
