@@ -479,7 +479,7 @@ def test_the_readme_says_of_the_default_rule_what_its_scores_say() -> None:
     better = [one for one in sets if float(lines[one, "default"]["minus_probability_low"]) > 0.0005]
     largest = max(float(lines[one, "default"]["minus_probability"]) for one in sets)
     page = " ".join((FOLDER.parents[1] / "README.md").read_text(encoding="utf-8").split())
-    assert len(better) == 2 and f"better by at most {largest:.3f} of AUROC on two of five sets" in page
+    assert len(better) == 2 and f"on two of five data sets it is better, by at most {largest:.3f} AUROC" in page
     for one in sets:
         for rule in ("paper", "paper_without_clusters"):
             if (one, rule) in lines:
