@@ -1,6 +1,6 @@
-"""Every causal and image-text model of the installed transformers, made tiny: what works, what is refused and why.
+"""Every causal and image-text model of the installed transformers, made tiny: what works, what is rejected and why.
 
-`python -m tests.backends.sweep` writes the table of docs/models.md. A model whose numbers differ from a plain pass in
+`python -m tests.backends.sweep` writes the table of benchmarks/architectures.md. A model whose numbers differ from a plain pass in
 any way of asking is an error. With `--seed` or `--tokenizer`, or the names of types, it only prints.
 """
 
@@ -26,7 +26,7 @@ from tests import tiny
 from tests.backends.plain_pass import off, ways, with_wide_weights
 from tests.backends.tiny_configs import tiny_model_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+PAGE = Path(__file__).parents[2] / "benchmarks" / "architectures.md"
 BEGIN, END = "<!-- made by tests/backends/sweep.py -->", "<!-- end -->"
 
 
@@ -80,7 +80,7 @@ def _reason(message: str) -> str:
         return "encoder-decoder"
     if "no output head" in message:
         return "no output head"
-    return "it reads no text alone" if "cannot read" in message else message[:100]
+    return "it cannot process text without an image" if "cannot read" in message else message[:100]
 
 
 def _used(proof: Proof) -> tuple[str, str]:
@@ -118,9 +118,9 @@ def _quiet() -> Iterator[None]:
 def table(outcomes: dict[str, Outcome]) -> str:
     """The outcomes as a Markdown table, types with the same outcome in one row."""
     said = {
-        "whole": "right in all ways",
-        "some": "right; not used, since not equal: ",
-        "refused": "refused: ",
+        "whole": "correct in all ways",
+        "some": "correct; disabled because results differ: ",
+        "refused": "rejected: ",
         "unmade": "no tiny model was made: ",
         "wrong": "**wrong**: ",
     }

@@ -1,4 +1,4 @@
-"""No model of the installed transformers gives wrong numbers: the program of docs/models.md, type by type."""
+"""No model of the installed transformers gives wrong numbers: the program of benchmarks/architectures.md, type by type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listed(outcome: str) -> set[str]:
 @pytest.mark.parametrize("kind", FEW)
 def test_a_few_are_as_the_table_says(kind: str) -> None:
     state = outcome_of(kind).state
-    assert kind in listed({"whole": "right in all ways", "some": "right; not used"}[state])
+    assert kind in listed({"whole": "correct in all ways", "some": "correct; disabled"}[state])
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ def test_a_few_are_as_the_table_says(kind: str) -> None:
 def test_no_model_is_worse_than_the_table_says(kind: str) -> None:
     [(_, one)] = sweep([kind])
     assert one.state != "wrong", one.why
-    if kind in listed("right in all ways"):
+    if kind in listed("correct in all ways"):
         assert one.state == "whole", one
-    if kind in listed("right"):
+    if kind in listed("correct"):
         assert one.state in ("whole", "some"), one

@@ -1,6 +1,6 @@
 """Exchanges with real engines, replayed: each number beside the one that transformers gave for the same weights.
 
-`python -m tests.engines.held` recorded them and wrote docs/engines-held.md. The model's own numbers were computed by
+`python -m tests.engines.held` recorded them and wrote benchmarks/engines-held.md. The model's own numbers were computed by
 transformers then, and the largest differences from the reply as it came, so a reply that is altered by one digit no
 longer agrees with them.
 """

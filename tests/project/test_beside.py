@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_shows_the_kept_scores() -> None:
-    page = (ROOT / "docs" / "beside.md").read_text("utf-8")
+    page = (tables.HERE / "README.md").read_text("utf-8")
     found = tables.MARKS.search(page)
     assert found is not None and tables.text() in found[0]
 

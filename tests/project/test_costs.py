@@ -65,7 +65,7 @@ def test_the_table_of_kept_runs_is_that_of_their_files(monkeypatch: pytest.Monke
 def test_the_delay_by_a_journal_is_what_was_measured() -> None:
     with (ROOT / "benchmarks" / "results" / "journal_delay.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["quantile"] == "p99"]
-    page = (ROOT / "docs" / "watch.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "journal.md").read_text(encoding="utf-8")
     for row in rows:
         low, _, high = row["95 % interval"].partition(" to ")
         name = {"none, again": "none, once more"}.get(row["journal"], row["journal"])

@@ -1,6 +1,6 @@
 """How well each library's number ranks the same answers: AUROC for wrong answers, with paired intervals.
 
-    python research/experiments/beside/tables.py [--page docs/beside.md]
+    python research/experiments/beside/tables.py [--page research/experiments/beside/README.md]
 
 reads `scores/SET-LIBRARY.csv` and prints a table for each set, the best number first. The difference is to the plain
 probability of the answer; 95 % intervals of a bootstrap over answers (2,000 resamples). With `--page`, the tables

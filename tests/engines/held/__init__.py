@@ -8,7 +8,7 @@ requests.py    what is asked, in each engine's dialect
 starting.py    the engines, started on the loopback
 own_numbers.py the model's own log-probabilities, raw and processed
 exchanges.py   an exchange: its reply, the tokens in it, what semtoken reads, the numbers beside it
-table.py       all recorded exchanges -> docs/engines-held.md
+table.py       all recorded exchanges -> benchmarks/engines-held.md
 
 Exchanges go to tests/payloads/engines, where the default tests replay them.
 """

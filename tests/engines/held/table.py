@@ -13,7 +13,7 @@ from tests.engines.held import doctoring
 from tests.engines.held.exchanges import Exchange, load, reading, recorded
 from tests.engines.held.requests import ASKED
 
-TABLE = Path(__file__).parents[3] / "docs" / "engines-held.md"
+TABLE = Path(__file__).parents[3] / "benchmarks" / "engines-held.md"
 FLOAT32 = "; the same within {} nats"
 CLOSE = {
     "langchain": 0.005,
