@@ -300,7 +300,7 @@ class RunLines:
             told = f", about {duration(left)} left" if left >= 1 else ""
             tell(
                 f"{self._title}: {self._step_done:,} of {self._step_units:,} questions{rate}; "
-                f"whole run {100 * share:.0f} %{told}"
+                f"whole run {100 * share:.0f}%{told}"
             )
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
@@ -309,7 +309,7 @@ class RunLines:
         if now - self._last >= self._every:
             self._last = now
             left = "" if seconds_left is None else f", about {duration(seconds_left)} left"
-            tell(f"clustering: {phase}, {100 * fraction:.0f} %{left}")
+            tell(f"clustering: {phase}, {100 * fraction:.0f}%{left}")
 
 
 def duration(seconds: float) -> str:
