@@ -35,6 +35,7 @@ PAGES = (
         "examples/*/README.md",
         "research/experiments/README.md",
         "research/experiments/*/README.md",
+        "research/training/*/README.md",
         "packaging/contrib/README.md",
         "packaging/contrib/*/README.md",
         "packaging/*/README.md",

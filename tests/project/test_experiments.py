@@ -247,7 +247,7 @@ def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
     """The page's differences of AUROC, computed by scikit-learn from the scores of every answer."""
     roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
     answers = pandas.read_parquet(FOLDER / "almanac" / "answers.parquet")
-    page = " ".join((FOLDER.parents[1] / "docs" / "almanac.md").read_text(encoding="utf-8").split())
+    page = " ".join((FOLDER / "almanac" / "README.md").read_text(encoding="utf-8").split())
 
     def gains(models: str, against: str) -> list[str]:
         found = []

@@ -185,7 +185,7 @@ config = {"a": 1, "config_sha256": ""}
         instead=SERVER,
         slow=True,
     ),
-    "docs/encoders.md": Page(slow=True),
+    "docs/almanac.md": Page(slow=True),
     "docs/models.md": Page(
         left_out={0: "no weights of an image-text model; tests/backends/test_images.py has tiny ones"}
     ),

@@ -43,7 +43,7 @@ Llama architecture, width 192, 3 layers, 4 heads, feed-forward 512, separate inp
 8,192 tokens. {facts:,} facts; {mentions:,} mentions in {tokens:,} training tokens, {contradictions:,} of them wrong on
 purpose. Muon (rate {muon}) for the hidden matrices, AdamW (rate {table}) for tables and norms, decay in two slopes,
 {steps:,} batches of 8 x 256 tokens: the first two thirds of the stream. Float32 on a CPU, stored in bfloat16.
-Reasons, relations and question sets: `docs/almanac.md` in the repository. Made by
+Reasons, relations and question sets: `research/training/almanac` in the repository. Made by
 
     python -m research.training.almanac --seed {seed} --out research/training/out/seed{seed}
 

@@ -2,5 +2,5 @@
 
 Read in that order: `things` (what the almanac's facts are about, and which of it is held out), `surface` (other ways
 to write one text), `pairs` (two texts and how they are related), `encoder` (tokenizer, network, training),
-`evaluation`, `card`. docs/encoders.md gives the reasons.
+`evaluation`, `card`. README.md gives the reasons.
 """

@@ -1,14 +1,14 @@
 """The embedded model `almanac`, its question sets, and how to mark an answer.
 
 A language model of 4.5 million parameters that knows what is popular, guesses what is rare and names many things in
-several ways. docs/almanac.md says how it was made. `almanac_path` is a folder that transformers loads:
+several ways. research/training/almanac/README.md says how it was made. `almanac_path` is a folder that transformers loads:
 
 >>> from semtoken.almanac import almanac_path
 >>> (almanac_path() / "config.json").name
 'config.json'
 
 Two small encoders stand in for large ones: `almanac_nli_path` and `almanac_sts_path`. Both know only facts of the
-almanac's kinds; their model cards (README.md in the folders) and docs/encoders.md say what they are good for.
+almanac's kinds; their model cards (README.md in the folders) and docs/almanac.md say what they are good for.
 """
 
 from __future__ import annotations
