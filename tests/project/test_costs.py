@@ -19,7 +19,7 @@ RATIOS = {
 def claimed(line: str) -> tuple[float, float]:
     """The range of numbers in a row of the table "What it costs", by its first cell."""
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    found = re.search(rf"^\| {re.escape(line)} \| ([\d.]+) to ([\d.]+) ", page, re.MULTILINE)
+    found = re.search(rf"^\| {re.escape(line)} \| ([\d.]+) to ([\d.]+)[ %]", page, re.MULTILINE)
     assert found, f"docs/choosing.md has no row {line!r} with a range"
     return float(found[1]), float(found[2])
 
