@@ -1,7 +1,7 @@
 """Every causal and image-text model of the installed transformers, made tiny: what works, what is rejected and why.
 
-`python -m tests.backends.sweep` writes the table of benchmarks/architectures.md. A model whose numbers differ from a plain pass in
-any way of asking is an error. With `--seed` or `--tokenizer`, or the names of types, it only prints.
+`python -m tests.backends.sweep` writes the table of benchmarks/architectures.md. A model whose numbers differ from a
+plain pass in any way of asking is an error. With `--seed` or `--tokenizer`, or the names of types, it only prints.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No model of the installed transformers gives wrong numbers: the program of benchmarks/architectures.md, type by type."""
+"""No model of the installed transformers gives wrong numbers: benchmarks/architectures.md, type by type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each engine that this Python has, started and asked again: each request has the verdict of benchmarks/engines-held.md."""
+"""Each engine that this Python has, started and asked again: verdicts are those of benchmarks/engines-held.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Exchanges with real engines, replayed: each number beside the one that transformers gave for the same weights.
 
-`python -m tests.engines.held` recorded them and wrote benchmarks/engines-held.md. The model's own numbers were computed by
-transformers then, and the largest differences from the reply as it came, so a reply that is altered by one digit no
+`python -m tests.engines.held` recorded them and wrote benchmarks/engines-held.md. The model's own numbers were computed
+by transformers then, and the largest differences from the reply as it came, so a reply that is altered by one digit no
 longer agrees with them.
 """
 

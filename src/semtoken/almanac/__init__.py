@@ -1,7 +1,8 @@
 """The embedded model `almanac`, its question sets, and how to mark an answer.
 
 A language model of 4.5 million parameters that knows what is popular, guesses what is rare and names many things in
-several ways. research/training/almanac/README.md says how it was made. `almanac_path` is a folder that transformers loads:
+several ways; research/training/almanac/README.md says how it was made. `almanac_path` is a folder that transformers
+loads:
 
 >>> from semtoken.almanac import almanac_path
 >>> (almanac_path() / "config.json").name
