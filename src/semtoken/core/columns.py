@@ -30,22 +30,10 @@ class Columns:
     """[n] whether only blanks come before the step."""
     log_probs: FloatArray
     """[n] log-probabilities of the chosen tokens, <= 0; -inf where it is not known."""
-    totals: FloatArray
-    """[n] sum of the probabilities of all tokens that are listed."""
-    smallest: FloatArray
-    """[n] the highest probability that a token which is not listed can have."""
     complete: BoolArray
     """[n] whether every token is listed that can agree."""
     unmapped: FloatArray
     """[n] mass of names that fit no token."""
-    alike: FloatArray
-    """[n] mass of other tokens that are written as the chosen one is."""
-    doubtful: FloatArray
-    """[n] mass of entries that seem to be the chosen token and have another number, or may be spelled as it is."""
-    perhaps: FloatArray
-    """[n] mass of entries that may be spelled as the chosen token is, where no vocabulary tells."""
-    many: BoolArray
-    """[n] whether any number of tokens may be spelled as the chosen one, where no vocabulary tells."""
     neutrals: FloatArray
     """[n, 2] log of the mass of all neutral tokens under the rules, and under the paper's; NaN if the entries tell."""
     ends: FloatArray
@@ -120,18 +108,12 @@ def joined(parts: Sequence[Columns]) -> Columns:
 
 def of_rows(tokens: IdArray, opening: BoolArray, **more: Any) -> Columns:
     """Steps of which all is known that counts."""
-    n, m, zeros = len(tokens), len(more["ids"]), np.zeros(len(tokens))
+    n, m = len(tokens), len(more["ids"])
     return Columns(
         tokens=tokens,
         opening=opening,
-        totals=zeros + 1.0,
-        smallest=zeros,
         complete=np.ones(n, dtype=bool),
-        unmapped=zeros,
-        alike=zeros,
-        doubtful=zeros,
-        perhaps=zeros,
-        many=np.zeros(n, dtype=bool),
+        unmapped=np.zeros(n),
         spelled=np.zeros(m, dtype=bool),
         **{"open": np.zeros(m, dtype=bool), **more},
     )
@@ -139,8 +121,6 @@ def of_rows(tokens: IdArray, opening: BoolArray, **more: Any) -> Columns:
 
 def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
     """Steps of which an engine lists the best tokens."""
-    numbers = np.array([step[3:13] for step in steps], dtype=np.float64).reshape(-1, 10).T
-    log_probs, totals, smallest, complete, _, unmapped, alike, doubtful, perhaps, many = numbers
     unknown = np.full((len(steps), 2 + N_ENDS), math.nan)
     ids = np.array([token for step in steps for token in step.ids], dtype=np.int64)
     spelled = np.zeros(len(ids), dtype=bool)
@@ -151,15 +131,9 @@ def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
     return Columns(
         tokens=np.array([step.token for step in steps], dtype=np.int64),
         opening=np.array(opening, dtype=bool),
-        log_probs=log_probs,
-        totals=totals,
-        smallest=smallest,
-        complete=complete > 0,
-        unmapped=unmapped,
-        alike=alike,
-        doubtful=doubtful,
-        perhaps=perhaps,
-        many=many > 0,
+        log_probs=np.array([step.log_prob for step in steps], dtype=np.float64),
+        complete=np.array([step.complete for step in steps], dtype=bool),
+        unmapped=np.array([step.unmapped for step in steps], dtype=np.float64),
         neutrals=unknown[:, :2],
         ends=unknown[:, 2:],
         owners=np.array([i for i, step in enumerate(steps) for _ in step.ids], dtype=np.int64),

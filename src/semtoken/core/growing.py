@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from semtoken.core.columns import Columns, joined, no_steps, of_lists
+from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flags, silent_zeros
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
@@ -100,11 +100,11 @@ class ReadLists:
         """The steps with all tokens of their lists of at least a probability, where they are not numbered yet."""
         return self.steps if self.names is None else [self.names.with_others(step, least) for step in self.steps]
 
-    def part(self, first: int, last: int) -> tuple[Columns, list[ListedStep]]:
-        """The steps from `first` to before `last`."""
+    def part(self, first: int, last: int) -> tuple[list[ListedStep], list[bool]]:
+        """The steps from `first` to before `last`, and whether only blanks come before each."""
         if self.names is not None and not self.rounding.even:
             self.steps = self.number_all()  # each of them may be off by another amount
-        return of_lists(self.steps[first:last], self.opening[first:last]), self.steps[first:last]
+        return self.steps[first:last], self.opening[first:last]
 
 
 class ReducedRows:
@@ -289,8 +289,8 @@ class GrowingAnswer:
         prefixes = self._prefixes[first:last]
         if self.lists is None:
             return Agreeing(self.scorer, self.rows.part(first, last), prefixes, self._neutrality)
-        steps, listed = self.lists.part(first, last)
-        return Agreeing(self.scorer, steps, prefixes, self._neutrality, self.lists.rounding, listed)
+        listed, opening = self.lists.part(first, last)
+        return Agreeing(self.scorer, None, prefixes, self._neutrality, self.lists.rounding, listed, opening)
 
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
@@ -377,8 +377,7 @@ class GrowingAnswer:
         if self.lists is None or self.lists.names is None:
             return agreed
         listed = [self.lists.names.with_others(step, least) for step in agreed.listed]
-        steps = of_lists(listed, agreed.steps.opening.tolist())
-        return replace(agreed, listed=listed, steps=steps, scorer=self._frozen(said))
+        return replace(agreed, listed=listed, scorer=self._frozen(said))
 
 
 def check_normalizers(

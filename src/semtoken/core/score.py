@@ -7,17 +7,19 @@ numbers, so each log may be off a little. Where all logits are known nothing is 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 
 from semtoken.core.columns import Columns, of_lists
 from semtoken.core.prefixes import NO_IDS
-from semtoken.core.scorer import NEUTRAL, PREFIX, Scorer, among
+from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES, Scorer, among
 from semtoken.engine_tokens.checked_list import ListedStep
 from semtoken.engine_tokens.top_steps import IN_FULL, ROUNDING, Rounding
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
@@ -66,16 +68,15 @@ class Bounds(NamedTuple):
         return list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
 
 
-def interval(low: FloatArray, more: FloatArray, slack: FloatArray | float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Lower bound, estimate and upper bound of log agreeing probabilities [n], all <= 0.
+def interval(mass: float, more: float, slack: float) -> LogMass:
+    """The bounds of a log agreeing probability, all <= 0.
 
-    `low` are the logs of the mass that surely agrees, `more` the mass that may agree beside it, listed or not, and
-    `slack` by how much a log may be off, since numbers are rounded.
+    `mass` surely agrees, `more` may agree beside it, listed or not, and by `slack` a log may be off, since numbers are
+    rounded.
     """
-    with np.errstate(divide="ignore"):
-        high = np.logaddexp(low, np.log(more)) if more.any() else low
-    estimate = np.minimum(low, 0.0)
-    return estimate - slack, estimate, np.minimum(np.minimum(high, 0.0) + slack, 0.0)
+    low = math.log(mass) if mass > 0 else -math.inf
+    high = math.log(min(mass + more, 1.0)) if more > 0 else low
+    return LogMass(min(low, 0.0) - slack, min(low, 0.0), min(high + slack, 0.0))
 
 
 @dataclass(eq=False)
@@ -83,7 +84,8 @@ class Agreeing:
     """Which tokens agree at some steps of an answer, and with what mass under any rules."""
 
     scorer: Scorer
-    steps: Columns
+    rows: Columns | None
+    """The steps, where all logits are known."""
     prefixes: Sequence[IdArray]
     """The prefix set of each step; without ids while it is open, which leaves the upper bound too low, and where the
     rules do not ask for it."""
@@ -93,6 +95,13 @@ class Agreeing:
     """How far each log-probability may be off. A complete list in full precision is taken as exact."""
     listed: Sequence[ListedStep] = ()
     """What the engine lists at each step; nothing where all logits are known."""
+    opening: Sequence[bool] = ()
+    """Whether only blanks come before each of these steps."""
+
+    @cached_property
+    def steps(self) -> Columns:
+        """The steps in columns, to which lists are brought when somebody asks for them."""
+        return of_lists(self.listed, self.opening) if self.rows is None else self.rows
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -123,15 +132,28 @@ class Agreeing:
         begins = self.begins if scorer.rules.prefix_matching else NO_ENTRIES
         return scorer.kinds(tokens, steps.ids, begins, opening, neutrality=neutrality, spelled=steps.spelled)
 
+    def kinds_by_step(self, scorer: Scorer, *, neutrality: bool) -> list[list[int]]:
+        """The same for the tokens of each list, in their order."""
+        if scorer.open_ended:  # the lists themselves tell
+            alike = scorer.rules.spelling is not None
+            return [
+                [CLUSTER if token == step.token else PREFIX * (alike and token in step.spelled) for token in step.ids]
+                for step in self.listed
+            ]
+        kinds = iter(self.kinds(scorer, neutrality=neutrality).tolist())
+        return [list(islice(kinds, len(step.ids))) for step in self.listed]
+
     def bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
         """The bounds of the steps' masses under the rules of another scorer of the same vocabulary."""
-        bounds = _bounds(self, scorer, neutrality=neutrality)
+        if self.rows is not None:
+            return _bounds_of_rows(self, scorer, neutrality=neutrality)
+        bounds = _bounds_of_lists(self, scorer, neutrality=neutrality)
         for i, step in enumerate(self.listed):
             if step.stands_for and not bounds.certain[i]:
                 may_be = [_as_if(step, token) for token in _one_a_cluster(scorer, step)]
-                columns = of_lists(may_be, [bool(self.steps.opening[i])] * len(may_be))
-                each = replace(self, steps=columns, prefixes=[self.prefixes[i]] * len(may_be), listed=may_be)
-                cases = _bounds(each, scorer, neutrality=neutrality)
+                n = len(may_be)
+                each = replace(self, prefixes=[self.prefixes[i]] * n, listed=may_be, opening=[self.opening[i]] * n)
+                cases = _bounds_of_lists(each, scorer, neutrality=neutrality)
                 cautious = int(cases.estimate.argmin())
                 for values, others in zip(bounds, cases, strict=True):
                     values[i] = others[cautious]
@@ -143,38 +165,56 @@ class Agreeing:
         listed = list(self.listed)
         for i in positions:
             listed[i] = listed[i]._replace(log_prob=-math.inf, ids=[], probabilities=[], total=0.0)
-        return replace(self, listed=listed, steps=of_lists(listed, self.steps.opening.tolist()))
+        return replace(self, listed=listed)
 
 
-def _bounds(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
-    """The bounds of the steps' masses under the rules of a scorer, as if it were clear which token was chosen."""
-    steps, spelled = agreed.steps, scorer.rules.spelling is not None
+def _bounds_of_rows(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
+    """The bounds of the steps' masses under the rules of a scorer, which are exact."""
+    steps = agreed.steps
     kinds = agreed.kinds(scorer, neutrality=neutrality)
     certain = scorer.are_neutral(steps.tokens, steps.opening) & neutrality
-    if not agreed.listed:
-        low, shares = _sums(steps, np.where(kinds == NEUTRAL, 0, kinds))  # they are in the sum of all neutral tokens
-        if neutrality:
-            all_neutral = steps.neutrals[:, 1 if scorer is agreed.scorer.paper else 0]
-            low, shares[:, NEUTRAL] = np.logaddexp(low, all_neutral), np.exp(all_neutral)
-        ends, ambiguous = interval(low, np.zeros(len(low)), 0.0), np.zeros(len(low))
-    else:
-        low, shares = _sums(steps, kinds)
-        inside, ambiguous = _unclear_masses(agreed, scorer, neutrality=neutrality)
-        if spelled:
-            inside = inside + steps.alike
-        if inside.any():
-            with np.errstate(divide="ignore"):
-                low = np.logaddexp(low, np.log(inside))
-        slack, missing = _missing(agreed, scorer, kinds, ambiguous, neutrality=neutrality)
-        perhaps = steps.perhaps if spelled else steps.alike
-        ends = interval(low, ambiguous + steps.unmapped + steps.doubtful + perhaps + missing, slack)
-        ambiguous = np.minimum(ambiguous + perhaps, 1.0) if spelled else ambiguous
+    low, shares = _sums(steps, np.where(kinds == NEUTRAL, 0, kinds))  # they are in the sum of all neutral tokens
+    if neutrality:
+        all_neutral = steps.neutrals[:, 1 if scorer is agreed.scorer.paper else 0]
+        low, shares[:, NEUTRAL] = np.logaddexp(low, all_neutral), np.exp(all_neutral)
+    shares[certain, PREFIX] = 0.0
+    low = np.where(certain, 0.0, np.minimum(low, 0.0))
+    return Bounds(low, low, low, certain, np.minimum(shares, 1.0), np.zeros(len(low)))
+
+
+def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
+    """The bounds of the steps' masses under the rules of a scorer, as if it were clear which token was chosen."""
+    alike, off = scorer.rules.spelling is not None, agreed.rounding.off
+    kinds = agreed.kinds_by_step(scorer, neutrality=neutrality)
+    sizes = _sizes(agreed, scorer, neutrality=neutrality)
+    errors = itertools.repeat((0.0, 0.0, None)) if agreed.rounding.even else _errors(agreed, kinds)
+    ends, shares, ambiguous = [], [], []
+    for i, (step, each, size, (own, whole, most)) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
+        by_kind = [0.0] * len(SOURCES)
+        for kind, probability in zip(each, step.probabilities, strict=True):
+            by_kind[kind] += probability
+        by_kind[0] = 0.0
+        inside, unclear = _unclear_mass(agreed, i, scorer, neutrality=neutrality) if step.ambiguous else (0.0, 0.0)
+        mass = sum(by_kind) + inside + (step.alike if alike else 0.0)
+        perhaps = step.perhaps if alike else step.alike
+        slack = off + max(own, whole if unclear + step.unmapped + step.perhaps > 0 else 0.0)
+        missing = max(1.0 - step.total, 0.0) + off + whole * step.total
+        unseen = max(size - len(each) + each.count(0), 0) * (step.smallest if most is None else most)
+        if step.complete:
+            missing, slack = 0.0, 0.0 if slack <= ROUNDING else slack
+        more = unclear + step.unmapped + step.doubtful + perhaps + min(missing, unseen)
+        ends.append(interval(mass, more, slack))
+        shares.append(by_kind)
+        ambiguous.append(min(unclear + perhaps if alike else unclear, 1.0))
+    certain = np.zeros(len(ends), dtype=bool)
+    if neutrality and scorer.knows_neutral:
+        certain = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)
+    lower, estimate, upper = np.array(ends, dtype=np.float64).reshape(-1, 3).T
+    masses = np.array(shares, dtype=np.float64).reshape(-1, len(SOURCES))
     if certain.any():
-        shares[certain, PREFIX] = 0.0
-        if agreed.listed:
-            shares[certain, NEUTRAL] += np.exp(steps.log_probs[certain])
-        ends = tuple(np.where(certain, 0.0, end) for end in ends)  # type: ignore[assignment]
-    return Bounds(*ends, certain, np.minimum(shares, 1.0), ambiguous)
+        lower[certain] = estimate[certain] = upper[certain] = masses[certain, PREFIX] = 0.0
+        masses[certain, NEUTRAL] += np.exp(agreed.steps.log_probs[certain])
+    return Bounds(lower, estimate, upper, certain, np.minimum(masses, 1.0), np.array(ambiguous, dtype=np.float64))
 
 
 def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
@@ -197,28 +237,17 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
         return level + np.log(shares.sum(axis=1)), shares * np.exp(level)[:, None]
 
 
-def _missing(
-    agreed: Agreeing, scorer: Scorer, kinds: IdArray, ambiguous: FloatArray, *, neutrality: bool
-) -> tuple[FloatArray, FloatArray]:
-    """By how much the log of each step's mass may be off, and the mass of tokens that may agree and are not listed."""
-    steps, rounding = agreed.steps, agreed.rounding
-    n, owners = len(steps), steps.owners
-    missed: FloatArray | float = rounding.off
-    smallest, slack = steps.smallest, np.full(n, rounding.off)
-    if not rounding.even:
-        probabilities = np.exp(steps.logs)
-        higher, counted = _highest(probabilities, rounding), kinds > 0
-        whole = _shares_off(probabilities, higher, owners, n)
-        own = _shares_off(probabilities[counted], higher[counted], owners[counted], n)
-        slack += np.maximum(own, np.where((ambiguous + steps.unmapped + steps.perhaps) > 0, whole, 0.0))
-        smallest = np.minimum(_highest(smallest, rounding), 1.0)
-        missed = rounding.off + whole * steps.totals
-    missing = np.maximum(1.0 - steps.totals, 0.0) + missed
-    if steps.complete.any():
-        missing[steps.complete] = 0.0
-        slack[steps.complete & (slack <= ROUNDING)] = 0.0
-    unseen = _sizes(agreed, scorer, neutrality=neutrality) - np.bincount(owners[kinds > 0], minlength=n)
-    return slack, np.minimum(missing, np.maximum(unseen, 0) * smallest)
+def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[tuple[float, float, float]]:
+    """By how much rounding may have changed each step, where that depends on the size of a number: the log of the mass
+    that counts, that of the whole list, and the most that its smallest probability may have been.
+    """
+    steps, rounding, n = agreed.steps, agreed.rounding, len(agreed.listed)
+    probabilities, counted = np.exp(steps.logs), np.array(list(chain.from_iterable(kinds)), dtype=np.int64) > 0
+    higher = _highest(probabilities, rounding)
+    whole = _shares_off(probabilities, higher, steps.owners, n)
+    own = _shares_off(probabilities[counted], higher[counted], steps.owners[counted], n)
+    most = np.minimum(_highest(np.array([step.smallest for step in agreed.listed]), rounding), 1.0)
+    return zip(own.tolist(), whole.tolist(), most.tolist(), strict=True)
 
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
@@ -255,33 +284,32 @@ ANY_NUMBER = 2**53
 """How many tokens may be spelled as a chosen one where the vocabulary is not known: more than any vocabulary has."""
 
 
-def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> IdArray:
+def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
     """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
-    steps = agreed.steps
     if scorer.open_ended:
-        return np.where(steps.many & (scorer.rules.spelling is not None), ANY_NUMBER, 1)
-    pairs = zip(steps.tokens.tolist(), steps.opening.tolist(), strict=True)
-    sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
+        alike = scorer.rules.spelling is not None
+        return [ANY_NUMBER if alike and step.many else 1 for step in agreed.listed]
+    pairs = zip(agreed.listed, agreed.opening, strict=True)
+    sizes = [scorer.related_count(step.token, opening, neutrality) for step, opening in pairs]
     owners, ids = agreed.prefix_entries
-    if scorer.rules.prefix_matching and len(ids):
-        tokens, opening = steps.tokens[owners], steps.opening[owners]
-        further = scorer.in_prefix_set(ids)
-        further &= ~(scorer.cluster.agree(tokens, ids) | scorer.alike.agree(tokens, ids))
-        if neutrality:
-            further &= ~scorer.are_neutral(ids, opening)
-        sizes += np.bincount(owners[further], minlength=len(steps))
-    return sizes
+    if not scorer.rules.prefix_matching or not len(ids):
+        return sizes
+    tokens, opening = agreed.steps.tokens[owners], agreed.steps.opening[owners]
+    further = scorer.in_prefix_set(ids)
+    further &= ~(scorer.cluster.agree(tokens, ids) | scorer.alike.agree(tokens, ids))
+    if neutrality:
+        further &= ~scorer.are_neutral(ids, opening)
+    more: list[int] = np.bincount(owners[further], minlength=len(sizes)).tolist()
+    return [size + added for size, added in zip(sizes, more, strict=True)]
 
 
-def _unclear_masses(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
-    """Mass of the entries whose possible tokens all count, and of those of which only some do, for each step."""
-    inside, mixed = np.zeros((2, len(agreed.steps)))
-    for i, step in enumerate(agreed.listed):
-        for candidates, probability in step.ambiguous:
-            ids, tokens = np.array(candidates, dtype=np.int64), np.full(len(candidates), step.token)
-            begins = among(ids, agreed.prefixes[i])
-            opening = np.full(len(ids), agreed.steps.opening[i])
-            counts = scorer.kinds(tokens, ids, begins, opening, neutrality=neutrality, spelled=ids < 0) > 0
-            inside[i] += probability * bool(counts.all())
-            mixed[i] += probability * bool(counts.any() and not counts.all())
+def _unclear_mass(agreed: Agreeing, i: int, scorer: Scorer, *, neutrality: bool) -> tuple[float, float]:
+    """Mass of the entries of a step whose possible tokens all count, and of those of which only some do."""
+    step, inside, mixed = agreed.listed[i], 0.0, 0.0
+    for candidates, probability in step.ambiguous:
+        ids, tokens = np.array(candidates, dtype=np.int64), np.full(len(candidates), step.token)
+        begins, opening = among(ids, agreed.prefixes[i]), np.full(len(ids), agreed.opening[i])
+        counts = scorer.kinds(tokens, ids, begins, opening, neutrality=neutrality, spelled=ids < 0) > 0
+        inside += probability * bool(counts.all())
+        mixed += probability * bool(counts.any() and not counts.all())
     return inside, mixed
