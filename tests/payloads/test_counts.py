@@ -81,6 +81,29 @@ def test_one_token_more_is_the_terminator_and_two_are_missing() -> None:
     assert lacking(5, words=town) == ""
 
 
+@pytest.mark.parametrize(("tokens", "said"), [(2, 0), (3, 1), (5, None)])
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_stream_of_responses_is_held_against_its_count_as_the_whole_reply_is(
+    tokens: int, said: int | None, repeated: bool
+) -> None:
+    items = [item("é"), item("!")]
+    part = {"type": "output_text", "text": "é!", "logprobs": items if repeated else []}
+    output = [{"type": "message", "role": "assistant", "content": [part]}]
+    response = {"object": "response", "status": "completed", "output": output, "usage": {"output_tokens": tokens}}
+    events = [
+        {"type": "response.output_text.delta", "delta": "é!", "logprobs": items},
+        {"type": "response.completed", "response": response},
+    ]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    if said is None:
+        with pytest.raises(BackendError, match="counts 5 tokens and lists 2"):
+            score_payload(stream)
+        return
+    [found] = score_payload(stream)
+    assert found.log_score == pytest.approx(-0.5)
+    assert sum(f"counts {tokens} tokens" in flag.message for flag in found.flags) == said
+
+
 def test_tokens_of_several_choices_are_counted_together_but_for_their_terminators() -> None:
     for counted, flagged in ((10, False), (12, False), (13, True)):
         found = read_payload(reply(choice(), choice(index=1), usage={"completion_tokens": counted}))

@@ -157,7 +157,7 @@ class TestRequests:
         asked = read_request(OpenAIChat, begun + b"}")
         assert asked is not None and asked.body["n"] == 2 and asked.temperature == 0.9
         expected = begun.replace(b'"logprobs":null', b'"logprobs":true') + b',"top_logprobs":5}'
-        assert asked.asking(5, token_ids=False) == expected
+        assert asked.asking(Limit(5), token_ids=False) == expected
         ours = b'{"semtoken": {"tokens": true},' + begun[1:-1] + b'2 ,"semtoken":{"parts":"word"}}'
         marked = read_request(OpenAIChat, ours)
         assert marked is not None and marked.options.parts == "word" and not marked.options.tokens
@@ -167,7 +167,7 @@ class TestRequests:
     def test_an_empty_request(self, body: bytes) -> None:
         asked = read_request(OpenAICompletions, body)
         assert asked is not None and json.loads(asked.sent) == {}
-        assert json.loads(asked.asking(3, token_ids=True)) == {
+        assert json.loads(asked.asking(Limit(3), token_ids=True)) == {
             "logprobs": 3,
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
@@ -187,7 +187,7 @@ class TestRequests:
         body = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "x": 1.5, **given}
         asked = read_request(OpenAIChat, json.dumps(body).encode())
         assert asked is not None
-        assert json.loads(asked.asking(20, token_ids=False)) == body | wanted
+        assert json.loads(asked.asking(Limit(20), token_ids=False)) == body | wanted
         assert json.loads(asked.sent) == body
 
     def test_completions(self) -> None:
@@ -195,12 +195,16 @@ class TestRequests:
         assert asked is not None
         assert (asked.kept, asked.options.tokens) == (2, True)
         assert json.loads(asked.sent) == {"prompt": "a", "logprobs": 2}
-        assert json.loads(asked.asking(5, token_ids=True)) == {"prompt": "a", "logprobs": 5, "return_token_ids": True}
+        assert json.loads(asked.asking(Limit(5), token_ids=True)) == {
+            "prompt": "a",
+            "logprobs": 5,
+            "return_token_ids": True,
+        }
 
     def test_ids_as_texts_only_where_the_client_sees_no_texts(self) -> None:
         asked = read_request(OpenAIChat, b'{"messages": []}')
         assert asked is not None
-        assert json.loads(asked.asking(5, token_ids=True))["return_tokens_as_token_ids"] is True
+        assert json.loads(asked.asking(Limit(5), token_ids=True))["return_tokens_as_token_ids"] is True
 
     @pytest.mark.parametrize(
         "body",

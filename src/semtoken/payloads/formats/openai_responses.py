@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
@@ -12,7 +11,6 @@ from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, as_te
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import base
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS, call_of
-from semtoken.payloads.segments import RawChoice
 from semtoken.support.splice import Change, Path, Replace
 
 PARTS: Mapping[str, SegmentKind] = {
@@ -54,8 +52,6 @@ class OpenAIResponses(base.Shape):
     def __init__(self) -> None:
         super().__init__()
         self._fields: set[str] = set()
-        self._last: base.ChoiceSum | None = None
-        """The whole reply, as the last event holds it: sometimes without log-probabilities."""
 
     @classmethod
     def detects(cls, replies: Sequence[base.Reply]) -> bool:
@@ -163,8 +159,12 @@ class OpenAIResponses(base.Shape):
             self._notice(response)
         if event in ENDS:
             if response is not None and response.get("output"):
-                self._last = base.ChoiceSum(0)
-                self._last.add(self._delta_of(response))
+                # the last event holds the whole reply: sometimes without log-probabilities
+                whole, streamed = base.ChoiceSum(0), self.sums.get(0)
+                whole.add(self._delta_of(response))
+                if streamed is not None and not whole.steps:
+                    whole.steps = streamed.steps
+                self.sums[0] = whole
             yield base.Delta(0, finish_reason=None if response is None else _end(response), ended=True)
         kind = EVENTS.get(event)
         if kind is None:
@@ -176,14 +176,6 @@ class OpenAIResponses(base.Shape):
             yield base.Delta(0, steps=steps, calls={0: ("", text)})
         else:
             yield base.Delta(0, {kind: text} if text else {}, steps)
-
-    def raw_choice(self, index: int) -> RawChoice:
-        """The choice of the last event, with the log-probabilities of earlier ones if it has none."""
-        streamed = super().raw_choice(index)
-        if self._last is None:
-            return streamed
-        raw = self._last.raw()
-        return raw if raw.steps.steps else replace(raw, steps=streamed.steps)
 
     def _notice(self, reply: base.Reply) -> None:
         self._fields.update(reply)
