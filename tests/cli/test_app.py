@@ -22,7 +22,6 @@ from semtoken.cli.typer_commands import ESSENTIAL, PLACES
 from semtoken.core import ScoringRules
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
-from semtoken.models.fetch import fetch as fetch_model
 from semtoken.parts import parts_of
 from tests.cli.conftest import RunCommand
 
@@ -33,16 +32,12 @@ COMMANDS = [
     ("cluster", "show"),
     ("cluster", "list"),
     ("cluster", "remove"),
-    ("label",),
     ("calibrate",),
     ("watch",),
     ("compare",),
     ("demo",),
     ("check",),
     ("check",),
-    ("serve",),
-    ("proxy",),
-    ("doctor",),
     ("bench",),
     ("bench", "run"),
     ("bench", "judge"),
@@ -58,7 +53,7 @@ def test_every_command_explains_itself(semtoken: RunCommand, command: tuple[str,
     assert f"semtoken {' '.join(command)}" in result.stdout
 
 
-@pytest.mark.parametrize("group", ["decide", "cluster", "bench", "journal"])
+@pytest.mark.parametrize("group", ["decide", "cluster", "bench"])
 def test_a_group_shows_an_example_and_its_commands(
     semtoken: RunCommand, monkeypatch: pytest.MonkeyPatch, group: str
 ) -> None:
@@ -158,7 +153,6 @@ def test_choices_are_those_of_the_library() -> None:
         "promise": inspect.signature(Threshold.fit).parameters["promise"],
         "method": inspect.signature(Calibrator.fit).parameters["method"],
         "reading": inspect.signature(ReadingOptions).parameters["reading"],
-        "origin": inspect.signature(fetch_model).parameters["origin"],
     }
     offered: set[str] = set()
     for place, command in commands_of(get_command(app)):
@@ -213,7 +207,7 @@ def test_commands_with_a_model_take_the_same_options() -> None:
     with_a_model = {
         place for place, command in commands.items() if any(p.name in ONLY_OF_A_MODEL for p in command.params)
     }
-    assert {("ask",), ("score",), ("serve",), ("compare",), ("calibrate",)} <= with_a_model
+    assert {("ask",), ("score",), ("compare",), ("calibrate",)} <= with_a_model
     for place in sorted(with_a_model):
         own = {p.name: p for p in commands[place].params if p.name in names}
         assert set(own) == names, place

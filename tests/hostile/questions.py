@@ -59,11 +59,11 @@ class Way:
 
 WAYS: Mapping[str, Way] = {
     "passed": Way("decisions"),
-    "only passed": Way("decisions", ("--decisions", "pass")),
-    **{name: Way(name, ("--decisions", name)) for name in ASKED_AS_TEXTS},
+    "only passed": Way("decisions", ("--decisions.route", "pass")),
+    **{name: Way(name, ("--decisions.route", name)) for name in ASKED_AS_TEXTS},
     "found out": Way("completions"),
     "model": Way("model"),
-    "model as texts": Way("model", ("--decisions", "chat")),
+    "model as texts": Way("model", ("--decisions.route", "chat")),
     "serve": Way("model"),
 }
 WRONG_LISTS = ("nan", "positive", "overfull", "text", "null", "none", "nested")
@@ -609,7 +609,7 @@ def started(plan: Plan, stack: ExitStack) -> Iterator[tuple[str, str, subprocess
             upstream = serve
             if way.answers != "model":
                 upstream = stack.enter_context(listening(TypedUpstream(plan, way.answers).converse))
-            options = ("--read-timeout", str(READ_TIMEOUT if way.answers != "model" else 100), *way.options)
+            options = ("--limits.read-seconds", str(READ_TIMEOUT if way.answers != "model" else 100), *way.options)
             yield name, *stack.enter_context(proxy_process(upstream, *options))
 
 

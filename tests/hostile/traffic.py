@@ -336,7 +336,7 @@ def attack(seed: int, requests: int) -> Outcome:
 
 @contextmanager
 def telling_proxy(upstream: str) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
-    """The proxy with `--otel`: its address, its process, and the file in which OpenTelemetry's console exporter writes.
+    """The proxy that sends events: its address, its process, and what OpenTelemetry's console exporter writes.
 
     Texts are not asked for.
     """
@@ -345,7 +345,10 @@ def telling_proxy(upstream: str) -> Iterator[tuple[str, subprocess.Popen[str], P
         with (
             told.open("w") as file,
             mock.patch.dict(os.environ, {"OTEL_LOGS_EXPORTER": "console"}),
-            proxy_process(upstream, "--otel", "--connect-timeout", "100", stdout=file) as (url, process),
+            proxy_process(upstream, "--telemetry.enabled=true", "--limits.connect-seconds", "100", stdout=file) as (
+                url,
+                process,
+            ),
         ):
             yield url, process, told
 

@@ -68,7 +68,6 @@ FIELDS = (
     "n_tokens",
     "method",
     "preset",
-    "read_with",
     "decision",
     "reason",
     "flags",

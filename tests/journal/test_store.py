@@ -220,10 +220,10 @@ def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None
     shown = run("show", url, "-n", "2")
     assert "answer 4" in shown and "%" not in shown and "confidence 0." in shown
     assert shown.count("Confidence ranks answers; it is not a chance of being right.") == 1
-    assert json.loads(run("size", url, "--json"))["entries"] == 5
+    assert json.loads(run("show", url, "--json").splitlines()[0])["size"]["entries"] == 5
     said = run("delete", url, "--older-than", "1d", "--yes")
     assert "5 entries deleted. Files that were exported before keep their texts." in said
-    assert json.loads(run("size", url, "--json"))["entries"] == 0
+    assert json.loads(run("show", url, "--json"))["size"]["entries"] == 0
 
 
 def test_the_size_is_that_of_the_file_and_of_what_is_in_it(tmp_path: Path) -> None:

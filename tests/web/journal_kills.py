@@ -71,7 +71,7 @@ def upstream_of(command: str) -> Iterator[tuple[str, ...]]:
         yield ("serve", "--model", "almanac")
         return
     with started("serve", "--model", "almanac", within=PATIENCE) as (url, _, _):
-        yield ("proxy", "--upstream", url, "--clusters", "almanac")
+        yield ("proxy", "--base-url", url, "--tokenizer", "almanac")
 
 
 def campaign(command: str, url: str, spool: Path, kills: int, seed: int) -> Counted:
@@ -79,7 +79,7 @@ def campaign(command: str, url: str, spool: Path, kills: int, seed: int) -> Coun
     chance, counted, tags = random.Random(seed), Counted(), itertools.count()
     with upstream_of(command) as arguments:
         for number in range(kills):
-            keep = ("--journal", url, "--journal-spool", str(spool))
+            keep = ("--journal", url, "--journal.spool", str(spool))
             with started(*arguments, *keep, within=PATIENCE) as (address, process, _):
                 killed, before = threading.Event(), len(counted.read)
                 about = (address, tags, counted, killed)

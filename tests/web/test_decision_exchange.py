@@ -1,4 +1,4 @@
-"""`serve --decision-calibrator` and `proxy --decision-calibrator` take another one while they run."""
+"""`serve --calibrator` and `proxy --calibrator` take another one while they run."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_a_checksum_is_that_of_what_it_says(tmp_path: Path) -> None:
 def test_another_one_decides_from_then_on_and_the_former_comes_back(through: str, tmp_path: Path) -> None:
     folder = tmp_path / "late"
     first = put(folder, fitted(60))
-    with started("serve", "--model", "almanac", "--decision-calibrator", str(folder)) as (served, process, log):
+    with started("serve", "--model", "almanac", "--calibrator", str(folder)) as (served, process, log):
         if through == "serve":
             _exchanged(served, process, log, folder, first)
             return
-        behind = ("--upstream", served, "--decision-calibrator", str(folder))
+        behind = ("--base-url", served, "--calibrator", str(folder))
         with started("proxy", *behind) as (url, own, its_log):
             _exchanged(url, own, its_log, folder, first)
 

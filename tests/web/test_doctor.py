@@ -294,7 +294,7 @@ class TestCommand:
     @pytest.fixture
     def doctor(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
         monkeypatch.setenv("COLUMNS", "200")
-        return lambda *args: invoke(["doctor", *map(str, args)])
+        return lambda *args: invoke(["doctor", "--base-url", *map(str, args)])
 
     def test_table(self, doctor: Callable[..., Result], served: str) -> None:
         result = doctor(served, "--tokenizer", "almanac")
@@ -333,7 +333,7 @@ class TestCommand:
         assert "cannot be read as a tokenizer" in result.stderr
 
     def test_the_vocabulary_of_a_folder_of_clusters(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        result = doctor(sick(), "-t", almanac_clusters_path(), "--json")
+        result = doctor(sick(), "--tokenizer", almanac_clusters_path(), "--json")
         assert len(json.loads(result.stdout)["trials"]) == 3
 
     @pytest.mark.parametrize("options", [(), ("--json",)])

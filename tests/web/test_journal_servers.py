@@ -102,8 +102,8 @@ def entries_of(url: str, **conditions: Any) -> list[dict[str, Any]]:
 def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) -> None:
     folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
     checksum = put_calibrator(folder, 0)
-    keep = ("--journal", database, "--journal-texts", "--journal-withhold", "Lima", "--journal-sample", "1")
-    options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder))
+    keep = ("--journal", database, "--journal.texts=true", "--journal.withhold", "Lima", "--journal.sample", "1")
+    options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder))
     with started("proxy", *options, *keep) as (url, process, _):
         choices = {place: ask(url, f"person-{place}", place) for place in PLACES}
         httpx.post(f"{url}/v1/chat/completions", json={"model": "almanac", "messages": "no"}, timeout=60)
@@ -132,8 +132,8 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
         writer.write(replies[json.loads(request.body)["user"]])
         await writer.drain()
 
-    keep = ("--journal", str(tmp_path / "journal.db"), "--clusters", "almanac", "--max-scored-mb", "0.001")
-    with raw_upstream(behave) as seen, started("proxy", "--upstream", seen.url, *keep) as (url, process, _):
+    keep = ("--journal", str(tmp_path / "journal.db"), "--tokenizer", "almanac", "--limits.reply-mb", "0.001")
+    with raw_upstream(behave) as seen, started("proxy", "--base-url", seen.url, *keep) as (url, process, _):
         for why, reply in replies.items():
             body = {"model": "m", "messages": [{"role": "user", "content": "Peru?"}], "user": why}
             found = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
@@ -151,7 +151,7 @@ def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_
 ) -> None:
     folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
     first = put_calibrator(folder, 0)
-    options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder), "--journal", database)
+    options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder), "--journal", database)
     with started("proxy", *options) as (url, process, log):
         assert exchange(url, "reload", {}).status_code == exchange(url, "reload", {"origin": url}).status_code == 401
         assert exchange(url, "explode").status_code == 400
@@ -197,8 +197,8 @@ def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_pa
     put_calibrator(folder, 0)
     with postgres() as server:
         database = server.database()
-        keep = ("--journal", database, "--journal-texts", "--journal-spool", str(tmp_path / "spool"))
-        options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder), "--workers", "2")
+        keep = ("--journal", database, "--journal.texts=true", "--journal.spool", str(tmp_path / "spool"))
+        options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder), "--workers", "2")
         with started("proxy", *options, *keep) as (url, process, log):
             people = [(f"person-{i}", PLACES[i % len(PLACES)]) for i in range(40)]
             with ThreadPoolExecutor(20) as pool:
@@ -225,7 +225,7 @@ def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_pa
 def test_two_processes_go_back_together_and_so_does_one_that_is_started_later(served: str, tmp_path: Path) -> None:
     folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
     first = put_calibrator(folder, 0)
-    options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder), "--workers", "2")
+    options = ("--base-url", served, "--tokenizer", "almanac", "--calibrator", str(folder), "--workers", "2")
     with started("proxy", *options, "--journal", database) as (url, process, log):
 
         def told(checksum: str) -> int:
@@ -264,7 +264,7 @@ def workers_of(parent: int) -> list[int]:
 @pytest.mark.slow
 def test_serve_keeps_its_answers_and_shows_them_for_review(tmp_path: Path) -> None:
     database = str(tmp_path / "journal.db")
-    with started("serve", "--journal", database, "--journal-texts", "--journal-sample", "1") as (url, process, _):
+    with started("serve", "--journal", database, "--journal.texts=true", "--journal.sample", "1") as (url, process, _):
         for place in PLACES:
             ask(url, "ann", place)
         wait_for(lambda: len(entries_of(database)) == len(PLACES))

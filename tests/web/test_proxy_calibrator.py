@@ -64,7 +64,7 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
 
     made(almanac_clusters, tmp_path, **origin)
     options = [
-        "--upstream",
+        "--base-url",
         "http://127.0.0.1:9",
         "--clusters",
         "almanac",

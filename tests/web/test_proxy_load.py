@@ -22,7 +22,6 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
-from semtoken.almanac import almanac_clusters_path
 from tests.web.servers import LAST_CHUNK, Received, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_transport import figure, final_figure, without_block
 
@@ -37,7 +36,7 @@ def proxy_process(
 
     Its output goes to `stdout`, by default to that of this process.
     """
-    command = [*SEMTOKEN, "proxy", "--upstream", upstream, "--clusters", str(almanac_clusters_path()), "--port", "0"]
+    command = [*SEMTOKEN, "proxy", "--base-url", upstream, "--tokenizer", "almanac", "--port", "0"]
     may_open = [] if files is None else ["prlimit", f"--nofile={files}:{files}"]
     process = subprocess.Popen([*may_open, *command, *options], stdout=stdout, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -133,8 +132,11 @@ def test_hundreds_of_streams(almanac_clusters: TokenClusters) -> None:
         async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=None)) as http:
             return await asyncio.gather(*(ask(http, url, number) for number in range(clients)))
 
-    busy = ("--hold", "5")  # a quarter of a second is short on a machine that does this and more
-    with raw_upstream(behave) as upstream, proxy_process(upstream.url, "--read-timeout", "15", *busy) as (url, process):
+    busy = ("--proxy.hold-seconds", "5")  # a quarter of a second is short on a machine that does this and more
+    with (
+        raw_upstream(behave) as upstream,
+        proxy_process(upstream.url, "--limits.read-seconds", "15", *busy) as (url, process),
+    ):
         httpx.get(url + "/health")
         before = open_files(process.pid)
         for _ in range(2):
@@ -240,7 +242,10 @@ def test_a_signal_does_not_wait_for_ever() -> None:
             await writer.drain()
             await asyncio.sleep(0.05)
 
-    with raw_upstream(endless) as upstream, proxy_process(upstream.url, "--grace", "1") as (url, process):
+    with (
+        raw_upstream(endless) as upstream,
+        proxy_process(upstream.url, "--limits.shutdown-seconds", "1") as (url, process),
+    ):
         with pytest.raises(httpx.RemoteProtocolError), httpx.stream("POST", url + "/v1/x", json={}) as answer:
             for i, _ in enumerate(answer.iter_raw()):
                 if i == 1:
@@ -251,8 +256,8 @@ def test_a_signal_does_not_wait_for_ever() -> None:
 @pytest.mark.slow
 def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     for options, words in (
-        (["--upstream", "ftp://x", "--clusters", str(almanac_clusters_path())], "must be an address"),
-        (["--upstream", "http://127.0.0.1:1", "--clusters", str(tmp_path / "none")], "none"),
+        (["--base-url", "ftp://x", "--tokenizer", "almanac"], "must be an address"),
+        (["--base-url", "http://127.0.0.1:1", "--tokenizer", str(tmp_path / "none")], "none"),
     ):
         done = subprocess.run([*SEMTOKEN, "proxy", *options], capture_output=True, text=True, check=False)
         assert done.returncode == 1

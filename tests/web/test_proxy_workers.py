@@ -72,7 +72,7 @@ def test_they_end_with_the_process_that_started_them(almanac_clusters: TokenClus
 
     with (
         raw_upstream(never) as upstream,
-        proxy_process(upstream.url, "--workers", "2", "--grace", "1") as (url, process),
+        proxy_process(upstream.url, "--workers", "2", "--limits.shutdown-seconds", "1") as (url, process),
         ThreadPoolExecutor() as waiting,
     ):
         running = waiting.submit(httpx.post, url + "/v1/chat/completions", json=CHAT, timeout=60)

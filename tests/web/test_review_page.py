@@ -65,7 +65,7 @@ def test_two_people_label_with_keys_and_thumbs(
     assert sorted(map(str, seen)) == [f"question {i}" for i in (0, 2, 4, 6, 8)]
     assert pressed(ann, "y") is None
     assert "No answer has labels of two people yet" in ann.inner_text(".review")
-    assert "6 of 10 answers are in the random sample. --journal-sample sets its share" in ann.inner_text(".review")
+    assert "6 of 10 answers are in the random sample. --journal.sample sets its share" in ann.inner_text(".review")
     again = reviewing(browser, url, "Ann")
     assert shown(again) is None and "Nothing is left for you to label." in again.inner_text(".review")
 

@@ -51,7 +51,7 @@ def vllm(root: str, owner: str = "vllm") -> Iterator[tuple[str, list[dict[str, A
 @contextmanager
 def proxied(upstream: str, log: Path, *options: str) -> Iterator[tuple[str, str]]:
     """The address of `semtoken proxy` as people start it, and what it said."""
-    command = ["-m", "semtoken", "proxy", "--upstream", upstream, *options]
+    command = ["-m", "semtoken", "proxy", "--base-url", upstream, *options]
     with process(command, log) as url:
         yield url, " ".join(log.read_text("utf-8").split())
 

@@ -12,7 +12,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken.cli.commands import PLACES, SUBCOMMANDS, TYPER, program
+from semtoken.cli.commands import PLACES, SUBCOMMANDS, TYPER, place_of, program
 from semtoken.cli.statuses import CHECKING, INTERRUPTED, Status, UsageError, status_of_error
 from semtoken.errors import InvalidInput, MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
@@ -112,7 +112,7 @@ def _run(words: Words) -> int:
     """Bind the words to the parameters of the command, with the settings that it reads, and call it."""
     from cyclopts import CycloptsError
 
-    from semtoken.cli.settings import SECTIONS, SettingsInUse, read_settings
+    from semtoken.cli.settings import read_settings
 
     try:
         command, bound, given = program().parse_args(words.command, exit_on_error=False, print_error=False)
@@ -120,14 +120,11 @@ def _run(words: Words) -> int:
         raise UsageError(one_line_of(error)) from error
     in_use = read_settings(words.config, words.settings)
     place = " ".join(words.place)
-    read = tuple(given.values())
     for word in words.settings:
-        if SettingsInUse not in read and SECTIONS.get(word[2:].partition(".")[0]) not in read:
+        if word[2:].partition(".")[0] not in place_of(words.place).reads:
             raise UsageError(f"{word.partition('=')[0]} has no effect on `semtoken {place}`: leave it out.")
-    for name, section in given.items():
-        bound.arguments[name] = (
-            words.verbose if section is bool else in_use if section is SettingsInUse else in_use.of(section)
-        )
+    for name, kind in given.items():
+        bound.arguments[name] = words.verbose if kind is bool else in_use
     outputs = check_outputs(bound.arguments, place)
     status = command(*bound.args, **bound.kwargs)
     if outputs:

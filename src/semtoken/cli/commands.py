@@ -6,9 +6,9 @@ docstring is its help, what it returns is its exit status (None: 0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -21,6 +21,18 @@ class Place(NamedTuple):
     """Its module in `semtoken.cli` and its name there, such as "proxy:proxy"; empty where it is still typer's."""
     summary: str
     """The first line of its docstring."""
+    reads: tuple[str, ...] = ()
+    """The sections of semtoken.toml that it reads; a key of another one is refused on its command line."""
+
+
+ALL = (
+    *("endpoint", "model", "scoring", "calibration", "journal", "server", "serve", "proxy", "decisions", "guarantee"),
+    *("audit", "limits", "telemetry"),
+)
+JOURNAL = ("journal",)
+SERVERS = ("scoring", "calibration", "journal", "server", "limits", "telemetry")
+PROXY = ("endpoint", "proxy", "decisions", *SERVERS)
+SERVE = ("model", "serve", *SERVERS)
 
 
 GROUPS: Mapping[str, Mapping[str, Place]] = {
@@ -33,7 +45,7 @@ GROUPS: Mapping[str, Mapping[str, Place]] = {
         "demo": Place("", "See a small model answer: what it is sure of, what it doubts, and what else it considered."),
     },
     "Guarantee": {
-        "label": Place("", "Say which answers are right: y, n, s to skip, u to undo, q to stop."),
+        "label": Place("label:label", "Mark answers as right or wrong in the terminal."),
         "calibrate": Place(
             "",
             "Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.",
@@ -42,17 +54,21 @@ GROUPS: Mapping[str, Mapping[str, Place]] = {
     },
     "Serve": {
         "proxy": Place(
-            "", "Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under semtoken."
+            "proxy:proxy",
+            "Add confidence to the answers of a running server.",
+            ("endpoint", "scoring", "calibration", "journal", "server", "proxy", "decisions", "limits", "telemetry"),
         ),
         "serve": Place(
-            "", "Serve a model over an OpenAI-compatible API; every choice carries a confidence under the key semtoken."
+            "serve:serve",
+            "Serve a local model over an OpenAI-compatible API.",
+            ("model", "scoring", "calibration", "journal", "server", "serve", "limits", "telemetry"),
         ),
-        "doctor": Place("", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"),
+        "doctor": Place("doctor:doctor", "Find out which log-probabilities a server returns.", ("endpoint", "model")),
     },
     "Maintain": {
-        "fetch": Place("", "Download a small real model, check it, and keep it in your cache."),
-        "journal": Place("", "Look into a journal of scored answers, take it out, delete from it."),
-        "config": Place("config:config", "Show the settings in effect, and where each comes from."),
+        "fetch": Place("models:fetch", "Download a small model."),
+        "journal": Place("", "Show, export or delete recorded answers."),
+        "config": Place("config:config", "Show the settings in effect, and where each comes from.", ALL),
     },
     "Research": {
         "bench": Place("", "The paper's experiment on any model: answers, uncertainties, judgements, tables."),
@@ -64,7 +80,15 @@ GROUPS: Mapping[str, Mapping[str, Place]] = {
 }
 """The commands in the order of the help; of a group of commands the group, see `SUBCOMMANDS`."""
 
-SUBCOMMANDS: Mapping[str, Mapping[str, Place]] = {}
+SUBCOMMANDS: Mapping[str, Mapping[str, Place]] = {
+    "journal": {
+        "show": Place(
+            "journal:show", "Show the newest entries, the size of the journal, and its calibrators.", JOURNAL
+        ),
+        "export": Place("journal:export", "Export entries with their labels, or a calibrator that was used.", JOURNAL),
+        "delete": Place("journal:delete", "Delete entries with their labels.", JOURNAL),
+    },
+}
 """The commands of each group that has moved here."""
 
 PLACES: Mapping[str, Place] = {name: place for group in GROUPS.values() for name, place in group.items()}
@@ -76,21 +100,30 @@ Confidence for every answer, field and decision of a language model, from the
 log-probabilities of one generation."""
 
 
+def place_of(names: Sequence[str]) -> Place:
+    """The command at a place such as ("journal", "show")."""
+    return PLACES[names[0]] if len(names) == 1 else SUBCOMMANDS[names[0]][names[1]]
+
+
 @cache
 def program() -> App:
     """All commands under their names, as cyclopts runs them; none of them is imported."""
     from cyclopts import App, Parameter
 
-    plain = Parameter(negative=())
-    whole = App("semtoken", HELP, help_flags=(), version_flags=(), default_parameter=plain)
+    plain: dict[str, Any] = {
+        "help_flags": (),
+        "version_flags": (),
+        "default_parameter": Parameter(negative=()),  # no --no-force beside --force
+    }
+    whole = App("semtoken", HELP, **plain)
     for name, place in PLACES.items():
         if name in SUBCOMMANDS:
-            group = App(name, place.summary, help_flags=(), version_flags=())
+            group = App(name, place.summary, **plain)
             for inner, one in SUBCOMMANDS[name].items():
-                group.command(f"semtoken.cli.{one.function}", name=inner, help_flags=(), version_flags=())
+                group.command(f"semtoken.cli.{one.function}", name=inner, **plain)
             whole.command(group)
         elif place.function:
-            whole.command(f"semtoken.cli.{place.function}", name=name, help_flags=(), version_flags=())
+            whole.command(f"semtoken.cli.{place.function}", name=name, **plain)
     return whole
 
 

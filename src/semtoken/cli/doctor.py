@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
 from semtoken.cli.console import err, json_line, out, plain_table, tell, untrusted
-from semtoken.cli.options import JsonOption, KeyOption, RevisionOption, TokenizerOption, is_typed
-from semtoken.cli.statuses import Status
-from semtoken.errors import InvalidInput
+from semtoken.cli.model import model_choice
+from semtoken.cli.parameters import BaseUrl, Json, Tokenizer, named_server
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import Status, UsageError
 from semtoken.support.http_client import checked_base_url
 from semtoken.support.text import number, visible
 
@@ -24,66 +25,55 @@ SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red"
 
 
 def doctor(
-    ctx: typer.Context,
-    url: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[URL]", envvar="OPENAI_BASE_URL", help="Address of the API, such as http://127.0.0.1:8000/v1."
-        ),
-    ] = None,
+    *,
+    base_url: BaseUrl = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="Name of the model there; default: the only one it lists. Without URL: a model to load here.",
+        Parameter(
+            name=("--model", "-m"),
+            metavar="NAME",
+            help="The model's name on the server. Without --base-url: a model to load here, as in ask.",
         ),
     ] = None,
-    tokenizer: TokenizerOption = None,
-    key_env: KeyOption = "OPENAI_API_KEY",
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the server may be silent.")] = 60.0,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Send two requests alone: which engine it is and what its numbers are.")
-    ] = False,
-    as_json: JsonOption = False,
-    revision: RevisionOption = None,
-    report: Annotated[
-        bool, typer.Option("--report", help="Print versions, processor and extras for an issue. Nothing is asked.")
-    ] = False,
-) -> None:
-    """Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?
+    tokenizer: Tokenizer = None,
+    quick: Annotated[bool, Parameter(help="Send only two requests.")] = False,
+    report: Annotated[bool, Parameter(help="Print versions and hardware for a bug report; send nothing.")] = False,
+    as_json: Json = False,
+    in_use: Read[SettingsInUse],
+) -> int | None:
+    """Find out which log-probabilities a server returns.
 
-    About thirty short requests find out which engine it is and which endpoints answer, how many log-probabilities per
-    token they give, whether tokens come with ids and bytes, whether the numbers follow the temperature and how exact
-    they are, whether streams carry them, whether the tokenizer is the one that is named, and how wide the intervals
-    are; where a setting of the engine gives better numbers, the report names it. Exit status: 0 if answers can be
-    scored, 3 if not, 1 if the server could not be examined.
+    Sends 30 to 40 short requests and reports which engine it is, how many log-probabilities each endpoint lists,
+    whether they are raw, whether streams carry them, and how wide the intervals are. Exit status 3: answers cannot be
+    scored.
 
-    For example:
-
-    - `semtoken doctor http://127.0.0.1:8000/v1`
-    - `semtoken doctor https://api.openai.com/v1 -m gpt-4o --tokenizer openai/gpt-oss-20b --json`
-    - `semtoken doctor http://127.0.0.1:8000/v1 --quick`: two requests alone
-    - `semtoken doctor --model smollm2`: in which ways a model of transformers can be read
-    - `semtoken doctor --report`, for the report of a problem: no texts, keys or paths
+    Example: `semtoken doctor --base-url http://127.0.0.1:8000/v1`
     """
+    server = named_server(base_url, in_use, variable=True)
+    asks_here = model is not None and not base_url and "endpoint.base_url" not in in_use.sources
     if report:
+        _refuse("--report", {"--base-url": base_url, "--model": model, "--tokenizer": tokenizer, "--quick": quick})
+        _refuse("--report", {"--json": as_json})
         from semtoken.support.installation import installation_report
 
-        typer.echo(installation_report())
-        return
-    if model is not None and not is_typed(ctx, "url"):  # a variable with an address turns no model into a server's
-        _examine_model(model, revision, as_json)
-        return
-    if url is None:
-        raise InvalidInput(
-            "Give the address of an API, such as http://127.0.0.1:8000/v1, or a model with --model. --report prints "
-            "facts on this installation."
+        print(installation_report())
+        return None
+    if asks_here:  # a variable with an address turns no model into a server's
+        _refuse("a model that is loaded here", {"--tokenizer": tokenizer, "--quick": quick})
+        _examine_model(str(model), in_use, as_json)
+        return None
+    if server is None:
+        raise UsageError(
+            "Name the server, --base-url http://127.0.0.1:8000/v1, or a model with --model. --report prints facts on "
+            "this installation."
         )
     from semtoken.core.scorer import as_tokens
     from semtoken.web.doctor import examine
 
-    tell(f"Sending short questions of its own to {checked_base_url(url)}.")
+    endpoint = in_use.settings.endpoint
+    if not server.takes_key:
+        tell(f"No key is sent to an address of a file that was found; to send it: --config {in_use.file}")
+    tell(f"Sending short questions of its own to {checked_base_url(server.url)}.")
     status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")
     with status as shown:
 
@@ -92,31 +82,36 @@ def doctor(
                 shown.update(f"looking at {what}")
 
         diagnosis = examine(
-            url,
-            model,
-            vocabulary=None if tokenizer is None else as_tokens(tokenizer, revision=revision),
-            key_env=key_env,
-            timeout=timeout,
+            server.url,
+            model or endpoint.model or None,
+            vocabulary=None if tokenizer is None else as_tokens(tokenizer),
+            key_env=endpoint.key_env if server.takes_key else "",
+            timeout=endpoint.timeout_seconds,
             quick=quick,
             progress=progress,
         )
     if as_json:
-        typer.echo(json_line(diagnosis.to_dict()))
+        print(json_line(diagnosis.to_dict()))
     else:
         _print(diagnosis)
-    if not diagnosis.usable:
-        raise typer.Exit(Status.NOTHING_MEASURED)
+    return None if diagnosis.usable else Status.NOTHING_MEASURED
 
 
-def _examine_model(model: str, revision: str | None, as_json: bool) -> None:
+def _refuse(beside: str, typed: dict[str, object]) -> None:
+    if useless := [name for name, value in typed.items() if value]:
+        raise UsageError(f"{', '.join(useless)} has no effect on {beside}: leave it out.")
+
+
+def _examine_model(model: str, in_use: SettingsInUse, as_json: bool) -> None:
     """Load a model of transformers, and show which ways of reading it are equal to a plain pass."""
     from semtoken.backends import load_backend
     from semtoken.backends.transformers import TransformersBackend
 
-    backend = load_backend("transformers", model, revision=revision)
+    choice = model_choice(model, None, in_use.settings)
+    backend = load_backend("transformers", choice.model, revision=choice.revision)
     assert isinstance(backend, TransformersBackend)
     if as_json:
-        typer.echo(json_line(backend.proof.all()))
+        print(json_line(backend.proof.all()))
         return
     out.print(untrusted(f"{model}  {type(backend.model).__name__}", style="bold"))
     for line in backend.proof.lines():

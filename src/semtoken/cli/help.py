@@ -93,7 +93,8 @@ def rows(command: App) -> Iterator[Row]:
 
 def _with_default(told: str, argument: Any) -> str:
     default = argument.field_info.default
-    if "Default:" in told or default in (None, "", (), False, True) or default is inspect.Parameter.empty:
+    silent = default is None or isinstance(default, bool) or default is inspect.Parameter.empty or default in ("", ())
+    if silent or "Default:" in told:
         return told
     return f"{told} Default: {default}."
 

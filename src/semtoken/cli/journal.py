@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from semtoken.cli.console import json_line, out, tell, untrusted
-from semtoken.cli.journal_options import VARIABLE
-from semtoken.cli.options import ForceOption, JsonOption, output_file, output_folder
-from semtoken.cli.typer_commands import CommandGroup, ShortHelp
+from semtoken.cli.parameters import Force, Json, Limit
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken.journal.store import Journal
 
-
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Look into a journal of scored answers, take it out, delete from it."
-)
-
-UrlArgument = Annotated[
-    str,
-    typer.Argument(metavar="URL", envvar=VARIABLE, help="A file such as journal.db, or postgresql://user@host/name."),
+Url = Annotated[
+    str | None,
+    Parameter(metavar="URL", help="SQLite file or postgresql://user@host/name. Default: url under [journal]."),
 ]
 UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+
+
+def journal_url(given: str | None, in_use: SettingsInUse) -> str:
+    """The journal's address: the typed one, else that of `[journal]`."""
+    url = given or in_use.settings.journal.url
+    if not url:
+        raise UsageError("Name the journal: a file such as journal.db, or url under [journal] of semtoken.toml.")
+    return url
 
 
 def open_journal(url: str, spool: Path | None = None) -> Journal:
@@ -53,32 +55,47 @@ def open_journal(url: str, spool: Path | None = None) -> Journal:
     return journal
 
 
-@app.command(cls=ShortHelp)
 def show(
-    url: UrlArgument,
-    n: Annotated[int, typer.Option("--last", "-n", min=1, help="How many of the newest entries.")] = 20,
-    as_json: JsonOption = False,
+    url: Url = None,
+    /,
+    *,
+    limit: Annotated[Limit, Parameter(help="Number of entries.")] = 20,
+    as_json: Json = False,
+    in_use: Read[SettingsInUse],
 ) -> None:
-    """The newest entries: when, which model, how sure, what was decided.
+    """Show the newest entries, the size of the journal, and its calibrators.
 
-    For example:
+    With --json the first line is the size with the calibrators, and each further line an entry.
 
-    - `semtoken journal show journal.db`
-    - `semtoken journal show journal.db -n 3 --json`
+    Example: `semtoken journal show journal.db --limit 5`
     """
     from semtoken.journal.entries import record_of, when
     from semtoken.journal.labels import labels_of
     from semtoken.results.headlines import RANKS
 
-    journal = open_journal(url)
-    rows = list(journal.entries(newest_first=True, limit=n))
+    journal = open_journal(journal_url(url, in_use))
+    rows = list(journal.entries(newest_first=True, limit=limit))
     given = labels_of(journal, rows[-1]["n"], rows[0]["n"]) if rows else {}
+    counts = journal.size()
     if as_json:
+        used = [
+            {"checksum": use.checksum, "since": when(use.since), "n": use.calibrator.n, "promise": _promise(use)}
+            for use in journal.in_use()
+        ]
+        print(json_line({"size": asdict(counts), "calibrators": used}))
         for row in rows:
-            typer.echo(json_line(record_of(row, given.get(row["n"], {}))))
+            print(json_line(record_of(row, given.get(row["n"], {}))))
         return
-    if not rows:
-        tell("The journal is empty.")
+    out.print(
+        f"{counts.entries:,} entries, {counts.sampled:,} of them in the random sample; {counts.labels:,} labels by "
+        f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB.",
+        soft_wrap=True,
+    )
+    if counts.first is not None and counts.last is not None:
+        out.print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
+    for use in journal.in_use():
+        told = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
+        out.print(untrusted("  ".join((*told, _promise(use)))), soft_wrap=True)
     for row in rows:
         out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}"), soft_wrap=True)
         if row["answer"] is not None:
@@ -86,6 +103,11 @@ def show(
             out.print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
     if any(row["confidence"] is not None and row["chance"] is None for row in rows):
         out.print(untrusted(RANKS, style="dim"), soft_wrap=True)
+
+
+def _promise(use: Any) -> str:
+    threshold = use.calibrator.threshold
+    return "no promise" if threshold is None else str(threshold.statement)
 
 
 def _row_text(row: dict[str, Any]) -> str:
@@ -104,31 +126,46 @@ def _row_text(row: dict[str, Any]) -> str:
     return " · ".join(filter(None, parts))
 
 
-@app.command(cls=ShortHelp)
 def export(
-    url: UrlArgument,
-    output: Annotated[Path, output_file("A .jsonl, .parquet or .csv file.", allow_dash=True)] = Path("-"),
-    labelled: Annotated[
-        bool, typer.Option("--labelled", help="Only answers of the random sample that people have labelled.")
-    ] = False,
-    force: ForceOption = False,
+    url: Url = None,
+    /,
+    *,
+    output: Annotated[
+        Path,
+        Parameter(
+            name=("--output", "-o"),
+            metavar="FILE",
+            help="Write here; the ending sets the format (.jsonl, .csv, .parquet). Default: standard output.",
+        ),
+    ] = Path("-"),
+    labeled: Annotated[bool, Parameter(help="Only labeled answers of the random sample.")] = False,
+    checksum: Annotated[
+        str | None,
+        Parameter(metavar="ID", help="Export the calibrator with this checksum instead, to a folder."),
+    ] = None,
+    force: Force = False,
+    in_use: Read[SettingsInUse],
 ) -> None:
-    """All entries with their labels, oldest first. `semtoken calibrate` and `semtoken label` read the file.
+    """Export entries with their labels, or a calibrator that was used.
 
-    For example:
+    Entries come oldest first; calibrate and label read the file. The first digits of a checksum are enough.
 
-    - `semtoken journal export journal.db -o answers.parquet`
-    - `semtoken journal export journal.db --labelled -o labelled.jsonl`
+    Example: `semtoken journal export journal.db --labeled -o labeled.jsonl`
     """
     import sqlalchemy as sa
 
-    journal = open_journal(url)
+    if checksum is not None:
+        if labeled:
+            raise UsageError("--labeled has no effect with --checksum, which exports a calibrator: leave it out.")
+        _export_calibrator(journal_url(url, in_use), checksum, output, force=force)
+        return
+    journal = open_journal(journal_url(url, in_use))
     from semtoken.files.record_files import STANDARD
     from semtoken.journal import export as files
     from semtoken.journal.database import entries, labels
 
     conditions = []
-    if labelled:
+    if labeled:
         said = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None)).exists()
         conditions = [entries.c.sampled, said]
     files.export(journal, output, *conditions)
@@ -136,39 +173,65 @@ def export(
         tell(f"The entries are in {output}.")
 
 
-@app.command(cls=ShortHelp)
+def _export_calibrator(url: str, checksum: str, output: Path, *, force: bool) -> None:
+    from semtoken.calibration.calibrator import NAME
+
+    if str(output) == "-":
+        raise UsageError("A calibrator is a folder: say where to write it, -o my-calibrator.")
+    matching = [use for use in open_journal(url).in_use() if use.checksum.startswith(checksum.lower())]
+    if len(matching) != 1:
+        raise InvalidInput(
+            f"{len(matching) or 'No'} calibrators of this journal begin with {checksum!r}. `semtoken journal show` "
+            "lists them."
+        )
+    if (output / NAME).exists() and not force:
+        raise InvalidInput(f"There is a calibrator in {output} already. --force replaces it.")
+    matching[0].save(output)
+    tell(f"{matching[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
+
+
 def delete(
-    url: UrlArgument,
-    older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="Entries older than 12h, 90d, 8w or 2y.")
-    ] = None,
+    url: Url = None,
+    /,
+    *,
+    older_than: Annotated[str | None, Parameter(metavar="AGE", help="Entries older than 12h, 90d, 8w or 2y.")] = None,
     person: Annotated[
-        str | None, typer.Option("--person", help="Entries of requests with this tag (`user` or `safety_identifier`).")
+        str | None,
+        Parameter(metavar="TAG", help="Entries of this person (user or safety_identifier of the request)."),
     ] = None,
-    spool: Annotated[
-        Path | None,
-        typer.Option("--journal-spool", file_okay=False, writable=True, help="The server's --journal-spool, if any."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Parameter(name=("--yes", "-y"), help="Do not ask.")] = False,
+    in_use: Read[SettingsInUse],
 ) -> None:
-    """Delete entries with their labels, by age or by the person who asked; with both, only entries that meet both.
+    """Delete entries with their labels.
 
-    It fails as long as a file of the journal still holds deleted texts, and says why. Files that you exported before
-    keep their texts: delete those yourself.
+    With both an age and a person, only entries that meet both. It fails as long as a file of the journal still holds
+    deleted texts, and says why. Files that you exported before keep their texts: delete those yourself.
 
-    For example:
-
-    - `semtoken journal delete journal.db --older-than 90d`
-    - `semtoken journal delete journal.db --person user-1234`
+    Example: `semtoken journal delete journal.db --older-than 90d`
     """
     if older_than is None and person is None:
-        raise InvalidInput("Say which entries to delete: --older-than 90d, or --person TAG.")
+        raise UsageError("Say which entries to delete: --older-than 90d, or --person TAG.")
     before = None if older_than is None else time.time() - seconds_of(older_than)
-    journal = open_journal(url, spool)
+    spool = Path(in_use.settings.journal.spool) if in_use.settings.journal.spool else None
+    journal = open_journal(journal_url(url, in_use), spool)
     if not yes:
-        typer.confirm(f"Delete these entries of {journal.name} for good?", abort=True)
+        _ask(f"Delete these entries of {journal.name} for good?")
     deleted = journal.delete(before=before, person=person, spool=spool)
     tell(f"{deleted:,} entries deleted. Files that were exported before keep their texts.")
+
+
+def _ask(question: str) -> None:
+    """Stop here unless a person says yes."""
+    from rich.prompt import Confirm
+
+    from semtoken.cli.console import err
+
+    try:
+        agreed = Confirm.ask(question, console=err, default=False)
+    except EOFError:
+        agreed = False
+    if not agreed:
+        raise InvalidInput("Nothing was deleted: say yes, or give --yes.")
 
 
 def seconds_of(age: str) -> float:
@@ -177,67 +240,3 @@ def seconds_of(age: str) -> float:
     if match is None:
         raise InvalidInput(f"An age is a number with h, d, w or y, such as 90d; got {age!r}.")
     return float(match[1]) * UNITS[match[2]]
-
-
-@app.command(cls=ShortHelp)
-def size(url: UrlArgument, as_json: JsonOption = False) -> None:
-    """How many entries and labels there are, and how much room they take.
-
-    For example: `semtoken journal size journal.db`
-    """
-    from semtoken.journal.entries import when
-
-    journal = open_journal(url)
-    counts = journal.size()
-    if as_json:
-        typer.echo(json.dumps(asdict(counts)))
-        return
-    out.print(
-        f"{counts.entries:,} entries, {counts.sampled:,} of them in the random sample; {counts.labels:,} labels by "
-        f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB.",
-        soft_wrap=True,
-    )
-    if counts.first is not None and counts.last is not None:
-        out.print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
-
-
-@app.command(cls=ShortHelp)
-def calibrators(
-    url: UrlArgument,
-    take: Annotated[
-        str | None, typer.Option("--take", metavar="CHECKSUM", help="Write this one; its first digits are enough.")
-    ] = None,
-    output: Annotated[Path | None, output_folder("Folder for the one that is written.")] = None,
-    overwrite: Annotated[bool, typer.Option("--force", help="Replace the calibrator that is there.")] = False,
-) -> None:
-    """The calibrators that have decided, the newest first. A server goes back to one that is put in its place.
-
-    For example:
-
-    - `semtoken journal calibrators journal.db`
-    - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --force`
-    """
-    from semtoken.calibration.calibrator import NAME
-    from semtoken.journal.entries import when
-
-    used = open_journal(url).in_use()
-    if take is None:
-        if not used:
-            tell("No calibrator has decided anything in this journal.")
-        for use in used:
-            threshold = use.calibrator.threshold
-            promise = "no promise" if threshold is None else threshold.statement
-            told = (use.checksum[:12], f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels", promise)
-            out.print(untrusted("  ".join(told)), soft_wrap=True)
-        return
-    matching = [use for use in used if use.checksum.startswith(take.lower())]
-    if len(matching) != 1:
-        raise InvalidInput(
-            f"{len(matching) or 'No'} calibrators of this journal begin with {take!r}. Without --take they are listed."
-        )
-    if output is None:
-        raise InvalidInput("Say where to write it: -o my-calibrator.")
-    if (output / NAME).exists() and not overwrite:
-        raise InvalidInput(f"There is a calibrator in {output} already. --force replaces it.")
-    matching[0].save(output)
-    tell(f"{matching[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.cli.options import option_group
+from semtoken.cli.settings import JournalSettings
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from semtoken.results import ScoredResponse
     from semtoken.web.recorder import AnswerRecorder
 
-VARIABLE = "SEMTOKEN_JOURNAL"
 _KEEPS = "Keep every scored answer in a database: a file such as journal.db, or postgresql://user@host/name."
 
 
@@ -139,11 +139,20 @@ class JournalChoice:
         return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool, apart=True), PromiseWatch(journal))
 
 
-@dataclass(frozen=True)
-class ServerJournalChoice(JournalChoice):
-    """The options of a server, whose journal the environment may name: recording is its work, and not a command's."""
-
-    journal: Annotated[str | None, typer.Option("--journal", metavar="URL", envvar=VARIABLE, help=_KEEPS)] = None
+def recording_of(url: str | None, settings: JournalSettings) -> JournalChoice:
+    """What is recorded where: in the journal that is named, by the rules of `[journal]`; nothing without a name."""
+    url = url or settings.url
+    if not url:
+        return JournalChoice()
+    return JournalChoice(
+        url,
+        settings.texts,
+        list(settings.withhold) or None,
+        settings.withhold_with or None,
+        settings.sample,
+        settings.seed or None,
+        Path(settings.spool) if settings.spool else None,
+    )
 
 
 class AnswerKeeper:
@@ -202,5 +211,3 @@ def _identifier(*told: object) -> str:
 
 journal_options = partial(option_group, JournalChoice, "keeping", "Journal")
 """Gives a command the options of `JournalChoice`, in place of its parameter `keeping`."""
-server_journal_options = partial(option_group, ServerJournalChoice, "keeping", "Journal")
-"""The same for a server."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.options import ByOption, output_file
 from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
@@ -22,38 +22,39 @@ NO_DOCUMENT = "The file does not hold what the fields were extracted from: give 
 
 
 def label(
-    source: Annotated[
-        Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="Scored answers, JSON lines or CSV.")
-    ],
-    output: Annotated[Path | None, output_file("Default: ANSWERS.labelled.jsonl beside the input.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop when this many answers have a label.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,
-    by: ByOption = None,
+    file: Annotated[Path, Parameter(metavar="FILE", help="Answers written by score or check.")],
+    /,
+    *,
+    output: Annotated[
+        Path | None,
+        Parameter(
+            name=("--output", "-o"),
+            metavar="FILE",
+            help="Write the labels here. Default: ANSWERS.labeled.jsonl.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        Parameter(name=("--limit", "-n"), metavar="N", help="Stop after N labels.", validator=Number(gte=1)),
+    ] = None,
 ) -> None:
-    """Say which answers are right: y, n, s to skip, u to undo, q to stop.
+    """Mark answers as right or wrong in the terminal.
 
-    Every label is saved at once; the same command continues where you stopped. Answers come in an order drawn at random
-    that spreads over their scores (their headlines, or those of --by), so that a few labels say much and are a fair
-    sample of all. Fields of extracted JSON are shown with their document, one of each document before a second. The
-    score is not shown, because it would guide your judgement. The output holds all answers, with and without label;
-    `semtoken calibrate` reads it.
+    Keys: y right, n wrong, s skip, u undo, q quit. You can stop at any time and continue later. Answers come in an
+    order drawn at random that spreads over their scores, so that a few labels say much and are a fair sample; the score
+    is not shown. Fields of extracted JSON are shown with their document, one of each document before a second.
 
-    For example:
-
-    - `semtoken score questions.jsonl --questions -o answers.jsonl`
-    - `semtoken label answers.jsonl`
-    - `semtoken calibrate answers.labelled.jsonl -o my-calibrator`
-    - `semtoken label fields.csv`
+    Example: `semtoken label answers.jsonl`
     """
     from semtoken.calibration.labels import chosen_method, log_scores, read_answers, require_scores
     from semtoken.calibration.promises import label_order
 
-    target = output or source.with_suffix(".labelled.jsonl")
-    answers = read_answers(source)
+    target = output or file.with_suffix(".labeled.jsonl")
+    answers = read_answers(file)
     require_scores(answers)
     labels = _labels_so_far(answers, target)
-    scores = log_scores(answers, chosen_method(answers, by)).tolist()
-    order = _documents_first([i for i in label_order(scores, seed) if answers[i].text.strip()], answers)
+    scores = log_scores(answers, chosen_method(answers, None)).tolist()
+    order = _documents_first([i for i in label_order(scores, 0) if answers[i].text.strip()], answers)
     _save(answers, labels, target)  # it is there whatever you do, and a place that takes no file is refused now
     if any(answer.document and not answer.extracted_from for answer in answers):
         tell(NO_DOCUMENT)

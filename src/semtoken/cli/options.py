@@ -16,6 +16,7 @@ from semtoken.almanac import ALMANAC
 from semtoken.choices import BackendName, Distribution, DType, Equality, FunctionWords, PartKind, Preset
 from semtoken.cli.console import phases, tell
 from semtoken.cli.models import check_there
+from semtoken.cli.settings import Scoring
 from semtoken.errors import InvalidInput, ModelError, SemtokenError, one_line_of
 from semtoken.support.extras import quiet_libraries, require
 
@@ -176,6 +177,18 @@ def as_methods(given: str | None, *, of_replies: bool = False) -> tuple[str, ...
     return require_one_pass([name.strip() for name in given.split(",") if name.strip()])
 
 
+def methods_of(scoring: Scoring, *, of_replies: bool = False) -> tuple[str, ...]:
+    """The methods that `[scoring]` names."""
+    return as_methods(",".join(scoring.methods) or None, of_replies=of_replies)
+
+
+def rules_of(scoring: Scoring) -> ScoringRules:
+    """The rules that `[scoring]` makes, without clusters."""
+    from semtoken.tokens.rules import ScoringRules
+
+    return ScoringRules("default", equality=scoring.equality or None)
+
+
 def option_group(
     group: type, name: str, panel: str | None = None, **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -307,9 +320,9 @@ def load_calibrator(
     if directory is not None:
         from semtoken.calibration.apply import CalibratorInUse
 
-        return CalibratorInUse.load(directory, *answering(), abstain_text)
-    if abstain_text is not None:
-        raise InvalidInput("--abstain-text needs --calibrator DIR, which says when to abstain.")
+        return CalibratorInUse.load(directory, *answering(), abstain_text or None)
+    if abstain_text:
+        raise InvalidInput("abstain_text under [calibration] needs --calibrator DIR, which says when to abstain.")
     return None
 
 
@@ -319,7 +332,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace
     from semtoken.web.running import shared_folder
 
-    option = "--decision-calibrator"
+    option = "--calibrator"
     if directory is None:
         return CalibratorSlot[DecisionCalibrator](None, option=option)
     load, folder = partial(DecisionCalibrator.load, directory), shared_folder("decision-calibrators")

@@ -1,297 +1,176 @@
-"""`semtoken proxy`: a reverse proxy that adds an uncertainty to what any OpenAI-compatible server answers."""
+"""`semtoken proxy`: a reverse proxy that adds a confidence to what any OpenAI-compatible server answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import ServerJournalChoice, server_journal_options
-from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
-from semtoken.cli.one_by_one import load_tokens
-from semtoken.cli.options import (
-    ClustersOption,
-    DistributionOption,
-    EqualityOption,
-    FunctionWordsOption,
-    MethodsOption,
-    ModelChoice,
-    PresetOption,
-    TokenizerOption,
-    as_methods,
-    decision_slot,
-    load_calibrator,
-    option_group,
-)
+from semtoken.cli.journal_options import recording_of
+from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.options import decision_slot, load_calibrator, methods_of, rules_of
+from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer, by_kind, named_server
+from semtoken.cli.settings import Read, Settings, SettingsInUse
+from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import MEBIBYTE, parse_json
 
 if TYPE_CHECKING:
-    from semtoken.tokens.rules import ScoringRules
-    from semtoken.web.proxy.reading import Reader
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
 
 
-@dataclass(frozen=True)
-class UpstreamChoice:
-    """What the upstream is asked for, and how long all may take: options that are `ProxySettings` of the same name."""
-
-    top_logprobs: Annotated[
-        int,
-        typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
-    ] = 20
-    token_ids: Annotated[
-        bool | None,
-        typer.Option(
-            "--token-ids/--no-token-ids",
-            help="Ask for token ids, as vLLM and SGLang give them; needs --tokenizer. [if the upstream is vLLM]",
-            show_default=False,
-        ),
-    ] = None
-    distribution: DistributionOption = None
-    proxy_for: Annotated[
-        str | None,
-        typer.Option(help="The upstream's model, if the vocabulary is another one's with the same tokenizer."),
-    ] = None
-    connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10
-    read_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds without a byte from the upstream.")] = 600
-    request_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds for the whole of a request.")] = 3600
-    header_timeout: Annotated[
-        float, typer.Option(min=0.01, help="Seconds for a client to send the head of a request.")
-    ] = 30
-    max_scored_tokens: Annotated[int, typer.Option(min=1, help="Longest answer that is scored, in tokens.")] = 32_768
-    max_scoring_seconds: Annotated[
-        float, typer.Option(min=0.01, help="Time for reading and scoring one answer; the rest of it passes unscored.")
-    ] = 30
-    hold: Annotated[
-        float,
-        typer.Option(min=0, help="Seconds to hold the last piece of a stream back, so that it has the final score."),
-    ] = 0.25
-    decisions: Annotated[
-        str,
-        typer.Option(
-            help="How /v1/decisions and /v1/systemone are answered: pass (by the upstream), chat or completions (asked "
-            "as texts there), auto (by the upstream if it can, else as texts)."
-        ),
-    ] = "auto"
-    decision_requests: Annotated[
-        int, typer.Option(min=1, help="Typed questions that are asked as texts at one time.")
-    ] = 8
-
-
-@server_journal_options()
-@option_group(UpstreamChoice, "asking")
-@server_options(port=8001, max_request_mb=32, max_connections=1000)
 def proxy(
     *,
-    upstream: Annotated[
-        str | None,
-        typer.Option(
-            envvar="OPENAI_BASE_URL",
-            help="The server to forward to, such as http://127.0.0.1:8000.",
-        ),
-    ] = None,
-    tokenizer: TokenizerOption = None,
-    clusters: ClustersOption = None,
-    server: ServerChoice,
-    asking: UpstreamChoice,
-    read_with: Annotated[
-        str | None,
-        typer.Option(
-            help="The upstream's model, which reads here what comes without log-probabilities (`transformers serve` "
-            "drops them): a name, a directory or a hub id. Tokenizer and clusters must be its own."
-        ),
-    ] = None,
-    max_read_tokens: Annotated[
-        int, typer.Option(min=2, help="Longest prompt with its answer that --read-with reads, in tokens.")
-    ] = 8192,
-    preset: PresetOption = "default",
-    equality: EqualityOption = None,
-    function_words: FunctionWordsOption = None,
-    methods: MethodsOption = None,
-    max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
-    client_timeout: Annotated[
-        float, typer.Option(min=0.01, help="Seconds for a client to send its body, or to take some of its answer.")
-    ] = 120,
-    max_per_client: Annotated[
-        int, typer.Option(min=1, help="Requests of one address at one time; more get status 429.")
-    ] = 500,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
-    ] = None,
-    decision_fields: Annotated[
-        str | None,
-        typer.Option(
-            help='Further fields of these requests, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.'
-        ),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
-    ] = 1,
-    keeping: ServerJournalChoice,
+    base_url: BaseUrl = None,
+    tokenizer: Tokenizer = None,
+    calibrator: Calibrators = (),
+    journal: JournalUrl = None,
+    host: Host = LOOPBACK,
+    port: Port = 8001,
+    workers: Annotated[int, Parameter(help="Number of processes.", validator=Number(gte=1))] = 1,
+    in_use: Read[SettingsInUse],
 ) -> None:
-    """Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under `semtoken`.
+    """Add confidence to the answers of a running server.
 
-    It asks the server for log-probabilities, adds the confidence with its interval, takes out what the client did not
-    ask for, and passes everything else through unchanged, streams included. If the server gives none, the model of
-    --read-with reads the answer here. If an answer cannot be scored, it arrives with the reason. With --calibrator and
-    --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
-    and never logged. It has /health and /metrics (Prometheus) of its own.
-    vLLM is asked for token ids if its tokenizer is known: yours (--tokenizer), or that of the model that vLLM names,
-    where this machine has it. Nothing is downloaded for that.
+    Forwards every request, asks the server for log-probabilities, and adds the key semtoken to each choice. Everything
+    else passes through unchanged. If an answer cannot be scored, the key holds the reason. Also answers typed questions
+    at /v1/decisions and /v1/systemone. Figures are at /health and /metrics.
 
-    It also answers typed questions at /v1/decisions and /v1/systemone, whatever the upstream has for them. Upstream and
-    calibrator of decisions may stand in `semtoken.yaml`.
-
-    For example:
-
-    - `semtoken proxy --upstream http://127.0.0.1:8000`
-    - `semtoken proxy --upstream http://127.0.0.1:8000 --tokenizer ./my-model`
-    - `semtoken proxy --upstream https://api.openai.com --tokenizer openai/gpt-oss-20b --proxy-for gpt-4o`
-    - `semtoken proxy --upstream http://127.0.0.1:8000 --preset paper --clusters ./clusters`
+    Example: `semtoken proxy --base-url http://127.0.0.1:8000/v1`
     """
-    from semtoken.decisions.auditing import DecisionSettings
-    from semtoken.tokens.rules import ScoringRules
-    from semtoken.web.limits import ConnectionLimits
+    from semtoken.web.limits import ConnectionLimits, hosts_for
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 
-    of_folder = DecisionSettings.beside(server.decision_calibrator)
-    upstream = upstream or (of_folder.upstream if of_folder.is_of_this_folder else None)
-    if upstream is None:
-        raise InvalidInput("Name the server with --upstream, OPENAI_BASE_URL, or in the semtoken.yaml of this folder.")
-    rules = ScoringRules(preset, function_words, equality=equality)
-    token_ids, tokenizer = _ids_and_tokenizer(asking.token_ids, upstream, tokenizer, clusters, rules)
-    settings = ProxySettings(
-        **vars(replace(asking, token_ids=token_ids)),
-        methods=as_methods(methods, of_replies=True),
-        upstream=upstream,
-        max_request_bytes=server.request_bytes,
-        max_scored_bytes=round(max_scored_mb * MEBIBYTE),
-        max_connections=server.max_connections,
-        max_connections_per_client=max_per_client,
-        body_timeout=client_timeout,
-        write_timeout=client_timeout,
-        decision_fields={} if decision_fields is None else _fields(decision_fields),
-        allowed_hosts=server.hosts,
-        allowed_origins=tuple(allow_origin or ()),
+    settings = in_use.settings
+    endpoint, limits = settings.endpoint, settings.limits
+    server = named_server(base_url, in_use, variable=True)
+    if server is None:
+        raise UsageError("Name the server: --base-url URL, base_url under [endpoint], or OPENAI_BASE_URL.")
+    token_ids, tokenizer = _ids_and_tokenizer(endpoint.token_ids, server.url, tokenizer)
+    asking = ProxySettings(
+        server.url,
+        top_logprobs=endpoint.top_logprobs,
+        methods=methods_of(settings.scoring, of_replies=True),
+        token_ids=token_ids,
+        distribution=endpoint.distribution or None,
+        proxy_for=endpoint.answering_model or None,
+        allowed_hosts=hosts_for(host, settings.server.allowed_hosts),
+        allowed_origins=settings.server.allowed_origins,
+        hold=settings.proxy.hold_seconds,
+        decisions=settings.decisions.route,
+        decision_requests=settings.decisions.concurrency,
+        decision_fields=_fields(settings.decisions.request_fields),
+        max_request_bytes=round(limits.request_mb * MEBIBYTE),
+        max_scored_bytes=round(limits.reply_mb * MEBIBYTE),
+        max_scored_tokens=limits.scored_tokens,
+        max_scoring_seconds=limits.scoring_seconds,
+        max_connections=limits.connections,
+        connect_timeout=limits.connect_seconds,
+        read_timeout=limits.read_seconds,
+        request_timeout=limits.request_seconds,
     )
-    limits = ConnectionLimits(
-        connections=2 * server.max_connections,
-        per_client=2 * max_per_client,
-        header_timeout=asking.header_timeout,
-        write_timeout=client_timeout,
-    )
-    reading = None if read_with is None else (read_with, max_read_tokens)
-    server = replace(server, decision_calibrator=server.decision_calibrator or of_folder.calibrator)
-    make = partial(_application, settings, (tokenizer, clusters), rules, reading, server, keeping)
+    folders = by_kind(calibrator, settings.calibration.decisions)
+    make = partial(_application, asking, tokenizer, folders, journal, settings)
     app = make()  # here first, so that what cannot work is said once
-    listener = listen(server.host, server.port)
+    listener = listen(host, port)
+    connections = ConnectionLimits(2 * limits.connections, 2 * asking.max_connections_per_client)
 
     def ready(address: Address) -> None:
-        _announce(address, settings, page=server.page and server.abstain_text is None)
+        _announce(address, asking, page=_has_page(settings))
 
     if workers == 1:
-        run(app, listener, ready, grace=server.grace, limits=limits)
+        run(app, listener, ready, grace=limits.shutdown_seconds, limits=connections)
     else:
-        run_workers(make, workers, listener, ready, grace=server.grace, limits=limits)
+        run_workers(make, workers, listener, ready, grace=limits.shutdown_seconds, limits=connections)
 
 
-def _ids_and_tokenizer(
-    wanted: bool | None, upstream: str, tokenizer: str | None, clusters: str | None, rules: ScoringRules
-) -> tuple[bool, str | None]:
+def _ids_and_tokenizer(wanted: str, upstream: str, tokenizer: str | None) -> tuple[bool, str | None]:
     """Whether to ask for ids, and the tokenizer that reads them: as typed, else by what vLLM serves."""
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
 
-    if wanted is not None and (tokenizer or clusters or not wanted):
-        return wanted, tokenizer
+    if wanted == "no" or (wanted == "yes" and tokenizer):
+        return wanted == "yes", tokenizer
     model = vllm_model(ProxySettings(upstream).base)
-    if model is None or tokenizer or clusters:
-        return bool(wanted or model), tokenizer
-    found = None if rules.clustering else tokenizer_here(model)
+    if model is None or tokenizer:
+        return wanted == "yes" or model is not None, tokenizer
+    found = tokenizer_here(model)
     if found is None:
         tell(
             f"The upstream is vLLM with {model}, whose tokenizer was not found on this machine. Intervals are wider "
             "without it: name it with --tokenizer."
         )
-        return bool(wanted), None
+        return wanted == "yes", None
     tell(f"The upstream is vLLM: it is asked for token ids, and the tokenizer is that in {found}.")
     return True, found
 
 
 def _application(
-    settings: ProxySettings,
-    named: tuple[str | None, str | None],
-    rules: ScoringRules,
-    reading: tuple[str, int] | None,
-    server: ServerChoice,
-    keeping: ServerJournalChoice,
+    asking: ProxySettings,
+    tokenizer: str | None,
+    folders: tuple[Path | None, Path | None],
+    journal: str | None,
+    settings: Settings,
 ) -> Any:
     from semtoken.calibration import Fingerprint
     from semtoken.calibration.apply import CalibratorInUse
-    from semtoken.core.scorer import scorer_for
+    from semtoken.core.scorer import as_tokens, scorer_for
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.running import shared_folder
 
-    tokens = load_tokens(*named, rules)
-    reader = None if reading is None else _reader(*reading, named[1], rules)
+    rules = rules_of(settings.scoring)
+    tokens = None if tokenizer is None else as_tokens(tokenizer)
     scorer = scorer_for(tokens, rules)
-    answering = Fingerprint(signature=scorer.signature, scores="exact")
-    if reader is None:
-        answering = replace(answering, scores="top-k", k=settings.top_logprobs)
+    answering = Fingerprint(signature=scorer.signature, scores="top-k", k=asking.top_logprobs)
 
     def load(directory: Path | None) -> CalibratorInUse | None:
-        return load_calibrator(directory, server.abstain_text, lambda: (scorer.clusters, answering))
+        return load_calibrator(directory, settings.calibration.abstain_text, lambda: (scorer.clusters, answering))
 
+    of_answers, of_decisions = folders
     folder = shared_folder("calibrators")
     shared = None if folder is None else SharedPlace(folder, load, CalibratorInUse.save)
-    calibrators = CalibratorSlot(load(server.calibrator), partial(load, server.calibrator), shared=shared)
-    of_decisions = decision_slot(server.decision_calibrator)
-    reload_on_hangup(calibrators, of_decisions)
-    recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
+    calibrators = CalibratorSlot(load(of_answers), partial(load, of_answers), shared=shared)
+    deciding = decision_slot(of_decisions)
+    reload_on_hangup(calibrators, deciding)
+    recording = recording_of(journal, settings.journal)
+    recorder = recording.recorder("proxy", engine=asking.shown_upstream, k=asking.top_logprobs)
     app = proxy_app(
-        settings,
+        asking,
         tokens,
         rules,
         calibrators,
         recorder=recorder,
-        reader=reader,
-        page=server.page and server.abstain_text is None,
+        page=_has_page(settings),
         gate=gate_from_environment(),
-        decision_calibrator=of_decisions,
+        decision_calibrator=deciding,
     )
-    return server.with_events(app, recorder)
+    return with_events(app, settings.telemetry, recorder)
+
+
+def _has_page(settings: Settings) -> bool:
+    """Whether the page is shown: not where answers may be hidden, because it streams them."""
+    return settings.server.page and not settings.calibration.abstain_text
 
 
 def _fields(text: str) -> dict[str, Any]:
     try:
         fields = parse_json(text.encode())
     except ValueError as error:
-        raise InvalidInput(f"--decision-fields must be a JSON object: {error}") from error
+        raise InvalidInput(f"request_fields under [decisions] must be a JSON object: {error}") from error
     if not isinstance(fields, dict):
-        raise InvalidInput(f"--decision-fields must be a JSON object, got {text:.60}.")
+        raise InvalidInput(f"request_fields under [decisions] must be a JSON object, got {text:.60}.")
     return fields
 
 
-def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:
-    """The model that reads what comes without log-probabilities; the clusters must be its own."""
-    from semtoken.web.proxy.reading import Reader
-
-    choice = ModelChoice(model, clusters=clusters, preset=rules.preset, equality=rules.equality)
-    stc = replace(choice, function_words=rules.function_words).load()
-    return Reader(stc, model, most_tokens)
-
-
-def _announce(address: Address, settings: ProxySettings, *, page: bool) -> None:
-    tell(f"semtoken proxy at {address.url}/v1 in front of {settings.shown_upstream} (stop with Ctrl-C).")
+def _announce(address: Address, asking: ProxySettings, *, page: bool) -> None:
+    tell(f"semtoken proxy at {address.url}/v1 in front of {asking.shown_upstream} (stop with Ctrl-C).")
     if page:
         tell(f"  a page to ask on: {address.url}")
     tell(f"  health: {address.url}/health   figures: {address.url}/metrics")

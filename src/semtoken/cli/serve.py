@@ -6,100 +6,96 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from semtoken.cli.console import tell
-from semtoken.cli.journal_options import ServerJournalChoice, server_journal_options
-from semtoken.cli.listening import ServerChoice, gate_from_environment, server_options, warn_if_open
-from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for, model_options
+from semtoken.cli.journal_options import recording_of
+from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.model import ModelOptions
+from semtoken.cli.options import ModelChoice, decision_slot, load_calibrator_for
+from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port, by_kind
+from semtoken.cli.settings import Read, SettingsInUse
+from semtoken.cli.statuses import UsageError
+from semtoken.files.safe_files import MEBIBYTE
 from semtoken.models.prompts import how_to_ask, template_of
 
 if TYPE_CHECKING:
     from semtoken.web.running import Address
 
 
-@server_journal_options()
-@model_options()
-@server_options()
 def serve(
     *,
-    choice: ModelChoice,
-    server: ServerChoice,
-    name: Annotated[
-        str | None, typer.Option(help="The model's name in requests. Default: --model, or the last part of its path.")
-    ] = None,
-    max_logprobs: Annotated[
-        int, typer.Option(min=0, help="Most log-probabilities for each token that a request may ask for.")
-    ] = 20,
-    max_part_seconds: Annotated[
-        float, typer.Option(min=0, help="Time for finding the parts of one answer; beyond it, it has none and says so.")
-    ] = 10,
-    mcp: Annotated[
-        bool,
-        typer.Option("--mcp", help="Offer ask, score and check to agents, over stdin and stdout: no port."),
-    ] = False,
-    keeping: ServerJournalChoice,
+    choice: ModelOptions = ModelOptions(),  # noqa: B008
+    calibrator: Calibrators = (),
+    journal: JournalUrl = None,
+    host: Host = LOOPBACK,
+    port: Port = 8000,
+    served_model_name: Annotated[str | None, Parameter(help="The model's name in requests.")] = None,
+    mcp: Annotated[bool, Parameter(help="Speak MCP over standard input and output instead of HTTP.")] = False,
+    in_use: Read[SettingsInUse],
+    verbose: Read[bool],
 ) -> None:
-    """Serve a model over an OpenAI-compatible API; every choice carries a confidence under the key `semtoken`.
+    """Serve a local model over an OpenAI-compatible API.
 
-    Open the address in a browser to ask questions on a page. Programs use
-    POST /v1/chat/completions and /v1/completions (streams, logprobs, n, stop, temperature, top_p, seed),
-    /v1/decisions and /v1/systemone (typed questions), GET /v1/models and /health. Decoding is greedy unless a request
-    asks for a temperature; log-probabilities are the model's own, before temperature. There is no password: keep it on
-    this machine, or put one in front.
+    Every choice carries its confidence under the key semtoken. Open the address in a browser to ask questions on a
+    page. For many users of a large model, run vLLM or llama-server with semtoken proxy in front.
 
-    For example:
-
-    - `semtoken serve`
-    - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
-    - `semtoken serve --mcp --model Qwen/Qwen2.5-3B-Instruct`, in an agent's configuration; pip install mcp
+    Example: `semtoken serve --model smollm2`
     """
-    calibrator, abstain_text = server.calibrator, server.abstain_text
+    settings = in_use.settings
+    model = choice.with_settings(settings, verbose=verbose)
+    of_answers, of_decisions = by_kind(calibrator, settings.calibration.decisions)
     if mcp:
-        _serve_agents(choice, calibrator)
+        typed: dict[str, object] = {"--journal": journal, "--served-model-name": served_model_name}
+        typed |= {"--host": host != LOOPBACK, "--port": port != 8000}
+        if useless := [name for name, value in typed.items() if value]:
+            raise UsageError(f"{', '.join(useless)}: --mcp listens on no port and records nothing; leave it out.")
+        _serve_agents(model, of_answers)
         return
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
+    from semtoken.web.limits import hosts_for
     from semtoken.web.running import listen, run
     from semtoken.web.serve.app import ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    listener = listen(server.host, server.port)
-    stc = choice.load(calibrator=calibrator)
-    asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-    load = partial(load_calibrator_for, stc, calibrator, choice.model, abstain_text)
+    listener = listen(host, port)
+    stc = model.load(calibrator=of_answers)
+    asking = how_to_ask(model.model, stc.tokenizer, raw=False)
+    load = partial(load_calibrator_for, stc, of_answers, model.model, settings.calibration.abstain_text)
     slot = CalibratorSlot(load(), load)
-    deciding = decision_slot(server.decision_calibrator)
+    deciding = decision_slot(of_decisions)
     reload_on_hangup(slot, deciding)
-    known = stc.fingerprint(choice.model)
-    recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
-    called, stops = name or _name_of(choice.model), asking.stop_at_newline
-    offer = Offer(called, template_of(asking), stops, max_logprobs, slot, deciding, max_part_seconds)
+    known = stc.fingerprint(model.model)
+    recorder = recording_of(journal, settings.journal).recorder("serve", model=known.model, engine=known.engine)
+    called, stops = served_model_name or _name_of(model.model), asking.stop_at_newline
+    most, seconds = settings.serve.max_logprobs, settings.limits.part_seconds
+    offer = Offer(called, template_of(asking), stops, most, slot, deciding, seconds)
     engine = Engine(stc)
     engine.warm_up()
-    limits = ServeLimits(request_bytes=server.request_bytes, requests=server.max_connections)
     app = serve_app(
         engine,
         offer,
-        page=server.page,
+        page=settings.server.page,
         recorder=recorder,
         gate=gate_from_environment(),
-        allowed_hosts=server.hosts,
-        limits=limits,
+        allowed_hosts=hosts_for(host, settings.server.allowed_hosts),
+        limits=ServeLimits(round(settings.limits.request_mb * MEBIBYTE), settings.limits.connections),
     )
-    app = server.with_events(app, recorder)
-    run(app, listener, lambda address: _announce(address, offer.name), grace=server.grace, strict=False)
+    app = with_events(app, settings.telemetry, recorder)
+    grace = settings.limits.shutdown_seconds
+    run(app, listener, lambda address: _announce(address, offer.name), grace=grace, strict=False)
 
 
-def _serve_agents(choice: ModelChoice, calibrator: Path | None) -> None:
+def _serve_agents(model: ModelChoice, calibrator: Path | None) -> None:
     """Speak the Model Context Protocol over stdin and stdout until the agent ends it."""
     from semtoken.integrations.mcp import server
     from semtoken.support.extras import quiet_libraries
 
-    if not choice.verbose:
+    if not model.verbose:
         quiet_libraries()
-    stc = choice.load(calibrator=calibrator)
-    server(stc, choice.model, load_calibrator_for(stc, calibrator, choice.model)).run("stdio")
+    stc = model.load(calibrator=calibrator)
+    server(stc, model.model, load_calibrator_for(stc, calibrator, model.model)).run("stdio")
 
 
 def _name_of(model: str) -> str:

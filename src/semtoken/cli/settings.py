@@ -1,7 +1,7 @@
 """`semtoken.toml`: what outlives a command, from a file, from variables and from options of the form `--section.key`.
 
-Each section is a class, each field of it a key. A command takes the sections that it reads as parameters of the type
-`Read[Section]`; a key of another section is refused on its command line, because it would have no effect there.
+Each section is a class, each field of it a key. A command gets them all as a parameter `in_use: Read[SettingsInUse]`;
+commands.py says which sections it reads, and a key of another section is refused on its command line.
 
 Enter at `read_settings`.
 """
@@ -18,16 +18,16 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from semtoken.choices import BackendName, Distribution, DType, Promise
+from semtoken.choices import BackendName, Distribution, DType, Equality, Promise
 from semtoken.cli.statuses import UsageError
 
 NAME = "semtoken.toml"
 VARIABLE = "SEMTOKEN_CONFIG"
 PREFIX = "SEMTOKEN_"
 
-Section = TypeVar("Section")
-Read = Annotated[Section, Parameter(parse=False)]
-"""A section that a command reads: a parameter of this type gets its settings, and takes no option."""
+Given = TypeVar("Given")
+Read = Annotated[Given, Parameter(parse=False)]
+"""The type of a parameter that takes no option: the settings, and whether --verbose was given."""
 
 Positive = Annotated[float, Parameter(validator=Number(gt=0))]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -71,6 +71,8 @@ class Scoring:
 
     methods: tuple[str, ...] = ()
     """Further scores."""
+    equality: Equality | Literal[""] = ""
+    """What counts as the same token: exact (JSON, numbers, code) or surface; empty: what the preset says."""
 
 
 @dataclass(frozen=True)
@@ -232,13 +234,6 @@ class SettingsInUse:
     def is_found(self, key: str) -> bool:
         """Whether a key's value comes from a file that was found and not named: it may be somebody else's."""
         return not self.named and self.file is not None and self.sources.get(key) == str(self.file)
-
-    def of(self, section: type) -> Any:
-        """The settings of a section, or these with their sources."""
-        if section is SettingsInUse:
-            return self
-        [found] = [value for value in vars(self.settings).values() if type(value) is section]
-        return found
 
 
 def read_settings(config: Path | None = None, typed: Sequence[str] = ()) -> SettingsInUse:

@@ -27,8 +27,6 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
     "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),
     "bench lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
-    "serve": ("model", "port", "host", "calibrator", "page", "preset"),
-    "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for"),
     "cluster make": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
     "bench run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
     "bench judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
@@ -207,7 +205,6 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
         "view": CommandPlace(
             "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
         ),
-        "label": CommandPlace("label", "label", "Say which answers are right: y, n, s to skip, u to undo, q to stop."),
     },
     "Decide": {
         "calibrate": CommandPlace(
@@ -220,21 +217,7 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
             "watch", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
         ),
     },
-    "Serve": {
-        "serve": CommandPlace(
-            "serve",
-            "serve",
-            "Serve a model over an OpenAI-compatible API; every choice carries a confidence under the key semtoken.",
-        ),
-        "proxy": CommandPlace(
-            "proxy",
-            "proxy",
-            "Put a proxy in front of an OpenAI-compatible server; every choice gets a confidence under semtoken.",
-        ),
-        "doctor": CommandPlace(
-            "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"
-        ),
-    },
+    "Serve": {},
     "Compare": {
         "compare": CommandPlace(
             "compare",
@@ -246,14 +229,10 @@ GROUPS: Mapping[str, Mapping[str, CommandPlace]] = {
         ),
     },
     "Look after": {
-        "fetch": CommandPlace("models", "fetch", "Download a small real model, check it, and keep it in your cache."),
         "cluster": CommandPlace(
             "cluster",
             "app",
             "Make the clusters of a model's tokens; look into them, list and remove them.",
-        ),
-        "journal": CommandPlace(
-            "journal", "app", "Look into a journal of scored answers, take it out, delete from it."
         ),
     },
 }

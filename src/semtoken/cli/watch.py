@@ -11,7 +11,6 @@ import typer
 
 from semtoken.cli.console import out, untrusted
 from semtoken.cli.journal import open_journal
-from semtoken.cli.journal_options import VARIABLE
 from semtoken.cli.options import JsonOption
 from semtoken.cli.statuses import Status, verdict
 from semtoken.errors import InvalidInput
@@ -25,7 +24,6 @@ def watch(
         str,
         typer.Argument(
             metavar="JOURNAL|RECENT",
-            envvar=VARIABLE,
             help="A journal, such as journal.db or postgresql://user@host/name; with --calibrator a file of scored "
             "answers, JSON lines or CSV.",
         ),

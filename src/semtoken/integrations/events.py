@@ -32,7 +32,7 @@ _NUMBERS = {
     "n_tokens": "semtoken.n_tokens",
 }
 """Fields of a block that OpenTelemetry has no attribute for. It has none for an interval yet."""
-_NAMES = {"method": "semtoken.method", "read_with": "semtoken.read_with", "preset": "semtoken.preset"}
+_NAMES = {"method": "semtoken.method", "preset": "semtoken.preset"}
 _REPLY_NAMES = {"response_id": "gen_ai.response.id", "model": "gen_ai.response.model"}
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME = re.compile(r"[\w.:/@+=~-]{1,200}", re.ASCII)

@@ -65,7 +65,7 @@ def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = N
     `function`, a `module:name`, returns what may be kept of a text. `InvalidInput` if one cannot be used.
     """
     if not keep and (patterns or function):
-        raise InvalidInput("--journal-withhold says what to leave out of texts; give --journal-texts as well.")
+        raise InvalidInput("withhold under [journal] says what to leave out of texts: set texts = true as well.")
     return TextRule(keep, tuple(map(_compiled, patterns)), None if function is None else _imported(function))
 
 
@@ -73,7 +73,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InvalidInput(f"--journal-withhold: {pattern!r} is no regular expression: {error}.") from error
+        raise InvalidInput(f"--journal.withhold: {pattern!r} is no regular expression: {error}.") from error
 
 
 def _imported(name: str) -> Withhold:
@@ -84,11 +84,11 @@ def _imported(name: str) -> Withhold:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module raises
         raise InvalidInput(
-            f"--journal-withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
+            f"--journal.withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
             "module:function; the module is installed or in the current folder."
         ) from error
     if not callable(function):
-        raise InvalidInput(f"--journal-withhold-with: {name!r} is no function.")
+        raise InvalidInput(f"--journal.withhold-with: {name!r} is no function.")
     return function  # type: ignore[no-any-return]
 
 

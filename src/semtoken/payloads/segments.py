@@ -295,8 +295,7 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
         count = f"{raw.counted} tokens" if raw.counted else "more"
         return Lacking(
             f"{merged} of {listed} items stand for a character of several tokens and tell the number of its last piece "
-            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so: have a model "
-            "read such answers: `semtoken proxy --upstream URL --tokenizer MODEL --read-with MODEL`."
+            f"alone; the model wrote {count}, so numbers are missing. llama-server merges them so."
         )
     unlisted = raw.texts.get("tool_call") or (raw.texts.get("reasoning") and not division.steps.get("reasoning"))
     short = 0 if raw.counted is None or unlisted or not raw.steps.steps else raw.counted - listed
@@ -336,9 +335,8 @@ def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: s
         return f"The engine gives no log-probabilities for this part ({kind.replace('_', ' ')})."
     return (
         f"The reply holds no log-probabilities. Ask for them ({ask}); if that was done, the server drops them without "
-        "a word, as `transformers serve` and some gateways do: `semtoken doctor URL` shows what an endpoint "
-        "gives. `semtoken proxy --upstream URL --tokenizer MODEL --read-with MODEL` scores such answers with a model "
-        "that reads them."
+        "a word, as `transformers serve` and some gateways do: `semtoken doctor --base-url URL` shows what an "
+        "endpoint gives."
     )
 
 

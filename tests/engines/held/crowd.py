@@ -138,8 +138,8 @@ async def crowd(engine: str, folder: Path, clients: int, model: str, reader: STC
     """Ask all at once and count what holds; then leave in mid-stream and see how soon the engine is free."""
     relay, journal = Relay(engine), folder / "journal.db"
     async with relay.running() as url, aiohttp.ClientSession(timeout=TIMEOUT, connector=_connector()) as session:
-        command = ["-c", "from semtoken.cli import main; main()", "proxy", "--upstream", url]
-        command += ["--read-timeout", str(TIMEOUT.total)]  # `transformers serve` answers one after the other
+        command = ["-c", "from semtoken.cli import main; main()", "proxy", "--base-url", url]
+        command += ["--limits.read-seconds", str(TIMEOUT.total)]  # `transformers serve` answers one after the other
         command += [] if reader is None else ["--tokenizer", model, "--read-with", model]
         with running([*command, "--journal", f"sqlite:///{journal}"], folder / "proxy.log") as proxy:
             found = await asyncio.gather(*(ask(session, proxy, number, model) for number in range(clients)))

@@ -30,7 +30,7 @@ def test_an_agent_asks_scores_and_checks(
     ]
 
     async def run() -> tuple[list[dict[str, Any]], list[Any]]:
-        command = ["-c", "from semtoken.cli import main; main()", "serve", "--mcp", "--dtype", "float32"]
+        command = ["-c", "from semtoken.cli import main; main()", "serve", "--mcp", "--model.dtype", "float32"]
         async with (
             stdio_client(StdioServerParameters(command=sys.executable, args=command)) as (read, write),
             ClientSession(read, write) as session,

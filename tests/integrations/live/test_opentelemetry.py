@@ -115,8 +115,8 @@ def test_exporters_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_console_exporter_gets_the_event(questions: list[Question]) -> None:
     """The whole command in a process of its own."""
     code = (
-        "import sys, threading, httpx, re; from semtoken.cli.typer_app import app\n"
-        "app(['serve', '--port', '0', '--otel', '--grace', '1'])"
+        "import sys, threading, httpx, re; from semtoken.cli.app import launch\n"
+        "launch(['serve', '--port', '0', '--telemetry.enabled=true', '--limits.shutdown-seconds', '1'])"
     )
     environment = {**os.environ, "OTEL_LOGS_EXPORTER": "console", "OTEL_BLRP_SCHEDULE_DELAY": "100"}
     command = [sys.executable, "-c", code]

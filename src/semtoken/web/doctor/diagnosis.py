@@ -221,8 +221,7 @@ SILENT = (
 )
 NOTHING = (
     "No log-probabilities, no scores: ask the engine itself instead of a gateway, or serve the model with vLLM, "
-    "SGLang, llama.cpp or `semtoken serve`; or have the model read the answers in the proxy (`semtoken proxy "
-    "--upstream URL --tokenizer MODEL --read-with MODEL`)."
+    "SGLang, llama.cpp or `semtoken serve`."
 )
 ZEROS = (
     "Every token is said to have probability 1: the engine reports no log-probabilities (some do so under speculative "
@@ -342,7 +341,7 @@ def _names(diagnosis: Diagnosis) -> Iterator[Finding]:
         yield Finding("good", "Tokens come with their ids.")
     elif tokens.ids == "on request":
         fields = ", ".join(f'"{name}": true' for name in tokens.id_fields)
-        how = f"{fields}; `semtoken proxy --upstream URL --tokenizer MODEL --token-ids`"
+        how = f"{fields}; `semtoken proxy --base-url URL --tokenizer MODEL --endpoint.token-ids yes`"
         yield Finding("good", f"Token ids come on request ({how}): ask for them where you name the tokenizer.")
     elif tokens.bytes:
         yield Finding("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")

@@ -50,7 +50,6 @@ from semtoken.web.proxy.exchange import (  # noqa: E402
     forwarded_headers,
 )
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
-from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.relay import Scoring, held_back_error, is_stream, relay_reply, relay_stream, relay_untouched  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring, Editor, ReplyScorer, Withheld  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
@@ -113,20 +112,20 @@ logger = logging.getLogger("semtoken.proxy")
 UPSTREAM_OWN = re.compile(r"^/upstream(/|/health|/metrics)$")  # paths that the proxy answers itself
 REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
 NO_STREAMS = (
-    "This proxy shows accepted answers only (--abstain-text), and decides on whole answers: ask without `stream`."
+    "This proxy shows accepted answers only (abstain_text), and decides on whole answers: ask without `stream`."
 )
 NO_ROUTE = (
     "This proxy has no such route: /semtoken/review and /semtoken/watch need --journal, /semtoken/calibrator needs "
     "--calibrator. Nothing below /semtoken is forwarded."
 )
-NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could not read the request."
+NOT_READ = "This proxy shows accepted answers only (abstain_text), and could not read the request."
 
 
 def _not_decided() -> str:
     """The message for a request at a path that no shape has."""
     paths = ", ".join(shape.path for shape in served_shapes())
     return (
-        "This proxy shows accepted answers only (--abstain-text), and decides on answers to POST requests whose path "
+        "This proxy shows accepted answers only (abstain_text), and decides on answers to POST requests whose path "
         f"ends with one of: {paths}."
     )
 
@@ -258,7 +257,7 @@ class ProxyHandler:
         if answer.status != 200 and (replaced is None or answer.status >= 300):
             await relay_untouched(answer, client)
             return
-        refused = not top and asked.kept is None and self._scoring.reader is None
+        refused = not top and asked.kept is None
         obstacle = asked.obstacle or (REFUSED if refused else None)
         scorer = ReplyScorer(self._scoring, asked, obstacle, applied)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
@@ -292,7 +291,7 @@ def withheld(applied: CalibratorInUse | None) -> Withheld | None:
 
 IDS_ALONE = (
     "Ids do not say which tokens agree, so intervals would be wider than by the tokens' texts: name the upstream's "
-    "tokenizer with --tokenizer, or leave --token-ids out."
+    "tokenizer with --tokenizer, or leave token_ids under [endpoint] out."
 )
 
 
@@ -318,7 +317,6 @@ def proxy_app(
     calibrator: CalibratorInUse | CalibratorSlot[CalibratorInUse] | None = None,
     *,
     recorder: AnswerRecorder | None = None,
-    reader: Reader | None = None,
     page: bool = True,
     gate: Gate | None = None,
     decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
@@ -337,8 +335,6 @@ def proxy_app(
         Adds the chance and the decision to every final block; in a slot it can be exchanged.
     recorder
         Keeps the answers in a journal.
-    reader
-        Scores answers that come without log-probabilities.
     page
         Whether to show the page for people at `/`; the upstream's own is then at `/upstream/`.
     gate
@@ -360,7 +356,7 @@ def proxy_app(
     scorer = scorer_for(vocabulary, rules or ScoringRules())
     calibrators, of_decisions = slot_of(calibrator), slot_of(decision_calibrator)
     distributions = LearnedDistributions(upstream, settings.distribution)
-    scoring = AnswerScoring(scorer, settings, metrics, calibrators, reader, recorder, distributions)
+    scoring = AnswerScoring(scorer, settings, metrics, calibrators, recorder, distributions)
     workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
 

@@ -49,7 +49,7 @@ FIRST_CHOICES = ("chat", "completions")
 """The shapes in which questions are asked where nobody chose one, in order."""
 NO_LISTS = "the upstream refuses to give log-probabilities, so nothing can be read from its answers."
 NESTED = "the upstream's reply is nested too deeply."
-NO_FIELDS = "the fields of --decision-fields make a request that is none of this API."
+NO_FIELDS = "the fields of request_fields under [decisions] make a request that is none of this API."
 
 
 logger = logging.getLogger("semtoken.proxy")

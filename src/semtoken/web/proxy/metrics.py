@@ -28,8 +28,6 @@ class ProxyMetrics:
         self.failures = self._counter("failures", "Requests that did not end well.", "reason")
         self.scored = self._counter("scored_answers", "Choices with an uncertainty.", "endpoint")
         self.unscored = self._counter("unscored_answers", "Choices without one.", "reason")
-        told = "Choices without log-probabilities that a model in the proxy read."
-        self.read_again = self._counter("answers_read_again", told, "endpoint")
         told = "Time spent in the proxy itself for a scored answer."
         self.added_seconds = self._histogram("added_seconds", told, _SECONDS)
         self.widths = self._histogram("interval_width", "Width of the uncertainty interval of scored choices.", _WIDTHS)

@@ -29,7 +29,7 @@ LONG_ANSWER = 50  # tokens of an answer from which on it is finished in a thread
 CHANGED = (b"content-length", b"content-encoding")
 DONE = "[DONE]"
 SHORT = 100  # characters that it has at most, with blanks
-TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored-mb)."
+TOO_LARGE = "An event of the stream is larger than the proxy reads (--limits.reply-mb)."
 
 
 async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
@@ -225,7 +225,7 @@ def held_back_error() -> ApiError:
     """The error in place of an answer that cannot be decided, if only accepted ones are shown."""
     return ApiError(
         502,
-        "The answer could not be scored, and this proxy shows accepted answers only (--abstain-text).",
+        "The answer could not be scored, and this proxy shows accepted answers only (abstain_text).",
         kind="server_error",
         code="held_back",
     )
@@ -357,8 +357,6 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if parsed is None else parsed))
     else:
         piece = scoring.scored(sent, parsed)
-    if scoring.scorer.has_unread:
-        await scoring.in_thread(lambda: scoring.scorer.read_again(piece.blocks))
     return piece
 
 

@@ -27,7 +27,6 @@ from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest
 from semtoken.web.proxy.distributions import LearnedDistributions
 from semtoken.web.proxy.metrics import ProxyMetrics
-from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.settings import ProxySettings
 
 if TYPE_CHECKING:
@@ -37,11 +36,11 @@ logger = logging.getLogger("semtoken.proxy")
 
 Block = dict[str, Any]
 NOTHING: Mapping[str, Any] = {}
-TOO_LONG = "The answer has more tokens than the proxy scores (--max-scored-tokens)."
+TOO_LONG = "The answer has more tokens than the proxy scores (--limits.scored-tokens)."
 ONLY_ANSWERS = "only answers are scored."
 BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
 PASSED_ON = {
-    "too_large": "The reply is longer than the proxy scores (--max-scored-mb).",
+    "too_large": "The reply is longer than the proxy scores (--limits.reply-mb).",
     "busy": BUSY,
     "encoded": "The reply is packed in a way that the proxy does not read.",
     "not_json": "The reply is neither JSON nor a stream of events.",
@@ -68,7 +67,6 @@ class AnswerScoring:
     metrics: ProxyMetrics
     calibrators: CalibratorSlot[CalibratorInUse] = field(default_factory=lambda: CalibratorSlot(None))
     """Holds the calibrator that adds the chance and the decision to every final block."""
-    reader: Reader | None = None
     recorder: AnswerRecorder | None = None
     distributions: LearnedDistributions | None = None
     """What the upstream's log-probabilities are, where its replies do not tell; None: as the replies are taken."""
@@ -103,7 +101,6 @@ class ReplyScorer:
         self._applied = applied
         self._asked = asked
         self._choices: dict[int, _WrittenChoice] = {}
-        self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
         """How many tokens the reply has, or the stream had so far."""
         self._payload: Payload | None = None
@@ -114,9 +111,7 @@ class ReplyScorer:
         """How many seconds reading, scoring and editing have taken."""
         self._begun = perf_counter()
         """When the work began that `seconds` does not count yet."""
-        self.takes_long = bool(
-            scoring.reader is not None or asked.options.parts or asked.options.methods or scoring.settings.methods
-        )
+        self.takes_long = bool(asked.options.parts or asked.options.methods or scoring.settings.methods)
         """Whether scoring may take long however short the answer is, so that it belongs in a thread."""
         self.gave_up: str | None = None
         """Why nothing was added to the reply, or to a choice of it: a word, as in the figures."""
@@ -162,7 +157,7 @@ class ReplyScorer:
 
     def _check_budget(self) -> None:
         if self.seconds > self._scoring.settings.max_scoring_seconds:
-            self.fail("budget", "Scoring took too long (--max-scoring-seconds).")
+            self.fail("budget", "Scoring took too long (--limits.scoring-seconds).")
 
     def read(self, reply: LocatedReply) -> None:
         """Read the log-probabilities of a whole reply and count its tokens, for `blocks`."""
@@ -188,20 +183,6 @@ class ReplyScorer:
             blocks[choice.index] = self._final(choice, payload.distribution, None)
             self.seconds, start = self.seconds + perf_counter() - start, perf_counter()
             self._begun = start
-        return self.read_again(blocks)
-
-    @property
-    def has_unread(self) -> bool:
-        """Whether choices wait for the reading model, so that `read_again` has to be called in a thread."""
-        return bool(self._unread)
-
-    def read_again(self, blocks: dict[int, Block]) -> dict[int, Block]:
-        """Have the model read the choices that came without log-probabilities; returns all blocks."""
-        start = self._begun = perf_counter()
-        waiting, self._unread = list(self._unread.values()), {}
-        for choice in waiting:
-            blocks[choice.index] = self._read(choice) | blocks.get(choice.index, {})
-        self.seconds += perf_counter() - start
         return blocks
 
     def event(self, event: LocatedReply) -> dict[int, Block]:
@@ -296,9 +277,6 @@ class ReplyScorer:
             return self._unscored(
                 UnscoredChoice("no_answer", f"The choice holds a {kinds} and no answer; {ONLY_ANSWERS}")
             )
-        if self._failed is None and self._scoring.reader is not None and is_silent(choice):
-            self._unread[choice.index] = choice
-            return {}
         if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
             return self._unscored(UnscoredChoice("too_long", TOO_LONG))
         how = self._scoring
@@ -309,20 +287,6 @@ class ReplyScorer:
             choice,
             lambda: score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, answer=answer),
         )
-
-    def _read(self, choice: PayloadChoice) -> Block:
-        """The block of a choice that came without log-probabilities."""
-        reader, cut_off = self._scoring.reader, choice.finish_reason == self._asked.shape.ends[1]
-        assert reader is not None
-
-        def read() -> ScoredResponse:
-            response = reader.read(self._asked, choice)
-            self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
-            return response.with_fields(
-                truncated=cut_off, proxy_for=self._scoring.settings.proxy_for, question=choice.question
-            )
-
-        return self._block(choice, read, {"read_with": reader.name})
 
     def _block(
         self, choice: PayloadChoice, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING

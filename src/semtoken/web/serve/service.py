@@ -162,7 +162,8 @@ class Service:
     def _work(self, request: AnyRequest, prompts: list[list[int]]) -> GenerationBatch:
         top, limit = request.top, request.limit
         if top is not None and top > self._offer.max_logprobs:
-            message = f"At most {self._offer.max_logprobs} log-probabilities a token, got {top}: see --max-logprobs."
+            most = self._offer.max_logprobs
+            message = f"At most {most} log-probabilities a token, got {top}: see max_logprobs under [serve]."
             raise ApiError(400, message, param=request.top_field)
         longest, room = max(map(len, prompts)), self._worker.engine.room
         left = request.usual_tokens if room is None else room - longest

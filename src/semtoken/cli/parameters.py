@@ -1,0 +1,110 @@
+"""Arguments and options that several commands share, each with one name, one meaning and one help text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from semtoken.cli.settings import SettingsInUse
+from semtoken.cli.statuses import UsageError
+
+BaseUrl = Annotated[
+    str | None,
+    Parameter(metavar="URL", help="Address of the server's API. Default: base_url under [endpoint]."),
+]
+NameThere = Annotated[
+    str | None, Parameter(name=("--model", "-m"), metavar="NAME", help="The model's name on the server.")
+]
+Tokenizer = Annotated[
+    str | None,
+    Parameter(metavar="NAME", help="Tokenizer of the model that answered, for narrower intervals."),
+]
+Calibrator = Annotated[
+    Path | None,
+    Parameter(metavar="DIR", help="Apply a calibrator: adds the probability of being right and the decision."),
+]
+Calibrators = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        name="--calibrator",
+        metavar="DIR",
+        help="Apply a calibrator, of answers or of typed questions; may be repeated.",
+    ),
+]
+JournalUrl = Annotated[
+    str | None,
+    Parameter(metavar="URL", help="Record every scored answer in this database (SQLite file or postgresql://...)."),
+]
+Host = Annotated[str, Parameter(metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[
+    int, Parameter(metavar="N", help="Port to listen on; 0 picks a free one.", validator=Number(gte=0, lte=65535))
+]
+Output = Annotated[
+    Path | None,
+    Parameter(
+        name=("--output", "-o"),
+        metavar="FILE",
+        help="Write here; the ending sets the format (.jsonl, .csv, .parquet).",
+    ),
+]
+Limit = Annotated[int, Parameter(name=("--limit", "-n"), metavar="N", validator=Number(gte=1))]
+Force = Annotated[bool, Parameter(help="Replace the output if it exists.")]
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON, one object per line.")]
+
+
+@dataclass(frozen=True)
+class NamedServer:
+    """A server that the user named, and whether a key may go to it."""
+
+    url: str
+    takes_key: bool
+    """Not if the address comes from a settings file that was merely found: it may be somebody else's."""
+
+
+def named_server(base_url: str | None, in_use: SettingsInUse, *, variable: bool) -> NamedServer | None:
+    """The server to ask: the typed one, else that of `[endpoint]`, else with `variable` that of OPENAI_BASE_URL.
+
+    Raises
+    ------
+    UsageError
+        The address comes from a settings file that was found in a folder above this one.
+    """
+    if base_url:
+        return NamedServer(base_url, takes_key=True)
+    if of_settings := in_use.settings.endpoint.base_url:
+        found = in_use.is_found("endpoint.base_url")
+        if found and in_use.file is not None and in_use.file.parent != Path.cwd():
+            raise UsageError(
+                f"{in_use.file} was found above this folder: nothing is sent to the server that it names. "
+                f"To send it, name the file: --config {in_use.file}"
+            )
+        return NamedServer(of_settings, takes_key=not found)
+    if variable and (of_variable := os.environ.get("OPENAI_BASE_URL")):
+        return NamedServer(of_variable, takes_key=True)
+    return None
+
+
+def by_kind(folders: Iterable[Path], decisions: str = "") -> tuple[Path | None, Path | None]:
+    """The calibrator of answers and that of typed questions among folders; `decisions` is the second without one.
+
+    Raises
+    ------
+    UsageError
+        Two of them are of one kind.
+    """
+    from semtoken.decisions.calibrating import NAME
+
+    kinds: dict[bool, Path] = {}
+    for folder in folders:
+        kind = (folder / NAME).exists()
+        if kind in kinds:
+            what = "typed questions" if kind else "answers"
+            raise UsageError(f"--calibrator: {kinds[kind]} and {folder} are both of {what}: name one of them.")
+        kinds[kind] = folder
+    return kinds.get(False), kinds.get(True, Path(decisions) if decisions else None)

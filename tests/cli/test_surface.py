@@ -1,0 +1,90 @@
+"""Every command that cyclopts runs: its help on one screen, its summary, its example."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from cyclopts import CycloptsError
+
+from semtoken.cli.commands import PLACES, SUBCOMMANDS, leaves, place_of, program
+from semtoken.cli.help import command_at, help_of, rows, text_and_examples
+from semtoken.cli.settings import SECTIONS
+from tests.cli.run import invoke
+
+PLACES_OF_ALL = list(leaves())
+MOST_OPTIONS = 14
+
+
+def own_options(place: tuple[str, ...]) -> list[str]:
+    """The first name of each option of a command."""
+    return [row.names.split(",")[0].split()[0] for row in rows(command_at(place)) if not row.is_argument]
+
+
+@pytest.mark.parametrize("place", PLACES_OF_ALL, ids=" ".join)
+def test_the_help_is_one_screen_with_an_example(place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = invoke([*place, "--help"])
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 0 and len(lines) <= 60 and max(map(len, lines)) <= 80
+    assert lines[0].startswith(f"Usage: semtoken {' '.join(place)}")
+    assert lines[2] == place_of(place).summary
+    assert sum(line.startswith("Example: semtoken ") for line in lines) == 1
+    for option in own_options(place):
+        assert option in done.stdout
+    assert len(own_options(place)) <= MOST_OPTIONS or place[0] == "bench"
+
+
+@pytest.mark.parametrize("place", PLACES_OF_ALL, ids=" ".join)
+def test_the_example_is_a_command_line_that_is_understood(place: tuple[str, ...]) -> None:
+    _, [example] = text_and_examples(command_at(place))
+    words = shlex.split(example.partition(" > ")[0])[1:]
+    assert tuple(words[: len(place)]) == place
+    command, _, _ = program().parse_args(words, exit_on_error=False, print_error=False)
+    assert command is command_at(place).default_command
+
+
+def test_every_summary_is_what_the_command_says() -> None:
+    for place in PLACES_OF_ALL:
+        [summary, *_] = text_and_examples(command_at(place))[0]
+        assert place_of(place).summary == summary, place
+
+
+def test_one_name_has_one_short_form_and_one_kind_everywhere() -> None:
+    short: dict[str, set[str]] = {}
+    for place in PLACES_OF_ALL:
+        for row in rows(command_at(place)):
+            if found := re.match(r"(--[a-z-]+), (-[a-z])\b", row.names):
+                short.setdefault(found[2], set()).add(found[1])
+    assert all(len(names) == 1 for names in short.values()), short
+
+
+def test_sections_that_commands_read_are_sections() -> None:
+    for place in PLACES_OF_ALL:
+        assert set(place_of(place).reads) <= set(SECTIONS), place
+
+
+@pytest.mark.parametrize("place", PLACES_OF_ALL, ids=" ".join)
+def test_what_a_command_does_not_read_is_refused(place: tuple[str, ...]) -> None:
+    _, [example] = text_and_examples(command_at(place))
+    words = shlex.split(example.partition(" > ")[0])[1:]
+    for section in set(SECTIONS) - set(place_of(place).reads):
+        done = invoke([*words, f"--{section}.x", "1"])
+        assert done.exit_code == 2 and "Traceback" not in done.output and done.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("place", PLACES_OF_ALL, ids=" ".join)
+def test_a_mistyped_option_is_refused(place: tuple[str, ...]) -> None:
+    with pytest.raises(CycloptsError):
+        program().parse_args([*place, "--no-such-option"], exit_on_error=False, print_error=False)
+    done = invoke([*place, "--no-such-option"])
+    assert done.exit_code == 2 and "--no-such-option" in done.stderr
+
+
+def test_groups_list_their_commands() -> None:
+    for group, inner in SUBCOMMANDS.items():
+        for words in ([group], [group, "--help"]):
+            done = invoke(words)
+            assert done.exit_code == 0 and all(f"  {name} " in done.stdout for name in inner)
+    assert set(PLACES) == {line.split()[0] for line in help_of(()).splitlines() if re.match(r"  [a-z]", line)}
