@@ -66,7 +66,7 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
     options = [
         "--base-url",
         "http://127.0.0.1:9",
-        "--clusters",
+        "--tokenizer",
         "almanac",
         "--port",
         "0",
