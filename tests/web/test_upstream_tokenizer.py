@@ -18,7 +18,6 @@ from starlette.routing import Route
 from semtoken import STC
 from semtoken.almanac import almanac_path
 from semtoken.cli.proxy import _ids_and_tokenizer
-from semtoken.tokens.rules import ScoringRules
 from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
 from tests.engines.servers import running as process
 from tests.payloads.recorded import DATA
@@ -88,15 +87,12 @@ def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(tmp_path: Path, exact: f
 
 
 def test_what_is_typed_is_taken() -> None:
-    rules = ScoringRules()
     with vllm(str(almanac_path())) as (upstream, _):
-        assert _ids_and_tokenizer(None, upstream, None, None, rules) == (True, str(almanac_path()))
-        assert _ids_and_tokenizer(None, upstream, None, None, ScoringRules("paper")) == (False, None)
-        assert _ids_and_tokenizer(None, upstream, "mine", None, rules) == (True, "mine")
-        assert _ids_and_tokenizer(None, upstream, None, "clusters", rules) == (True, None)
-        assert _ids_and_tokenizer(False, upstream, None, None, rules) == (False, None)
-    assert _ids_and_tokenizer(True, "http://127.0.0.1:9", "mine", None, rules) == (True, "mine")
-    assert _ids_and_tokenizer(None, "http://127.0.0.1:9", "mine", None, rules) == (False, "mine")
+        assert _ids_and_tokenizer("auto", upstream, None) == (True, str(almanac_path()))
+        assert _ids_and_tokenizer("auto", upstream, "mine") == (True, "mine")
+        assert _ids_and_tokenizer("no", upstream, None) == (False, None)
+    assert _ids_and_tokenizer("yes", "http://127.0.0.1:9", "mine") == (True, "mine")
+    assert _ids_and_tokenizer("auto", "http://127.0.0.1:9", "mine") == (False, "mine")
 
 
 def test_what_is_no_vllm_names_nothing() -> None:
