@@ -54,7 +54,7 @@ class CascadeThreshold:
     """The largest uncertainties at which each of two models may answer, and the promise that this keeps."""
 
     first: float | None
-    """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be promised."""
+    """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be guaranteed."""
     second: float | None
     """Largest uncertainty at which the second model answers the questions that the first one did not, in nats."""
     alpha: float
@@ -62,7 +62,7 @@ class CascadeThreshold:
     delta: float
     """How likely the labelled answers may mislead."""
     statement: str
-    """The promise in one sentence with its numbers, or why nothing can be promised."""
+    """The guarantee in one sentence with its numbers, or why nothing can be guaranteed."""
     n: int
     """How many labelled questions it was fitted on."""
     tests: tuple[Test, ...] = ()
@@ -131,7 +131,7 @@ class CascadeThreshold:
         n, least = one.size, promises.labels_needed(0, alpha, delta)
         if n < least:
             missing = f"There are {n}: {least - n} are missing."
-            return cls(None, None, alpha, delta, f"A promise needs at least {least} labelled questions. {missing}", n)
+            return cls(None, None, alpha, delta, f"A guarantee needs at least {least} labelled questions. {missing}", n)
         share = 1 - math.sqrt(1 - promises.starting_share(n, alpha, delta)) if start is None else start
         shares = promises.shares_of_coverage(share)
         grid = list(zip(*(_quantiles(scores, shares, method) for scores in pair), strict=True))
@@ -305,10 +305,10 @@ def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta:
         first = tests[0]
         if not first.accepted:
             surer = "the scores that place the thresholds are surer than all labelled answers"
-            return f"Nothing can be promised: {surer}. Place the thresholds by others."
+            return f"Nothing can be guaranteed: {surer}. Place the thresholds by others."
         few = first.wrong < alpha * first.accepted
         return (
-            f"Nothing can be promised: of {first.accepted} answers that the strictest pair of thresholds lets through "
+            f"Nothing can be guaranteed: of {first.accepted} answers that the strictest pair of thresholds lets through "
             f"{first.wrong} are wrong (p = {first.p_value:.2g}). Give {'more labels' if few else 'a larger alpha'}."
         )
     last = [test for test in tests if test.p_value <= delta][-1]

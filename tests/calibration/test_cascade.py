@@ -83,7 +83,7 @@ def test_nothing_to_promise() -> None:
     few = CascadeThreshold.fit(*draw, unlabelled=(more[0], more[2]))
     assert few.first is None and "1 are missing" in few.statement
     wrong = CascadeThreshold.fit(more[0], np.zeros(200), more[2], np.zeros(200), unlabelled=(more[0], more[2]))
-    assert wrong.first is None and "Nothing can be promised" in wrong.statement
+    assert wrong.first is None and "Nothing can be guaranteed" in wrong.statement
     assert "a larger alpha" in wrong.statement
     assert wrong.decide(response(-0.001), "first").reason == "no_threshold"
     surer = [more[0] / 1e4, more[2] / 1e4]

@@ -62,7 +62,7 @@ def test_how_a_calibrator_did_on_new_labels() -> None:
             share = f"{100 * wrong / n:.4g}%, {100 * ends.low:.4g}% to {100 * ends.high:.4g}%"
             holds = binomtest(wrong, n, 0.3, "less").pvalue <= 0.1
             assert judged == (
-                f"{told} It accepts {n} of 120 answers. Wrong among the accepted {wrong} of {n} ({share}); promised: "
+                f"{told} It accepts {n} of 120 answers. Wrong among the accepted {wrong} of {n} ({share}); guaranteed: "
                 f"at most 30%: {'holds' if holds else 'cannot be told'}."
             )
         else:

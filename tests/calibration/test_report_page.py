@@ -76,6 +76,6 @@ def test_the_page_says_the_figures(cross_validated: bool, tmp_path: Path) -> Non
     page = place.read_text()
     assert "60 labels (45 right, 15 wrong)" in page and "45.7%" in page and "&lt;more&gt; labels" in page
     assert "0.200 [0.100, 0.300]" in page and "-0.050 [-0.100, +0.010]" in page and "-0.070 [-0.200, +0.020]" in page
-    assert "0.062" in page and "No promise was asked for." in page
+    assert "0.062" in page and "No guarantee was asked for." in page
     assert ("ten-fold cross-validation" in page) == cross_validated
     assert page.count("<svg") == 2

@@ -1,4 +1,4 @@
-"""Thresholds and their promises, batches, and what is said where nothing can be promised."""
+"""Thresholds and their promises, batches, and what is said where nothing can be guaranteed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_too_few_labels_are_counted() -> None:
 
 def test_thresholds_that_accept_none_of_the_labelled_answers_are_said_to_be_badly_placed() -> None:
     found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabelled=-np.arange(1, 301) / 1e4)
-    assert found.uncertainty is None and found.statement.startswith("Nothing can be promised: the scores that place")
+    assert found.uncertainty is None and found.statement.startswith("Nothing can be guaranteed: the scores that place")
     assert found.statement.endswith("are surer than all labelled answers. Place the thresholds by others.")
 
 

@@ -92,7 +92,7 @@ def test_what_more_labels_would_do_is_drawn_from_those_at_hand(semtoken: RunComm
     assert said in result.stderr
     assert said in (tmp_path / "made" / "report.html").read_text()
     few = semtoken("calibrate", source, "-o", tmp_path / "few", "--alpha", "0.005")
-    assert "at least 460 labelled answers; you have 250: nothing can be promised" in few.stderr
+    assert "at least 460 labelled answers; you have 250: nothing can be guaranteed" in few.stderr
 
 
 def test_a_promise_for_each_group(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
         assert threshold is not None
         accepted = threshold.accepts(scores)
         if threshold.uncertainty is None:
-            assert "Nothing can be promised" in threshold.statement and not accepted.any()
+            assert "Nothing can be guaranteed" in threshold.statement and not accepted.any()
             continue
         promised += 1
         assert accepted.sum() > 500 and 1 - right[accepted].mean() <= float(alpha)

@@ -117,7 +117,7 @@ def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) ->
         assert found.questions[0].answer.startswith(f"late: nothing was measured. {why}") and why in found.gaps[0]
     assert audit(fitted, [replace(one, fingerprint="g") for one in others]).unknown == ("late",)
     unsure = DecisionCalibrator.fit(world(300, 3), alpha=0.001)
-    assert "promises nothing" in audit(unsure, others).gaps[0]
+    assert "guarantees nothing" in audit(unsure, others).gaps[0]
     half = [*world(2000, 1)[:100], *others]
     [question] = audit(fitted, half).questions
     assert question.remarks == ("100 labels are left out: the calibrator was fitted on these items.",)

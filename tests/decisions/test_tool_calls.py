@@ -198,7 +198,7 @@ def test_what_else_sends_a_call_to_a_person(calibrator: DecisionCalibrator) -> N
     assert why(None) == why(replace(YES, refusal="too long")) == "no answer says whether it may run"
     assert why(YES, None) == "no calibrator says what the probability is worth"
     assert why(NO) == "the model says no"
-    assert why(AnsweredQuestion(MAY_RUN, (0.55, 0.45))) == "the model is less sure than the promise needs"
+    assert why(AnsweredQuestion(MAY_RUN, (0.55, 0.45))) == "the model is less sure than the guarantee needs"
     assert why(YES, least=1.0) == "/name is in doubt"
     other = Predicate("May this tool call run at all?", name="may_run")
     assert "knows no question with these words" in why(AnsweredQuestion(other, (0.97, 0.03)))

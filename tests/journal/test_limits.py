@@ -99,16 +99,16 @@ def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
     kept = promise_report([False] * 200, range(200), selective(0.1))
     assert kept.sentence == (
         f"Kept so far: 0 of 200 labelled accepted answers are wrong (between 0% and {100 * kept.high:.1f}%); "
-        "promised: at most 10%."
+        "guaranteed: at most 10%."
     )
-    assert promise_report([], [], selective(0.1)).sentence == "Cannot be told yet: 0 labels. Promised: at most 10%."
+    assert promise_report([], [], selective(0.1)).sentence == "Too few labels to tell (0). Guaranteed: at most 10%."
     for promise, said in (
         ("missed", "3 of 20 labelled wrong answers were accepted"),
         ("joint", "3 of 20 labelled answers were"),
     ):
         report = promise_report([i % 6 == 5 for i in range(20)], range(20), Claim(KINDS[promise], 0.1, 0.1))
         assert said in report.sentence and (report.n, report.wrong, report.alpha) == (20, 3, 0.1)
-        assert report.state == "unknown" and report.sentence.startswith("Cannot be told yet: 20 labels. 3 of 20")
+        assert report.state == "unknown" and report.sentence.startswith("Too few labels to tell (20). 3 of 20")
 
 
 @pytest.mark.parametrize("level", [0.0, -0.1, 1.0])

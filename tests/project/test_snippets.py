@@ -514,14 +514,12 @@ NOT_RUN = {
     r"-j llm|--column llm": "needs a language model as a judge",
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"semtoken bench lm-eval\b": "needs lm-eval; make test-integrations runs it",
-    r"almanac/run\.yaml": "needs two trained models; tests/bench/test_controls.py runs controls",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
     r"--take 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
     r"--ray-gpus": "needs GPUs; tests/score_file/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/models/test_models.py makes one",
     r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
-    r"almanac/answers\.parquet": "tests/bench/test_report_command.py makes reports",
 }
 LEARNS = "python examples/learn_a_number.py learn "
 QUESTIONS = ("Who wrote Emma?", "Mumbai lies in what country?", "What is the capital of Japan?")

@@ -350,7 +350,7 @@ def test_chances_and_the_threshold_with_the_promise(browser: Any, everything: di
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     page.get_by_role("tab", name="File").click()
     blocks = [row["calibration"] for row in everything["files"]["first.jsonl"]]
-    page.get_by_role("button", name="threshold with the promise").click()
+    page.get_by_role("button", name="threshold with the guarantee").click()
     cut = math.ceil(100 * everything["info"]["calibrator"]["threshold"]["chance"]) / 100
     inside = [block for block in blocks if block["chance"] is not None and block["chance"] >= cut]
     assert 0 < len(inside) < len(blocks)

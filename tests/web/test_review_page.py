@@ -81,7 +81,7 @@ def test_two_people_label_with_keys_and_thumbs(
     bob.get_by_role("button", name="Label answers").tap()
     told = "People disagree on 1 of 1 answers"
     bob.wait_for_function("told => document.querySelector('.review').innerText.includes(told)", arg=told)
-    assert "counts as wrong. A promise stays on the safe side by that" in bob.inner_text(".review")
+    assert "counts as wrong. A guarantee stays on the safe side by that" in bob.inner_text(".review")
     bob.screenshot(path=tmp_path / "agreement.png", full_page=True)
     assert bob.evaluate("document.documentElement.scrollWidth <= innerWidth")
     bob.get_by_role("button", name="Undo").tap()

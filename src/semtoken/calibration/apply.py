@@ -195,7 +195,7 @@ class CalibratorInUse:
         [verdict] = judge([(claim, seen)])
         return (
             f"{told} It accepts {int(accepted.sum()):,} of {labels.size:,} answers. {claim.kind.among} {seen}; "
-            f"promised: at most {percent(claim.alpha)}: {verdict}."
+            f"guaranteed: at most {percent(claim.alpha)}: {verdict}."
         )
 
 

@@ -61,7 +61,7 @@ def fit(
     """
     if kind.name in ("missed", "joint"):
         if start is not None:
-            raise InvalidInput(f"The promise {kind.name!r} tries no thresholds, so it has no start. Leave it out.")
+            raise InvalidInput(f"The guarantee {kind.name!r} tries no thresholds, so it has no start. Leave it out.")
         return _missed(answers, alpha, delta) if kind.name == "missed" else _joint(answers, alpha, delta)
     if kind.name == "discarded":
         return _sequence(kind, -answers.uncertainty, 1 - answers.correct, alpha, delta, placing, start)
@@ -106,7 +106,7 @@ def _confident(kind: Kind, alpha: float, delta: float) -> str:
 
 def _too_few(kind: Kind, alpha: float, delta: float, n: int, least: int, what: str) -> str:
     return (
-        f'Nothing can be promised: "{kind.promised(alpha)}, with confidence {percent(1 - delta)}" needs at least '
+        f'Nothing can be guaranteed: "{kind.promised(alpha)}, with confidence {percent(1 - delta)}" needs at least '
         f"{least} {what}. There are {n}: {least - n} are missing."
     )
 
@@ -153,7 +153,7 @@ def _joint(answers: LabelledScores, alpha: float, delta: float) -> Fit:
         wrong, most = int((1 - answers.correct[surest]).sum()), promises.most_wrong(n, alpha, delta)
         return Fit(
             None,
-            f'Nothing can be promised: "{kind.promised(alpha)}, with confidence {percent(1 - delta)}" allows {most} '
+            f'Nothing can be guaranteed: "{kind.promised(alpha)}, with confidence {percent(1 - delta)}" allows {most} '
             f"wrong answers among {n} labelled ones, and of the {int(surest.sum())} with the surest score {wrong} are "
             "wrong.",
         )
@@ -182,14 +182,14 @@ def _refused(
     """Why no start passed, and what would help: each advice was tried on these labels, or is worked out from them."""
     if not any(test.accepted for test in tests):
         surer = "the scores that place the thresholds are surer than all labelled answers"
-        return f"Nothing can be promised: {surer}. Place the thresholds by others."
+        return f"Nothing can be guaranteed: {surer}. Place the thresholds by others."
     best = min((test for test in tests if test.accepted), key=lambda test: test.p_value)
     inside = uncertainty <= best.threshold
     tied = int((uncertainty == uncertainty[inside].max()).sum())
     equal = f", {tied} of them with one and the same score," if tied > 1 else ""
     most, bad = ("most doubtful", "right") if kind.name == "discarded" else ("surest", "wrong")
     told = (
-        f"Nothing can be promised: of the {best.accepted} {most} of {correct.size} labelled answers{equal} "
+        f"Nothing can be guaranteed: of the {best.accepted} {most} of {correct.size} labelled answers{equal} "
         f"{best.wrong} are {bad}, too many to show that {kind.promised(alpha)} (p = {best.p_value:.2g})."
     )
     advice = []
@@ -226,7 +226,7 @@ def _other_alpha(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
     """The next higher alpha, in steps of 0.01, at which these labels give a promise."""
     for larger in (step / 100 for step in range(math.floor(100 * alpha) + 1, 51)):
         if promises.comes(uncertainty, correct, larger, delta):
-            return f"An alpha of {larger:g} gets a promise from these labels: choose it, and fit on further ones."
+            return f"An alpha of {larger:g} gets a guarantee from these labels: choose it, and fit on further ones."
     return ""
 
 

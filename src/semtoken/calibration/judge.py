@@ -234,7 +234,7 @@ def watched(claim: Claim, against: Sequence[bool], level: float = LEVEL) -> Watc
     chance above alpha, given those before. `InvalidInput` for a promise on average.
     """
     if claim.delta is None:
-        raise InvalidInput("A promise that holds on average over label sets cannot be watched on one of them.")
+        raise InvalidInput("A guarantee that holds on average over label sets cannot be watched on one of them.")
     seen = Share(sum(against), len(against))
     low, high = wrong_share(seen.count, seen.of, level)
     change = find_change(against, claim.alpha, level) if seen.of else None

@@ -268,8 +268,8 @@ def shortage(n: int, alpha: float, delta: float) -> str:
     if n >= least:
         return ""
     return (
-        f"A promise of at most {percent(alpha)} wrong answers (with confidence {percent(1 - delta)}) takes at least "
-        f"{least} labelled answers; you have {n}: nothing can be promised."
+        f"A guarantee of at most {percent(alpha)} wrong answers (with confidence {percent(1 - delta)}) takes at least "
+        f"{least} labelled answers; you have {n}: nothing can be guaranteed."
     )
 
 
@@ -289,7 +289,7 @@ def forecast(
         came = sum(comes(uncertainty[drawn], correct[drawn], alpha, delta, start) for drawn in sets)
         told.append(f"{came} with {n:,}")
     return (
-        f"Of {SETS} sets of labels drawn from these, a promise of at most {percent(alpha)} wrong came from "
+        f"Of {SETS} sets of labels drawn from these, a guarantee of at most {percent(alpha)} wrong came from "
         f"{', '.join(told)} labels."
     )
 

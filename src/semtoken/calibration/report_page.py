@@ -57,7 +57,7 @@ def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, fo
     )
     return {
         "task": calibrator.fingerprint.task,
-        "statement": "No promise was asked for." if threshold is None else threshold.statement,
+        "statement": "No guarantee was asked for." if threshold is None else threshold.statement,
         "forecast": forecast,
         "base": percent(round(report.base_rate, 3)),
         "figures": [
@@ -93,7 +93,7 @@ def _plots(report: Report, answers: LabelledScores, threshold: Threshold | None)
             (
                 _svg(risk_coverage_plot(answers, threshold)),
                 "Risk and coverage on the labelled answers: how many answers are wrong if only the surest are given. "
-                "The promise does not come from this curve.",
+                "The guarantee does not come from this curve.",
             ),
         ]
 

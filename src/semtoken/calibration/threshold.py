@@ -308,7 +308,7 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {name: [] for name in sorted(set(names))}
     if len(places) > MOST_GROUPS:
         raise InvalidInput(
-            f"There are {len(places)} groups, and at most {MOST_GROUPS} can have promises. Join those that are alike."
+            f"There are {len(places)} groups, and at most {MOST_GROUPS} can have guarantees. Join those that are alike."
         )
     for place, name in enumerate(names):
         places[name].append(place)
@@ -380,7 +380,7 @@ class GroupThresholds:
         """Decide whether to give an answer of a group; see `Threshold.decide`."""
         threshold = self.thresholds.get(str(group).strip())
         if threshold is None:
-            note = f"Nothing is promised for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
+            note = f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
             return Decision("abstain", "no_threshold", chance, note)
         return threshold.decide(answer, chance)
 

@@ -112,7 +112,7 @@ class SetAudit:
         """The verdict as a sentence."""
         return (
             f"{self.name}, sets of options: {self.verdict}. The right option is in {self.held}, where "
-            f"{percent(1 - self.sets.alpha)} are promised on average; {self.size:.2f} options in a set."
+            f"{percent(1 - self.sets.alpha)} are guaranteed on average; {self.size:.2f} options in a set."
         )
 
 
@@ -177,7 +177,7 @@ class QuestionAudit:
             return []
         told = ["at most wrong        run  to a person  wrong of those that run and have a label"]
         for choice in self.choices:
-            wrong = str(choice.wrong) if choice.run.count else "nothing can be promised from these labels"
+            wrong = str(choice.wrong) if choice.run.count else "nothing can be guaranteed from these labels"
             run, rest = f"{choice.run.count:,}", f"{choice.run.of - choice.run.count:,}"
             told.append(f"{percent(choice.alpha):>13}{run:>11}{rest:>13}  {wrong}")
         return told
@@ -297,9 +297,9 @@ def _counted(
     if not records:
         nothing = CHANGED
     elif not promised:
-        nothing = "The calibrator promises nothing for it."
+        nothing = "The calibrator guarantees nothing for it."
     elif not nothing and not any(side.wrong.of for side in promised):
-        nothing = f"None of its {len(usable):,} labelled answers is one that the promise is about."
+        nothing = f"None of its {len(usable):,} labelled answers is one that the guarantee is about."
     if nothing and any(side.fires_otherwise for side in promised):
         remarks = (*remarks, "It fires on another share of the answers than where it was fitted.")
     measured = not nothing

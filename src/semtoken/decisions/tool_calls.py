@@ -180,7 +180,7 @@ def _verdict(
     if not answer.value:
         return CallVerdict(False, "the model says no")
     if block["decision"] != "answer":
-        return CallVerdict(False, "the model is less sure than the promise needs")
+        return CallVerdict(False, "the model is less sure than the guarantee needs")
     return CallVerdict(True, block["promise"])
 
 

@@ -55,8 +55,8 @@ class LabelAgreement:
         if not self.disagreed:
             return told
         return (
-            f"{told} Such an answer counts as wrong. A promise stays on the safe side by that, but fewer answers can "
-            "be accepted: with 5% of wrong labels a promise of 10% accepts as if it were one of 6%, and with 10% "
+            f"{told} Such an answer counts as wrong. A guarantee stays on the safe side by that, but fewer answers can "
+            "be accepted: with 5% of wrong labels a guarantee of 10% accepts as if it were one of 6%, and with 10% "
             "it accepts none. Agree on what is right before you label more."
         )
 

@@ -78,13 +78,13 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
     """
     used = journal.in_use()
     if not used:
-        return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is promised.")
+        return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is guaranteed.")
     newest = used[0]
     about: dict[str, Any] = {"calibrator": newest.checksum, "level": level, **_moved(journal, newest)}
     about |= _models(journal, newest)
     threshold = newest.calibrator.threshold
     if threshold is None or threshold.uncertainty is None:
-        return PromiseReport("no_promise", "The calibrator that decides promises nothing.", **about)
+        return PromiseReport("no_promise", "The calibrator that decides guarantees nothing.", **about)
     labelled = labelled_sample(journal, newest.checksum, columns=("decision",))
     about["undecided"] = sum(entry.correct is None for entry in labelled)
     last = max((entry.row["n"] for entry in labelled), default=0)
@@ -119,7 +119,7 @@ def promise_report(
     facts["high"] = high
     told = (
         f"{looked.seen.count} of {n} {claim.kind.answers} {claim.kind.limited} (between {percent(low)} and "
-        f"{percent(high)}); promised: at most {percent(alpha)}."
+        f"{percent(high)}); guaranteed: at most {percent(alpha)}."
     )
     if looked.change is not None:
         since = times[looked.change.since]
@@ -134,8 +134,8 @@ def promise_report(
     if looked.state == "kept":
         return PromiseReport("kept", f"Kept so far: {told}", **facts)
     if n == 0:
-        return PromiseReport("unknown", f"Cannot be told yet: 0 labels. Promised: at most {percent(alpha)}.", **facts)
-    return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **facts)
+        return PromiseReport("unknown", f"Too few labels to tell (0). Guaranteed: at most {percent(alpha)}.", **facts)
+    return PromiseReport("unknown", f"Too few labels to tell ({n}). {told[0].upper()}{told[1:]}", **facts)
 
 
 def _models(journal: Journal, used: InUse) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _compared(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[
     )
     if moved.low == 0:
         return moved, f"{told}: no difference is shown."
-    return moved, f"{told}: questions or model have changed. Labels tell what that does to the promise."
+    return moved, f"{told}: questions or model have changed. Labels tell what that does to the guarantee."
 
 
 def percent(share: float) -> str:

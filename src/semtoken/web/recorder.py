@@ -132,11 +132,11 @@ class JournalFigures:
             multiprocess_mode="livesum",
         )
 
-        told = "1 for the state of the promise: kept, unknown, broken or no_promise."
+        told = "1 for the state of the guarantee: kept, unknown, broken or no_promise."
         self.state = _newest("semtoken_promise_state", told, "state", registry)
-        told = "Bounds on the share that the promise limits, and the share that was promised."
+        told = "Bounds on the share that the guarantee limits, and the share that was guaranteed."
         self.share = _newest("semtoken_promise_wrong_share", told, "bound", registry)
-        told = "Labels that tell of the promise, and those of them that count against it."
+        told = "Labels that tell of the guarantee, and those of them that count against it."
         self.labels = _newest("semtoken_promise_labels", told, "kind", registry)
         told = "Distance of the newest scores from those that the calibrator was fitted on."
         self.distance = _newest("semtoken_drift_distance", told, "of", registry)

@@ -108,8 +108,8 @@ class PromiseWatch:
                     if report.state == "broken":
                         logger.warning(report.sentence)
             except SemtokenError as error:
-                logger.warning("The promise could not be looked at: %s", error)
+                logger.warning("The guarantee could not be looked at: %s", error)
             except Exception:
-                logger.exception("The promise could not be looked at")
+                logger.exception("The guarantee could not be looked at")
             if self._stop.wait(self._every):
                 return

@@ -87,7 +87,7 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
         lines.append(
             f"Beware: {n:,} of the {applied.calibrator.n:,} answers that it was fitted on are among these, so these "
-            "figures do not show that the promise holds. Check it on other questions."
+            "figures do not show that the guarantee holds. Check it on other questions."
         )
     lines += [flag.message for flag in applied.calibrator.fingerprint.flags(applied.known)]
     return tuple(f"{cell.title}: {line}" for line in lines)
@@ -96,7 +96,7 @@ def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
 def promise_of(calibrators: Sequence[CellCalibrator]) -> str:
     """What the calibrator in use promises, in one sentence; `calibrators` holds at least one."""
     threshold = calibrators[0].applied.calibrator.threshold
-    return "The calibrator holds no promise." if threshold is None else threshold.statement
+    return "The calibrator holds no guarantee." if threshold is None else threshold.statement
 
 
 SHOWN = 5

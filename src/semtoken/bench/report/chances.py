@@ -217,7 +217,7 @@ def risk_table(cells: Sequence[CellChances]) -> Table:
         title="Wrong answers among those that are given",
         note="Coverage: the share of questions that are answered, the surest first; risk: the share of wrong answers "
         "among these. AURC: the area under the curve of risk against coverage. Lower is better in all columns. "
-        f"{VERDICT_RULE} No threshold with a promise is read off these curves: `semtoken calibrate` makes one.",
+        f"{VERDICT_RULE} No threshold with a guarantee is read off these curves: `semtoken calibrate` makes one.",
     )
 
 

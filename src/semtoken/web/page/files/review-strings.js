@@ -2,16 +2,16 @@
 import { some } from "./strings.js";
 
 export const REVIEW = {
-  promise: "The promise",
+  promise: "The guarantee",
   name: "Your name",
   token: "Token of the server",
   begin: "Label answers",
   queue: "Which answers",
   queues: { sample: "Random sample", doubtful: "Most doubtful", disagreement: "Disagreements" },
   about: {
-    sample: "Drawn beforehand, at random. Only these labels tell whether the promise is kept, and make a new calibrator.",
-    doubtful: "The least sure of the newest answers. Mend what you find; these labels never enter a promise.",
-    disagreement: "Models, or the last two calibrators, disagree on these. These labels never enter a promise.",
+    sample: "Drawn beforehand, at random. Only these labels show whether the guarantee holds, and make a new calibrator.",
+    doubtful: "The least sure of the newest answers. Correct what you find; these labels never enter a guarantee.",
+    disagreement: "Models, or the last two calibrators, disagree on these. These labels never enter a guarantee.",
   },
   answer: "The answer to label",
   skip: "Cannot tell",
@@ -20,9 +20,9 @@ export const REVIEW = {
   nothingToUndo: "You have no label to take back.",
   said: (value) => (value === null ? "Kept: cannot tell." : value ? "Kept: right." : "Kept: wrong."),
   empty: {
-    sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal.texts true.",
-    doubtful: "There is no doubtful answer that nobody has labelled.",
-    disagreement: "There is no disagreement that nobody has labelled.",
+    sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal-texts.",
+    doubtful: "There is no doubtful answer that nobody has labeled.",
+    disagreement: "There is no disagreement that nobody has labeled.",
   },
   count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal.sample sets its share of the answers that follow (by default 5%).`,
 };
