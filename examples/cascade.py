@@ -54,7 +54,7 @@ class CascadeThreshold:
     """The largest uncertainties at which each of two models may answer, and the promise that this keeps."""
 
     first: float | None
-    """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be guaranteed."""
+    """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: no guarantee."""
     second: float | None
     """Largest uncertainty at which the second model answers the questions that the first one did not, in nats."""
     alpha: float
@@ -308,7 +308,7 @@ def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta:
             return f"Nothing can be guaranteed: {surer}. Place the thresholds by others."
         few = first.wrong < alpha * first.accepted
         return (
-            f"Nothing can be guaranteed: of {first.accepted} answers that the strictest pair of thresholds lets through "
+            f"Nothing can be guaranteed: of {first.accepted} answers that the strictest pair of thresholds accepts "
             f"{first.wrong} are wrong (p = {first.p_value:.2g}). Give {'more labels' if few else 'a larger alpha'}."
         )
     last = [test for test in tests if test.p_value <= delta][-1]

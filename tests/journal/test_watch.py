@@ -28,9 +28,7 @@ def selective(alpha: float) -> Claim:
 
 def test_words_for_each_state() -> None:
     days = [1.7e9 + DAY * i for i in range(300)]
-    assert promise_report([False] * 41, days[:41], selective(0.05)).sentence.startswith(
-        "Too few labels to tell (41)."
-    )
+    assert promise_report([False] * 41, days[:41], selective(0.05)).sentence.startswith("Too few labels to tell (41).")
     assert promise_report([False] * 200, days[:200], selective(0.1)).sentence.startswith(
         "Kept so far: 0 of 200 labelled accepted"
     )

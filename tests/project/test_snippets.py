@@ -515,7 +515,7 @@ NOT_RUN = {
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"semtoken bench lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
-    r"--take 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
+    r"--checksum 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
     r"--ray-gpus": "needs GPUs; tests/score_file/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/models/test_models.py makes one",

@@ -380,7 +380,9 @@ class GroupThresholds:
         """Decide whether to give an answer of a group; see `Threshold.decide`."""
         threshold = self.thresholds.get(str(group).strip())
         if threshold is None:
-            note = f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
+            note = (
+                f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labelled answers belongs to it."
+            )
             return Decision("abstain", "no_threshold", chance, note)
         return threshold.decide(answer, chance)
 

@@ -330,8 +330,8 @@ def doubts(records: Sequence[DecisionRecord], promise: Promise, alpha: float, de
         if (tells := wrong if promise == "missed" else n) < least:
             what = "wrong answers with a label" if promise == "missed" else "labels"
             sentences.append(
-                f"{name}: a guarantee at alpha {alpha:g} takes at least {least} {what} on each side; here are {tells} in "
-                "all. Label more, or choose a larger alpha."
+                f"{name}: a guarantee at alpha {alpha:g} takes at least {least} {what} on each side; here are {tells} "
+                "in all. Label more, or choose a larger alpha."
             )
         if (least_sets := labels_for_sets(alpha)) > n:
             sentences.append(
