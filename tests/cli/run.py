@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
-from collections.abc import Iterable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterable, Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from unittest.mock import patch
 
 from semtoken.cli.app import launch
@@ -57,3 +59,11 @@ def invoke(words: Iterable[object], stdin: str | None = None) -> Result:
     if status and raised is None:
         raised = SystemExit(status)
     return Result(status, out.text, err.text, both.getvalue(), raised)
+
+
+def invoke_in(
+    folder: Path, words: Iterable[object], environment: Mapping[str, str], stdin: str | None = None
+) -> Result:
+    """Run `semtoken` with these words as if it were started in a folder with these variables and no others."""
+    with chdir(folder), patch.dict(os.environ, environment, clear=True):
+        return invoke(words, stdin)

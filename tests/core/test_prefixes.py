@@ -16,7 +16,7 @@ from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)
 LARGE = ["mistral-sentencepiece", "mistral-tekken"]
-KINDS = [*SMALL, *LARGE]
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in LARGE]
 
 
 @cache
@@ -84,7 +84,7 @@ def test_equal_the_definition_on_whole_vocabularies(kind: str, data: st.DataObje
         assert set(found.tolist()) == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*SMALL, *SLOW])
 def test_equal_the_definition_on_ordinary_text(kind: str) -> None:
     tokenizer, index = index_of(kind)
     ids = tokenizer.encode("the Television set, ΣΑΣ naïve 東京 🙂 1990\n", add_special_tokens=False)
@@ -130,7 +130,7 @@ def test_only_beginnings_and_continuations_can_end_up_in_the_set(kind: str, data
         assert final <= possible
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "few"])
+@pytest.mark.parametrize("kind", [*SMALL, *SLOW, "few"])
 def test_beginnings_and_continuations_follow_their_definitions(kind: str) -> None:
     index = index_of_few() if kind == "few" else index_of(kind)[1]
     texts = index.vocabulary.normalized

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ from starlette.routing import Route
 
 from semtoken.decisions.auditing import DecisionLimits, DecisionSettings
 from semtoken.errors import InvalidInput
+from tests.cli.run import invoke_in
 from tests.web.servers import running
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gate"
@@ -58,12 +57,10 @@ def semtoken(folder: Path, command: str, url: str | None = None) -> tuple[int, s
     environment.pop("OPENAI_BASE_URL", None)
     if url is not None:
         environment["OPENAI_BASE_URL"] = url
-    words = [sys.executable, "-m", "semtoken", *(word.strip('"') for word in command.split()[1:])]
-    if "$OPENAI_BASE_URL" in words:  # as a shell reads it
-        words[words.index("$OPENAI_BASE_URL")] = str(url)
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr
+    words = [word.strip('"').replace("$OPENAI_BASE_URL", str(url)) for word in command.split()[1:]]  # as a shell does
+    done = invoke_in(folder, words, environment)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.report.chances import CellChances
@@ -52,21 +53,44 @@ STYLE = PLAIN_STYLE | {"axes.titlesize": 10.0, "figure.facecolor": "white", "sav
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawn figure with its caption."""
+    """A figure with its caption; it is drawn when its files are asked for, which takes about a second."""
 
     name: str
     """The name of its files, without suffix."""
     title: str
     caption: str
-    png: bytes
-    svg: bytes
+    draw: Callable[[], Figure]
+
+    @property
+    def png(self) -> bytes:
+        """The figure as pixels."""
+        return self._files[0]
+
+    @property
+    def svg(self) -> bytes:
+        """The figure as lines and text."""
+        return self._files[1]
+
+    @cached_property
+    def _files(self) -> tuple[bytes, bytes]:
+        """As PNG and SVG, without dates and versions, so that the same figure has the same bytes."""
+        import matplotlib
+
+        png, svg = io.BytesIO(), io.BytesIO()
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # PNG has boxes there, SVG the text
+            figure = self.draw()
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # what was laid out just now stays for both files
+            figure.savefig(png, format="png", metadata={"Software": None})
+            figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        return png.getvalue(), svg.getvalue()
 
 
 def plots(made: Measured, chances: Sequence[CellChances] = ()) -> list[Plot]:
     """All plots for which the run has figures: of the methods, and of risks and chances where there are labels."""
-    matplotlib = require("matplotlib", extra="bench")
-    with matplotlib.rc_context(STYLE):
-        return [*_plots_of_run(made), *_chance_plots(chances)]
+    require("matplotlib", extra="bench")
+    return [*_plots_of_run(made), *_chance_plots(chances)]
 
 
 def _plots_of_run(made: Measured) -> Iterator[Plot]:
@@ -74,40 +98,28 @@ def _plots_of_run(made: Measured) -> Iterator[Plot]:
         own = [cell for cell in made.cells if cell.dataset == dataset]
         name, shown_name = f"{number}_{folder_name(dataset)[:60]}", one_line(dataset)
         if ranked := [cell for cell in own if len(made.ranked(cell))]:
-            yield plot_of(
-                bars(made, ranked),
+            yield Plot(
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
                 "AUROC with 95% intervals, the best at the top; bars begin at chance, 0.5. Blue is "
                 f"{spoken(made.reference)}; where it is not among them it is added below with its place.",
+                partial(bars, made, ranked),
             )
         if timed := [cell for cell in own if len(_timed(made, cell))]:
-            yield plot_of(
-                against_overhead(made, timed),
+            yield Plot(
                 f"overhead_{name}",
                 f"AUROC against overhead on {shown_name}",
                 "Overhead in percent of the greedy generation, on a logarithmic scale: up and to the left is better. "
                 "Methods without any overhead stand at the left edge.",
+                partial(against_overhead, made, timed),
             )
     if made.figures.table.isin(STUDIES.values()).any():
-        yield plot_of(
-            sensitivity_panels(made),
+        yield Plot(
             "sensitivity",
             "AUROC of STC by clustering",
             "One setting is changed at a time; 95% intervals.",
+            partial(sensitivity_panels, made),
         )
-
-
-def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
-    """Render a figure as PNG and SVG, without dates and versions, so that the same figure has the same bytes."""
-    png, svg = io.BytesIO(), io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # PNG has boxes there, SVG the text
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # what was laid out just now stays for both files
-        figure.savefig(png, format="png", metadata={"Software": None})
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Plot(name, title, caption, png.getvalue(), svg.getvalue())
 
 
 def bars(made: Measured, cells: Sequence[MeasuredCell]) -> Figure:
@@ -280,23 +292,23 @@ LINES = ("-", "--", ":")
 def _chance_plots(cells: Sequence[CellChances]) -> Iterator[Plot]:
     for number, dataset in enumerate(dict.fromkeys(cell.dataset for cell in cells), start=1):
         own = [cell for cell in cells if cell.dataset == dataset]
-        yield plot_of(
-            risk_curves(own),
+        yield Plot(
             f"risk_coverage_{number}_{folder_name(dataset)[:60]}",
             f"Risk and coverage on {one_line(dataset)}",
             "Share of wrong answers among the given ones if only the surest are given; lower is better. Every curve "
             "ends at the share of wrong answers among all.",
+            partial(risk_curves, own),
         )
     for number, cell in enumerate(cells, start=1):
         if any(method.report is not None for method in cell.methods.values()):
             name = folder_name(f"{cell.model}-{cell.dataset}")[:60]
-            yield plot_of(
-                reliability_panels(cell),
+            yield Plot(
                 f"reliability_{number}_{name}",
                 f"Reliability: {one_line(cell.title)}",
                 "Share of right answers against the cross-fitted chance, for groups of similar chance with 95% "
                 "intervals. Points on the line are right as often as they were said to be; the wider they are spread "
                 "along it, the more the method knows.",
+                partial(reliability_panels, cell),
             )
 
 
