@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
@@ -81,24 +81,17 @@ def labels_needed(wrong: int, alpha: float, delta: float) -> int:
 
     For `wrong` = 0 it is the floor below which no threshold can ever pass: 22 at (0.1, 0.1).
     """
-    return int(_labels_needed(np.array([wrong]), check_level(alpha, "alpha"), check_level(delta, "delta"))[0])
-
-
-def _labels_needed(wrong: npt.NDArray[np.int64], alpha: float, delta: float) -> FloatArray:
-    """The same for several numbers of wrong answers: at most k of n are wrong where the (k + 1)-th wrong one comes
-    after n answers, and when it comes is negative binomial.
-    """
-    right: FloatArray = require("scipy.stats", extra="calibrate").nbinom.ppf(1 - delta, wrong + 1, alpha)
-    return wrong + 1 + right
+    # At most k of n are wrong where the (k + 1)-th wrong one comes after n; when it comes is negative binomial.
+    nbinom = require("scipy.stats", extra="calibrate").nbinom
+    return wrong + 1 + int(nbinom.ppf(1 - check_level(delta, "delta"), wrong + 1, check_level(alpha, "alpha")))
 
 
 @functools.cache
 def starting_share(n: int, alpha: float, delta: float) -> float:
     """Share of answers that the last start accepts, from n, alpha and delta alone: the promise stays exact."""
-    needed = _labels_needed(np.arange(int(START_SHARE * n) + 1), alpha, delta)
-    allowed = needed[needed <= START_SHARE * n]
-    target = allowed[-1] if allowed.size else labels_needed(0, alpha, delta)
-    return min(1.0, START_MARGIN * float(target) / n)
+    most = START_SHARE * n
+    allowed = bisect_right(range(int(most) + 1), most, key=lambda wrong: labels_needed(wrong, alpha, delta))
+    return min(1.0, START_MARGIN * labels_needed(max(allowed - 1, 0), alpha, delta) / n)
 
 
 @dataclass(frozen=True)
