@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,19 +107,23 @@ def test_ends_of_any_kind_are_known(stc: st.STC) -> None:
     assert_right(stc, results)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"repetition_penalty": 1.7},
-        {"sequence_bias": {(30,): 5.0, (40, 41): -3.0}},
-        {"guidance_scale": 1.8},
-        {"no_repeat_ngram_size": 2},
-        {"suppress_tokens": [30, 31]},
-        {"min_new_tokens": 3},
-    ],
-    ids=lambda one: next(iter(one)),
+WAYS = ("argument", "settings of the model", "generation_config")
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"repetition_penalty": 1.7},
+    {"sequence_bias": {(30,): 5.0, (40, 41): -3.0}},
+    {"guidance_scale": 1.8},
+    {"no_repeat_ngram_size": 2},
+    {"suppress_tokens": [30, 31]},
+    {"min_new_tokens": 3},
 )
-@pytest.mark.parametrize("by", ["argument", "settings of the model", "generation_config"])
+"""Settings that change logits; each is given in one way, and the first of them in all."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "by"),
+    [*zip(CHANGES, itertools.cycle(WAYS), strict=False), *((CHANGES[0], by) for by in WAYS[1:])],
+    ids=lambda one: one if isinstance(one, str) else next(iter(one)),
+)
 def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
     stc: st.STC, settings: dict[str, Any], by: str
 ) -> None:

@@ -24,6 +24,7 @@ from semtoken.models.sources import fetched_path
 from semtoken.web.page import static
 from tests import tiny
 from tests.checking.test_check import SURE, TORN
+from tests.cli.run import invoke_in
 
 NAMES = "|".join(PLACES)
 STEP = re.compile(rf"`(semtoken [^`]+)`|(?:[:,] +|then +| {{3,}})(semtoken (?:{NAMES})\b[^`\n]*)")
@@ -40,11 +41,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str, stdin: str = "", status: int = 0, cached: bool = False) -> str:
-    """Run semtoken as a process in a folder, with a cache of its own or the user's; returns all that it printed."""
-    command = [sys.executable, "-m", "semtoken", *words]
-    place = os.environ if cached else environment(folder)
-    done = subprocess.run(command, cwd=folder, env=place, input=stdin, capture_output=True, text=True, check=False)
-    assert done.returncode == status and "Traceback" not in done.stderr, (words, done.stdout, done.stderr)
+    """Run semtoken as in a folder, with a cache of its own or the user's; returns all that it printed."""
+    done = invoke_in(folder, words, os.environ if cached else environment(folder), stdin)
+    assert done.exit_code == status and (done.exception is None or isinstance(done.exception, SystemExit)), (
+        words,
+        done,
+    )
     return done.stdout + done.stderr
 
 
@@ -311,8 +313,8 @@ def test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"question": "Who?", "response": "x", "uncertainty": 0.5}] * 3
-    monkeypatch.setattr(static, "MOST_BYTES", 10)
-    with pytest.raises(InvalidInput) as refused:
+    with monkeypatch.context() as patch, pytest.raises(InvalidInput) as refused:
+        patch.setattr(static, "MOST_BYTES", 10)
         static.static_page({"scored.jsonl": rows})
     words = shlex.split(str(refused.value).partition("| semtoken ")[2])
     run(folder, *words, stdin=json.dumps(rows[0]) + "\n")

@@ -92,6 +92,7 @@ def audited_sets(calibrator: DecisionCalibrator, answers: list[DecisionRecord]) 
     return [question.sets for question in audit(calibrator, answers).questions if question.sets is not None]
 
 
+@pytest.mark.slow
 def test_an_audit_of_answers_that_are_alike_rarely_says_otherwise() -> None:
     found = [DecisionCalibrator.fit(records(150, 2 * i), alpha=0.1) for i in range(60)]
     verdicts = [audited_sets(one, records(1500, 2 * i + 1))[0].verdict for i, one in enumerate(found)]

@@ -204,7 +204,7 @@ print("rivers" in known_sets(), "elsewhere-chat" in known_formats(), shape_at("/
 """
 
 
-@pytest.mark.parametrize("first", ["import one_module", ""])
+@pytest.mark.parametrize("first", [pytest.param("import one_module", marks=pytest.mark.slow), ""])
 def test_one_module_may_bring_a_method_a_shape_and_a_data_set(tmp_path: Path, first: str) -> None:
     """It imports semtoken's tables while it is loaded itself, and is loaded by whatever asks first, or by its user."""
     (tmp_path / "one_module.py").write_text(ONE_MODULE, "utf-8")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.slow  # it is about time, and compiles in processes of its own
 
 LOOPS = """
 from {decorators} import {decorator} as compiled
@@ -46,8 +47,8 @@ def called(folder: Path, place: str) -> str:
     ("decorators", "decorator"),
     [
         ("semtoken.core.kernel", "compiled"),
-        pytest.param("semtoken.core.kernel", "compiled_fast", marks=pytest.mark.slow),
-        pytest.param("semtoken.clustering._loops", "compiled", marks=pytest.mark.slow),
+        ("semtoken.core.kernel", "compiled_fast"),
+        ("semtoken.clustering._loops", "compiled"),
     ],
 )
 def test_a_class_that_has_moved_costs_one_compilation(tmp_path: Path, decorators: str, decorator: str) -> None:
