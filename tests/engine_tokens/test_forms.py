@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
-from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.engine_tokens.spellings import (
     has_twice,
     steps_from_columns,
@@ -32,17 +30,12 @@ def columns(names: str, *log_probs: float) -> TopStep:
 def test_lists_of_a_completion() -> None:
     two = {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.7], "top_logprobs": [{"a": -0.5, "c": -2.0}, {"b": -0.7}]}
     expected = StepList((columns("aac", -0.5, -0.5, -2.0), columns("bb", -0.7, -0.7)))
-    assert steps_from_lists(two, "choice") == steps_in_json(json.dumps(two)) == expected
+    assert steps_from_lists(two, "choice") == expected
     del two["top_logprobs"]
     assert steps_from_lists(two, "choice") == StepList((columns("a", -0.5), columns("b", -0.7)))
     nulls = {"tokens": ["a", "b"], "token_logprobs": [-0.5, None], "top_logprobs": [{"a": -0.5, "c": None}, None]}
     found = steps_from_lists(nulls, "choice")
     assert found == StepList((columns("aac", -0.5, -0.5, NOT_GIVEN), columns("b", NOT_GIVEN)), (1,))
-
-
-def test_lists_of_no_known_kind_are_left_to_the_reader_of_objects() -> None:
-    for text in ("{}", '{"content": null}', '{"content": [], "tokens": []}'):
-        assert steps_in_json(text) is None
 
 
 def test_a_list_of_chosen_tokens_and_one_of_the_best_of_each() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from semtoken.engine_tokens import TopStep, TopToken, check_shared_vocabulary
-from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
 from semtoken.engine_tokens.spellings import (
     as_top_steps,
@@ -298,15 +296,13 @@ def test_an_item_may_have_an_id_though_its_list_has_none(more: dict[str, Any]) -
     ],
 )
 @pytest.mark.parametrize("ids", [{}, {"id": 5}])
-def test_items_are_refused_alike_as_text_and_as_objects(ids: dict[str, int], wrong: dict[str, Any], error: str) -> None:
+def test_items_with_wrong_values_are_refused(ids: dict[str, int], wrong: dict[str, Any], error: str) -> None:
     entry = {"token": "Oslo", "logprob": -0.5, "bytes": list(b"Oslo")} | ids
     best, none = {"top_logprobs": [entry]}, {"top_logprobs": [entry | wrong]}
     for item in (entry | none, entry | wrong | best, entry | wrong | none):
-        assert steps_in_json(json.dumps([item])) is None
         with pytest.raises((InvalidInput, InvalidLogits), match=error):
             steps_from_items([item], "items")
-    right = entry | best
-    assert steps_in_json(json.dumps([right])) == steps_from_items([right], "items")
+    assert len(steps_from_items([entry | best], "items").steps) == 1
 
 
 def test_a_list_that_is_there_twice_tells_of_a_step_that_is_and_one_number_does_not() -> None:

@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.payloads.formats import HiddenFields, Shape, shape_at
+from semtoken.payloads.formats import HiddenFields, shape_at
 from semtoken.payloads.formats.openai_choices import OpenAIChat, OpenAICompletions
-from semtoken.payloads.formats.registry import shape_of_reply
-from semtoken.payloads.stream import GoingOn
 from semtoken.support.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.support.sse import EventReader
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits, Limit, lower_limit, read_request
 from semtoken.web.proxy.scoring import Editor
 from semtoken.web.wire import ApiError
-from tests.payloads.recorded import STREAMED, recording
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -252,44 +249,6 @@ def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
     assert len(limits._known) <= 1000
     now[0] = REMEMBERED_SECONDS + 1
     assert limits.limit("chat", "a").most == 20
-
-
-HIDDEN = (
-    None,
-    HiddenFields(None, False),
-    HiddenFields(0, False),
-    HiddenFields(2, False),
-    HiddenFields(20, False),
-    HiddenFields(None, True),
-)
-
-
-QUICK = {"openai-chat", "vllm-chat", "vllm-completions", "openai-responses", "llama-cpp"}
-"""Some of the streams in which events are recognised that only go on with an answer."""
-
-
-@pytest.mark.parametrize("name", STREAMED)
-@pytest.mark.parametrize("hidden", HIDDEN)
-def test_events_that_only_go_on_are_edited_as_any_event(name: str, hidden: HiddenFields | None) -> None:
-    shape, going_on, edited = shape_of_reply_to(name), GoingOn(), 0
-    editor = Editor(shape, hidden)
-    for event in EventReader().feed(recording(name).stream or ""):
-        if not event.data or event.data == "[DONE]":
-            continue
-        values = json.loads(event.data)
-        going_on.learn(event.data, values, shape.growth(values))
-        found = going_on.read(event.data)
-        if found is not None:
-            for blocks in ({}, {found.choice: {"final": False}}, {found.choice: {"n": 2}}):
-                expected = Editor(shape, hidden).edited(editor.read(event.data), blocks)
-                assert editor.continued(found, event.data, blocks) == expected
-                edited += 1
-    assert edited or name not in QUICK
-
-
-def shape_of_reply_to(name: str) -> type[Shape]:
-    reply = recording(name).reply
-    return shape_of_reply(reply if isinstance(reply, list) else [reply])
 
 
 @given(JSON, st.integers(LONG_LIST - 1, LONG_LIST + 1))

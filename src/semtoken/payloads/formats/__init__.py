@@ -7,14 +7,13 @@ says where choices, texts and numbers stand in them. `base.py` says what a shape
 
 from __future__ import annotations
 
-from semtoken.payloads.formats.base import ALL, Delta, Growth, HiddenFields, Place, ProbeQuestion, Shape
+from semtoken.payloads.formats.base import ALL, Delta, HiddenFields, Place, ProbeQuestion, Shape
 from semtoken.payloads.formats.registry import Format, known_formats, known_shapes, served_shapes, shape_at, shapes_at
 
 __all__ = [
     "ALL",
     "Delta",
     "Format",
-    "Growth",
     "HiddenFields",
     "Place",
     "ProbeQuestion",

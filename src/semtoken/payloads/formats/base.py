@@ -91,21 +91,6 @@ class Place(NamedTuple):
     """Whether text of the answer stands there, and more may follow."""
 
 
-class Growth(NamedTuple):
-    """The places in an event at which it adds to an answer, if it does nothing else."""
-
-    choice: int
-    text: Path
-    """The path of the text that the answer gains, which is never empty."""
-    steps: Path
-    """The path of the log-probabilities: items of a chat, an object with them as `content`, or the lists of legacy
-    completions."""
-    ids: Path | None = None
-    """The path of the tokens' ids, where they are listed beside the steps."""
-    varying: tuple[Path, ...] = ()
-    """The paths of values that differ from event to event and say nothing of the answer."""
-
-
 class Delta(NamedTuple):
     """The content that a whole reply has for one choice, or that a chunk of a stream adds to it."""
 
@@ -126,11 +111,6 @@ class Delta(NamedTuple):
     """The text at which the engine stopped, or the id of the token, if it says so."""
     counted: int | None = None
     """How many tokens the engine counts in the choice so far."""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the chunk adds text to the answer and nothing else."""
-        return len(self.texts) == 1 and "answer" in self.texts and not (self.calls or self.apart or self.ended)
 
     @property
     def written(self) -> Mapping[SegmentKind, str]:
@@ -449,10 +429,7 @@ class Shape:
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
-        """Changes that remove everything from a reply or event that its client did not ask for.
-
-        Replacements must not depend on what is replaced: events of one form are edited in the same way.
-        """
+        """Changes that remove everything from a reply or event that its client did not ask for."""
         for _, path, choice in cls.choices(reply):
             if hidden.kept is None:
                 yield from (Drop((*path, *at)) for at in cls.numbers_at)
@@ -474,14 +451,6 @@ class Shape:
             yield from (Replace((*place.path, *at), text if kind == "answer" else None) for at in paths)
         for at in (*cls.numbers_at, *cls.tops_at, *cls.showing):
             yield Replace((*place.path, *at), None) if cls.nulls else Drop((*place.path, *at))
-
-    @classmethod
-    def growth(cls, event: Reply) -> Growth | None:
-        """The places at which an event adds to an answer; None for any other event, which is parsed in full.
-
-        It is asked for events that were read in full, so that later ones of the same form are read in less time.
-        """
-        return None
 
     @classmethod
     def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any] | None:

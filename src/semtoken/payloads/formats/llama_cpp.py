@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.top_steps import StepList
-from semtoken.payloads.formats.base import Engine, Growth, HiddenFields, Reply, Shape
-from semtoken.support.splice import Change, Path, Replace
+from semtoken.payloads.formats.base import Engine, HiddenFields, Reply, Shape
+from semtoken.support.splice import Change, Replace
 
 STEPS = "completion_probabilities"
-VARYING: tuple[Path, ...] = (("tokens",), ("tokens_predicted",), ("tokens_evaluated",), ("timings",))
 
 
 class LlamaCppCompletion(Shape):
@@ -52,17 +51,6 @@ class LlamaCppCompletion(Shape):
         yield from super().hiding(reply, hidden)
         for _, path, _ in cls.choices(reply):
             yield Replace((*path, "generation_settings", "n_probs"), hidden.request.get("n_probs") or 0)
-
-    @classmethod
-    def growth(cls, event: Reply) -> Growth | None:
-        """Where an event brings more content, and the probabilities of its tokens."""
-        known = {"index", "content", "stop", STEPS, *(path[0] for path in VARYING)}
-        if any(value for name, value in event.items() if name not in known) or event.get("stop") is not False:
-            return None
-        index, text = event.get("index", 0), event.get("content")
-        if type(index) is not int or not isinstance(text, str) or not text or not event.get(STEPS):
-            return None
-        return Growth(index, ("content",), (STEPS,), varying=VARYING)
 
     def steps(self, choice: Reply) -> StepList:
         """Items with log-probabilities, or with probabilities."""

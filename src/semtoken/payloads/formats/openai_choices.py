@@ -36,10 +36,6 @@ ITEM_LISTS: Mapping[str, SegmentKind] = {
     "refusal": "refusal",
     "reasoning_content": "reasoning",
 }
-LISTS = ("content", "tokens", "token_logprobs", "top_logprobs", "text_offset")
-"""Fields that the log-probabilities of an event may have if it only adds to an answer."""
-OWN = ("content", "role")
-"""Members of a delta that only goes on with an answer."""
 NOTICED = ("id", "object", "created", "model")
 
 
@@ -62,8 +58,6 @@ class Choices(base.Shape):
     choices_at = ("choices",)
     numbers_at = (("logprobs",),)
     nulls = True
-    gains: ClassVar[Path]
-    """Where in a choice of an event the answer's text stands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,22 +102,6 @@ class Choices(base.Shape):
                 yield Replace((*at, "logprobs"), None)
             else:
                 yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
-
-    @classmethod
-    def growth(cls, event: base.Reply) -> base.Growth | None:
-        """The text and log-probabilities of the only choice in an event."""
-        choices = list(cls.choices(event))
-        at, choice = choices[0][1:] if len(choices) == 1 else ((), {})
-        if cls.is_ended(choice) or "semtoken" in choice:
-            return None  # a score of the server's own is not to be passed on unread
-        index, text, logprobs = choice.get("index"), base.value_at(choice, cls.gains), choice.get("logprobs")
-        if type(index) is not int or not text or not isinstance(text, str) or not isinstance(logprobs, dict):
-            return None
-        beside = [value for name, value in (choice.get("delta") or {}).items() if name not in OWN]
-        if any(beside) or any(value for name, value in logprobs.items() if name not in LISTS):
-            return None
-        varying: tuple[Path, ...] = (("created",), ("obfuscation",))
-        return base.Growth(index, at + cls.gains, (*at, "logprobs"), (*at, "token_ids"), varying)
 
     @classmethod
     def notice(cls, last: base.Reply, block: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +227,6 @@ class OpenAIChat(Choices):
         "refusal": _below("refusal"),
     }
     showing = (*_below("tool_calls", "function_call", "audio"), ("text",), *((name,) for name in ID_FIELDS))
-    gains = ("delta", "content")
 
     @classmethod
     def detects(cls, replies: Sequence[base.Reply]) -> bool:
@@ -325,7 +302,6 @@ class OpenAICompletions(Choices):
     chunk_marks = (("choices", 0, "text"),)
     texts = {"answer": (("text",),)}  # noqa: RUF012
     showing = (("message",), *((name,) for name in ID_FIELDS))
-    gains = ("text",)
 
     @classmethod
     def requested(cls, body: base.Reply) -> int | None:

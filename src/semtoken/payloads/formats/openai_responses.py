@@ -137,16 +137,6 @@ class OpenAIResponses(base.Shape):
         yield Replace(("output_text",), text)
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
-    @classmethod
-    def growth(cls, event: base.Reply) -> base.Growth | None:
-        """The text and log-probabilities that a delta event brings."""
-        text, logprobs = event.get("delta"), event.get("logprobs")
-        if event.get("type") != ANSWER or "semtoken" in event or "response" in event:
-            return None
-        if not isinstance(text, str) or not text or not isinstance(logprobs, list) or not logprobs:
-            return None
-        return base.Growth(0, ("delta",), ("logprobs",), varying=(("sequence_number",), ("obfuscation",)))
-
     def whole(self, replies: Sequence[base.Reply]) -> Iterator[base.Delta]:
         """The one choice of a reply."""
         yield self._delta_of(base.only(replies))

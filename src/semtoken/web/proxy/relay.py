@@ -74,20 +74,6 @@ class Scoring:
             self.scorer.fail("busy", BUSY)
             return work()
 
-    def go_on(self, sent: Event) -> Piece | None:
-        """Score an event that only adds to an answer, as most do; None for any other event, and for a long one."""
-        try:
-            data = sent.data
-        except InvalidInput:
-            return None
-        if data is None or sent.kind == "error" or len(sent.raw) >= LARGE:
-            return None
-        continuation = self.scorer.continuation(data)
-        if continuation is None:
-            return None
-        edit = partial(self.editor.continued, continuation, data)
-        return Piece(sent, data, edit, self.scorer.go_on(continuation), continuation.choice)
-
     def read(self, sent: Event) -> LocatedReply | Piece:
         """Parse an event. One with nothing to score becomes a piece that passes unchanged; so does one that cannot be
         read, after which the answer gets no score.
@@ -247,7 +233,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     held = HeldPieces(scoring, client)
     try:
         while reader.size <= scoring.limit and (part := await held.wait_for(source)):
-            out = [held.pass_on(scoring.go_on(sent) or await _scored(sent, scoring)) for sent in reader.feed(part)]
+            out = [held.pass_on(await _scored(sent, scoring)) for sent in reader.feed(part)]
             await client.write(b"".join(out))
     except BrokenOff:
         if source.too_large:
@@ -261,7 +247,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     if len(rest) <= scoring.limit:
         for sent in reader.finish():  # without a blank line behind it
             if sent.is_whole:
-                await client.write(held.pass_on(scoring.go_on(sent) or await _scored(sent, scoring)))
+                await client.write(held.pass_on(await _scored(sent, scoring)))
                 rest = rest[len(sent.raw) :]
     await client.write(held.release())
     await client.write(rest)

@@ -18,10 +18,10 @@ from semtoken.errors import SemtokenError
 from semtoken.payloads import Payload, PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.formats import HiddenFields, Place, Shape
 from semtoken.payloads.score import score_choice, with_methods
-from semtoken.payloads.stream import NO_END, Continuation, Frame
+from semtoken.payloads.stream import NO_END
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.blocks import KEY
-from semtoken.support.splice import Change, Document, Drop, Edit, Put, encode
+from semtoken.support.splice import Change, Document, Drop, Put
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.asking import AnswerRequest
@@ -190,7 +190,6 @@ class ReplyScorer:
         start = self._begun = perf_counter()
         self._last = event.json.value
         late = self._take_in(lambda: self._stream.feed(event.json.value))
-        self._stream.learn(event.json.text, event.json.value)
         blocks = {
             place.choice: self._final_block(place.choice)
             if place.ended or place.choice in late
@@ -200,18 +199,6 @@ class ReplyScorer:
         }
         self.seconds += perf_counter() - start
         return {index: block for index, block in blocks.items() if block is not None}
-
-    def continuation(self, data: str) -> Continuation | None:
-        """Read an event that only adds to an answer; None if `event` has to parse it."""
-        return None if self._failed is not None else self._stream.continuation(data)
-
-    def go_on(self, continuation: Continuation) -> dict[int, Block]:
-        """The block of a choice after an event that only adds to it; empty if it gets none yet."""
-        start = self._begun = perf_counter()
-        late = self._take_in(lambda: self._stream.go_on(continuation))
-        block = self._final_block(continuation.choice) if late else self._running(continuation.choice)
-        self.seconds += perf_counter() - start
-        return {} if block is None else {continuation.choice: block}
 
     def trailer(self) -> Block | None:
         """An event for the end of a stream that was not understood or ended no choice, if none had a final block."""
@@ -349,8 +336,6 @@ Withheld = Callable[[Mapping[str, Any] | None], str | None]
 """The block of a choice -> the text to show in place of its answer; None: the answer itself."""
 UNDECIDED = "The answer could not be scored, so nothing was decided."
 """Stands for the reason, which may quote the answer, where the answer is withheld."""
-HERE = "block"
-"""Stands for a block in what is remembered of an edit."""
 
 
 class LocatedReply(NamedTuple):
@@ -365,15 +350,6 @@ class LocatedReply(NamedTuple):
         return any(place.ended for place in self.places)
 
 
-class _Piece(NamedTuple):
-    """An edit of events with one frame: its ends are so many characters behind a place's end, or behind the start."""
-
-    start: tuple[int, int]
-    end: tuple[int, int]
-    replacement: str
-    is_block: bool
-
-
 @dataclass
 class Editor:
     """Edits the reply or the events of one answer: removes what is `hidden`, replaces answers that are `withheld`."""
@@ -381,8 +357,6 @@ class Editor:
     shape: type[Shape]
     hidden: HiddenFields | None
     withheld: Withheld | None = None
-    _known: dict[tuple[Frame, bool], list[_Piece] | None] = field(default_factory=dict)
-    """The edits of events that only go on with an answer, by their frame and by whether they get a block."""
 
     def read(self, text: str) -> LocatedReply:
         """Parse a reply or event, and find its choices; `ValueError` if it is not JSON or lacks the shape."""
@@ -409,47 +383,3 @@ class Editor:
                 yield from self.shape.withholding(reply.json.value, place, other)
         if self.hidden is not None:
             yield from self.shape.hiding(reply.json.value, self.hidden)
-
-    def continued(self, event: Continuation, data: str, blocks: Blocks) -> str:
-        """The same result as `edited` for an event that only adds to an answer, from its known frame."""
-        key = (event.frame, bool(blocks))
-        if key not in self._known:
-            self._known[key] = self._learned(event, data, blocks)
-        pieces = self._known[key]
-        kept = None if self.hidden is None else self.hidden.kept
-        if pieces is None or (kept is not None and any(len(step.names) > kept + 1 for step in event.steps.steps)):
-            return self.edited(self.read(data), blocks)
-        edges = [(0, 0), *event.spans]
-        parts, done = [], 0
-        for (behind, more), (until, beyond), replacement, is_block in pieces:
-            parts += [data[done : edges[behind][1] + more], replacement]
-            if is_block:
-                parts.append(encode(blocks[event.choice]))
-            done = edges[until][1] + beyond
-        return "".join([*parts, data[done:]])
-
-    def _learned(self, event: Continuation, data: str, blocks: Blocks) -> list[_Piece] | None:
-        """The edits of an event; None if one of them changes the inside of a place."""
-        reply = self.read(data)
-        edits = reply.json.edits(self._changes(reply, {choice: {HERE: None} for choice in blocks}))
-        pieces = [_piece(edit, event.spans) for edit in edits]
-        return None if None in pieces else pieces  # type: ignore[return-value]
-
-
-def _piece(edit: Edit, spans: Sequence[tuple[int, int]]) -> _Piece | None:
-    start, end = _behind(edit.start, spans), _behind(edit.end, spans)
-    if start is None or end is None:
-        return None
-    here = encode({HERE: None})
-    return _Piece(start, end, edit.replacement.removesuffix(here), edit.replacement.endswith(here))
-
-
-def _behind(position: int, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The last place that ends before a position, from 1 on (0: the start), and how far; None inside a place."""
-    number, edge = 0, 0
-    for i, (start, end) in enumerate(spans, start=1):
-        if start < position < end:
-            return None
-        if end <= position:
-            number, edge = i, end
-    return number, position - edge
