@@ -52,6 +52,8 @@ class ReadLists:
         self._vocabulary = scorer.vocabulary
         self._reader = ListReader(scorer.vocabulary) if self.names is None else NameReader(self.names)
         self._precision = Precision()
+        self._n_looked_at = 0
+        """How many steps `_precision` knows."""
         self.steps: list[ListedStep] = []
         self.opening: list[bool] = []
         self.copied: list[int] = []
@@ -77,7 +79,6 @@ class ReadLists:
             raise not_in_vocabulary(*self._ended_by)
         if listed.stands_for and self._ended_by is None:
             self._ended_by = own_list.chosen, position
-        self._precision.add(own_list.log_probs)
         self.steps.append(listed)
         self.opening.append(opening)
         return listed.token
@@ -94,6 +95,8 @@ class ReadLists:
     @property
     def rounding(self) -> Rounding:
         """How far the numbers may be off, as far as those that have come tell."""
+        new, self._n_looked_at = self.given[self._n_looked_at :], len(self.given)
+        self._precision.add([number for step in new for number in step.log_probs])
         return self._precision.rounding
 
     def number_all(self, least: float = 0.0) -> list[ListedStep]:

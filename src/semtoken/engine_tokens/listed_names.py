@@ -20,6 +20,7 @@ from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_numb
 from semtoken.engine_tokens.spellings import BLANKS
 from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.engine_tokens.top_steps import (
+    LEAST_GIVEN,
     STAND_INS,
     Name,
     TopStep,
@@ -287,7 +288,7 @@ class NameReader:
                 check_number(token, position)
         if not names.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
             names.naming = names.naming._replace(texts=True)
-        unnamed = is_unnamed(step.names[0])
+        unnamed = not step.names[0][2] and is_unnamed(step.names[0])
         chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
         self._inside = unnamed
         if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
@@ -313,7 +314,7 @@ class NameReader:
             again = keys.index(keys[0], 1) if keys[0] in keys[1:] else 0
             if not again or distinct < len(keys) - 1 or names[again] != names[0] or log_probs[again] != log_probs[0]:
                 return None
-        if not is_given(min(log_probs)) or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
+        if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0 or log_probs[0] in STAND_INS or spelling.nameless:
             return None
         others = spelled[1:again] + spelled[again + 1 :] if again else spelled[1:]
         if not spelling.alone and (not self._names.plain or spelling.read[0] in _lower(others)):

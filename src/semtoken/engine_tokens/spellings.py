@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, starmap
 from operator import itemgetter
 from typing import Any
 
@@ -172,7 +172,8 @@ def _usual_steps(items: Sequence[Any]) -> tuple[TopStep, ...] | None:
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
     ends = list(accumulate([len(best) + 1 for best in entries], initial=0))
-    steps = tuple([TopStep.of_columns(token_names[a:b], tuple(log_probs[a:b])) for a, b in pairwise(ends)])
+    slices, numbers = list(starmap(slice, pairwise(ends))), tuple(log_probs)
+    steps = tuple(map(TopStep.of_columns, map(token_names.__getitem__, slices), map(numbers.__getitem__, slices)))
     return steps if fields == {3} else tuple(map(_with_listed_name, steps))
 
 
@@ -374,8 +375,10 @@ def _with_listed_name(step: TopStep) -> TopStep:
     """
     own, *entries = step.names
     listed = next((entry for entry in entries if entry[0] == own[0]), own)
+    if listed == own:
+        return step
     said, other = spelling(own) or b"", spelling(listed) or b""
-    if listed == own or not other or (said and other.lstrip() == said) or not _is_whole_text(other):
+    if not other or (said and other.lstrip() == said) or not _is_whole_text(other):
         return step
     return step.renamed((listed, *entries))
 
@@ -401,7 +404,7 @@ def merged_steps(steps: Sequence[TopStep]) -> int:
                 entry[0] == own[0] and entry[2] and entry[2][0] & 0xC0 == 0x80 and entry[2] != own[2]  # a later piece
                 for entry in entries
             )
-        inside = is_unnamed(own)
+        inside = not own[2] and is_unnamed(own)
     return count
 
 
@@ -498,7 +501,7 @@ class BorrowedNames:
             step = step.renamed(map(_unborrowed, names))
         elif b"" in map(_THIRD, names):
             step = step.renamed(map(without_no_bytes, names))
-        self._inside = is_unnamed(step.names[0])
+        self._inside = not step.names[0][2] and is_unnamed(step.names[0])
         return step
 
 
